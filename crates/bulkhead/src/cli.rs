@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::data::Generate;
 use crate::explain::Form;
 use crate::guard;
 use crate::new::New;
@@ -306,11 +307,12 @@ refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
         #[command(subcommand)]
         command: SiteCommand,
     },
-    /// Check the statements of databases.
+    /// Check the statements of databases, or write functions that call them.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead data check                    all of them
   bulkhead data check shop/catalog --json
+  bulkhead data gen shop/catalog > src/catalog.rs
 
 Each statement is prepared as its data proxy will prepare it: with the database, if this user can read it, or with the
 `schema` of a new one. Nothing is changed.
@@ -423,6 +425,14 @@ pub enum DataCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write a typed function for each statement of a source.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead data gen shop/catalog > src/catalog.rs
+  bulkhead data gen shop/catalog --service search --lang python --out app/catalog.py
+
+Types are those of the parameters in the file of statements, and of the columns as the database says; nothing is changed there.")]
+    Gen(Generate),
 }
 
 /// A site in a few words; for all others there is `--from`.

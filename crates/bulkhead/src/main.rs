@@ -89,6 +89,7 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Data { config, command: DataCommand::Check { names, json } } => {
             data::check(config.as_deref(), &names, json)
         }
+        Command::Data { config, command: DataCommand::Gen(what) } => data::generate(config.as_deref(), &what),
         Command::New(what) => new::new(&what),
         Command::Reopen { server } => commands::reopen(&find::run_dir(&server)?),
         Command::Stop { server } => commands::stop(&find::any(&server)?),

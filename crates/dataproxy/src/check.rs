@@ -1,6 +1,6 @@
-//! What is wrong with a file of statements, beside a database.
+//! What is wrong with a file of statements, beside a database; or what its statements give.
 //!
-//! Runs in: the program `dataproxy check`, as the user who checks a configuration. Sees: files of the operator's, what a database
+//! Runs in: the programs `dataproxy check` and `dataproxy describe`, as the user who checks a configuration. Sees: files of the operator's, what a database
 //! server says. Never: changes a database, or asks it for a row.
 
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use wire::data::Engine;
 use crate::catalog::Refusal;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
-use crate::server::{Login, Road, Way};
+use crate::server::{Login, Road, Session, Way};
 use crate::source::dialect;
-use crate::{setup, sqlite};
+use crate::{describe, setup, sqlite};
 
 /// The words by which `bulkhead data check` names what a server speaks.
 pub const ENGINES: [(&str, Engine); 2] = [("postgresql", Engine::Postgresql), ("mysql", Engine::Mysql)];
@@ -60,8 +60,8 @@ impl Options {
         Some(options)
     }
 
-    /// Every mistake, if there is any.
-    fn check(mut self) -> Result<(), Vec<String>> {
+    /// What the statements give, a line for each column; or every mistake, if there is any.
+    fn check(mut self) -> Result<String, Vec<String>> {
         let text = read(&self.statements)?;
         let dialect = self.engine.map_or(Dialect::Sqlite, dialect);
         let file = setup::parse_statements(&text, dialect, &self.services).map_err(lines)?;
@@ -75,19 +75,29 @@ impl Options {
         let runtime = runtime.map_err(|error| vec![format!("no event loop: {error}")])?;
         runtime.block_on(async {
             match engine {
-                Engine::Postgresql => way.prepare::<Postgres>(&file).await.map(drop),
-                Engine::Mysql => way.prepare::<Mysql>(&file).await.map(drop),
+                Engine::Postgresql => described::<Postgres>(&way, &file).await,
+                Engine::Mysql => described::<Mysql>(&way, &file).await,
             }
             .map_err(lines)
         })
     }
 
-    fn check_sqlite(&self, file: Statements) -> Result<(), Vec<String>> {
+    fn check_sqlite(&self, file: Statements) -> Result<String, Vec<String>> {
         let schema = self.schema.as_deref().map(read).transpose()?;
         let connection = sqlite::open_to_look(self.database.as_deref(), schema.as_deref());
         let connection = connection.map_err(|error| vec![error])?;
-        sqlite::prepare(&connection, file).map(drop).map_err(lines)
+        let catalog = sqlite::prepare(&connection, file).map_err(lines)?;
+        let columns = sqlite::describe(&connection, &catalog.file);
+        columns
+            .map(|columns| describe::lines(&catalog.file, &columns))
+            .map_err(|error| vec![error.to_string()])
     }
+}
+
+async fn described<S: Session>(way: &Way, file: &Statements) -> Result<String, Refusal> {
+    let (mut session, prepared) = way.prepare::<S>(file).await?;
+    let columns = session.describe(&prepared).await?;
+    Ok(describe::lines(file, &columns))
 }
 
 fn read(path: &Path) -> Result<String, Vec<String>> {
@@ -101,14 +111,19 @@ fn lines(refusal: Refusal) -> Vec<String> {
     }
 }
 
-/// The whole program: fails if there are mistakes, and prints each on a line.
-pub fn main() -> ExitCode {
+/// The whole program: fails if there are mistakes, and prints each on a line; else prints what statements give, if that is wanted.
+pub fn main(describes: bool) -> ExitCode {
     let Some(options) = Options::read(std::env::args_os().skip(2)) else {
         eprintln!("error: this program is started by `bulkhead data check`");
         return ExitCode::from(2);
     };
     match options.check() {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(columns) => {
+            if describes {
+                print!("{columns}");
+            }
+            ExitCode::SUCCESS
+        }
         Err(mistakes) => {
             mistakes.iter().for_each(|mistake| println!("{mistake}"));
             ExitCode::FAILURE

@@ -15,6 +15,7 @@ mod answer;
 mod catalog;
 pub mod check;
 mod client;
+mod describe;
 mod mysql;
 mod postgres;
 mod queue;

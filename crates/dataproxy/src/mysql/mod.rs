@@ -9,7 +9,7 @@ mod value;
 
 use std::io;
 
-use mysql_common::constants::CapabilityFlags;
+use mysql_common::constants::{CapabilityFlags, ColumnFlags};
 use mysql_common::io::ParseBuf;
 use mysql_common::packets::{
     Column, ComStmtClose, ComStmtExecuteRequestBuilder, CommonOkPacket, ErrPacket, OkPacketDeserializer,
@@ -21,6 +21,7 @@ use worker::server_stream::ServerStream;
 
 use crate::answer::Answer;
 use crate::catalog::Refusal;
+use crate::describe::Described;
 use crate::server::{Fault, Login, Prepared, Session, Step, all_or_mistakes, only_reads};
 use crate::sql::{self, mistake};
 use line::{Line, read};
@@ -52,6 +53,8 @@ pub(crate) struct Known {
     id: u32,
     /// The parameter, by its number in the file, for each place.
     places: Vec<usize>,
+    /// As far as the server has said yet.
+    columns: Vec<Column>,
 }
 
 impl Session for Mysql {
@@ -89,6 +92,15 @@ impl Session for Mysql {
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
         all_or_mistakes(said, reads)
+    }
+
+    async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
+        let column = |column: &Column| Described {
+            name: column.name_str().into_owned(),
+            kind: value::described(column),
+            nullable: !column.flags().contains(ColumnFlags::NOT_NULL_FLAG),
+        };
+        Ok(prepared.statements.iter().map(|known| known.columns.iter().map(column).collect()).collect())
     }
 
     async fn begin(&mut self) -> Result<(), Fault> {
@@ -185,7 +197,10 @@ impl Mysql {
         // MariaDB does not say yet which columns `RETURNING` gives.
         let gives = columns.len().max(usize::from(sql::has_word(text, "returning")));
         sql::check_kind(about, gives)?;
-        strange(&columns).map_or(Ok(Known { id, places }), |rule| Err((about.line, rule)))
+        match strange(&columns) {
+            None => Ok(Known { id, places, columns }),
+            Some(rule) => Err((about.line, rule)),
+        }
     }
 
     async fn ask_to_prepare(&mut self, sql: &str) -> Result<(u32, Vec<Column>), String> {

@@ -5,6 +5,7 @@ use mysql_common::constants::{ColumnFlags, ColumnType};
 use mysql_common::io::ParseBuf;
 use mysql_common::packets::{Column, NullBitmap};
 use mysql_common::value::ServerSide;
+use statements::Type;
 use wire::data::{CallFault, Value, ValueRef};
 
 use crate::answer::Answer;
@@ -39,6 +40,24 @@ pub(super) fn gives(kind: ColumnType) -> bool {
         T::MYSQL_TYPE_GEOMETRY,
     ];
     !moments.contains(&kind)
+}
+
+/// What a column's values are for a service.
+pub(super) fn described(column: &Column) -> Option<Type> {
+    use ColumnType as T;
+    Some(match column.column_type() {
+        T::MYSQL_TYPE_NULL => return None,
+        T::MYSQL_TYPE_TINY
+        | T::MYSQL_TYPE_SHORT
+        | T::MYSQL_TYPE_YEAR
+        | T::MYSQL_TYPE_LONG
+        | T::MYSQL_TYPE_INT24
+        | T::MYSQL_TYPE_LONGLONG => Type::Int,
+        T::MYSQL_TYPE_FLOAT | T::MYSQL_TYPE_DOUBLE => Type::Real,
+        T::MYSQL_TYPE_NEWDECIMAL => Type::Text,
+        _ if column.character_set() == BINARY => Type::Blob,
+        _ => Type::Text,
+    })
 }
 
 /// Passes a row on.

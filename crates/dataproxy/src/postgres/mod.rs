@@ -17,6 +17,7 @@ use worker::server_stream::ServerStream;
 
 use crate::answer::Answer;
 use crate::catalog::Refusal;
+use crate::describe::Described;
 use crate::server::{Fault, Login, Prepared, Session, Step, all_or_mistakes, only_reads};
 use crate::sql::mistake;
 use value::{Bound, Column};
@@ -59,6 +60,21 @@ impl Session for Postgres {
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
         all_or_mistakes(said, reads)
+    }
+
+    async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
+        let mut found = Vec::new();
+        for statement in &prepared.statements {
+            let mut columns = Vec::new();
+            for column in statement.columns() {
+                let (name, kind) = (column.name().to_owned(), value::described(column.type_()));
+                let nullable =
+                    !self.is_never_null(column).await.map_err(|error| Refusal::Database(words(&error)))?;
+                columns.push(Described { name, kind, nullable });
+            }
+            found.push(columns);
+        }
+        Ok(found)
     }
 
     async fn begin(&mut self) -> Result<(), Fault> {
@@ -118,6 +134,14 @@ impl Session for Postgres {
 }
 
 impl Postgres {
+    /// Whether the table says that a column is never NULL.
+    async fn is_never_null(&self, column: &tokio_postgres::Column) -> Result<bool, Error> {
+        let Some((table, number)) = column.table_oid().zip(column.column_id()) else { return Ok(false) };
+        let sql = "SELECT attnotnull FROM pg_attribute WHERE attrelid = $1 AND attnum = $2";
+        let row = self.client.query_opt(sql, &[&table, &number]).await?;
+        row.map_or(Ok(false), |row| row.try_get(0))
+    }
+
     async fn prepare_one(
         &self,
         about: &Statement,

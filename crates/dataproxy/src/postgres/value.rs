@@ -29,6 +29,18 @@ pub(super) fn gives(kind: &Type) -> bool {
     is_integer(kind) || is_real(kind) || is_text(kind) || others.contains(kind)
 }
 
+/// What a column's values are for a service.
+pub(super) fn described(kind: &Type) -> Option<Declared> {
+    Some(match kind {
+        kind if is_integer(kind) => Declared::Int,
+        kind if is_real(kind) => Declared::Real,
+        kind if *kind == Type::BOOL => Declared::Bool,
+        kind if *kind == Type::BYTEA => Declared::Blob,
+        kind if is_text(kind) || [Type::UUID, Type::JSONB].contains(kind) => Declared::Text,
+        _ => return None,
+    })
+}
+
 fn is_integer(kind: &Type) -> bool {
     [Type::INT2, Type::INT4, Type::INT8, Type::OID].contains(kind)
 }

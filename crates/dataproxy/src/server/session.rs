@@ -10,6 +10,7 @@ use worker::server_stream::ServerStream;
 use super::Login;
 use crate::answer::{Answer, Said};
 use crate::catalog::{Call, Refusal};
+use crate::describe::Described;
 use crate::queue::Job;
 use crate::sql::{first_word, has_word};
 
@@ -82,6 +83,12 @@ pub(crate) trait Session: Sized + 'static {
 
     /// Has all statements prepared; every mistake, each with its line.
     fn prepare(&mut self, file: &Statements) -> impl Future<Output = Result<Prepared<Self>, Refusal>>;
+
+    /// What the rows of each statement have in them.
+    fn describe(
+        &mut self,
+        prepared: &Prepared<Self>,
+    ) -> impl Future<Output = Result<Vec<Vec<Described>>, Refusal>>;
 
     /// Begins a transaction.
     fn begin(&mut self) -> impl Future<Output = Result<(), Fault>>;

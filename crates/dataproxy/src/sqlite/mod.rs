@@ -4,6 +4,7 @@
 //!
 //! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is acknowledged.
 
+mod describe;
 mod fault;
 mod open;
 mod run;
@@ -20,6 +21,7 @@ use wire::data::{CallFault, READERS};
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::{Lane, Queue, Work};
 use crate::sql::mistake;
+pub(crate) use describe::describe;
 pub(crate) use open::open_to_look;
 use run::Watch;
 

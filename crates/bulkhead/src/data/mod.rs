@@ -1,7 +1,11 @@
-//! `bulkhead data check`: statements beside their databases.
+//! `bulkhead data`: statements beside their databases.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's files, and what `dataproxy check` prints. Never: opens
-//! a database itself, or changes one.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's files, and what `dataproxy check` and `dataproxy
+//! describe` print. Never: opens a database itself, or changes one.
+
+mod generate;
+mod python;
+mod rust;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,6 +17,8 @@ use crate::explain::data_name;
 use crate::fault::Fault;
 use crate::locate;
 use crate::table::print;
+
+pub use generate::{Generate, generate};
 
 /// What is to be said of one source.
 #[derive(Debug, Serialize)]
@@ -28,15 +34,8 @@ struct Checked {
 pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<ExitCode, Fault> {
     let config = locate::load(&locate::config(config)?)?;
     let program = locate::data_proxy()?;
-    let sources: Vec<(&Site, &DataSource)> =
-        config.sites.iter().flat_map(|site| site.data.iter().map(move |data| (&**site, data))).collect();
-    let known: Vec<String> = sources.iter().map(|(site, data)| data_name(site, data)).collect();
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        return Err(Fault::Usage(format!("there is no data source {name:?}; the configuration has {known}")));
-    }
-    let wanted = sources.iter().zip(&known).filter(|(_, name)| names.is_empty() || names.contains(name));
-    let checked = wanted.map(|((site, data), name)| ask(&program, &config, (site, data), name.clone()));
+    let sources = sources(&config, names)?;
+    let checked = sources.iter().map(|(name, site, data)| ask(&program, &config, (site, data), name.clone()));
     let checked: Vec<Checked> = checked.collect::<Result<_, _>>()?;
     if json {
         print(&serde_json::to_string_pretty(&checked).map_err(|error| Fault::Failed(error.to_string()))?)?;
@@ -45,6 +44,22 @@ pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<Exit
     }
     let is_good = checked.iter().all(|one| one.mistakes.is_empty());
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// The sources of these names, or all.
+fn sources<'c>(
+    config: &'c Config,
+    names: &[String],
+) -> Result<Vec<(String, &'c Site, &'c DataSource)>, Fault> {
+    let of_site = |site: &'c Site| site.data.iter().map(move |data| (data_name(site, data), site, data));
+    let mut sources: Vec<_> = config.sites.iter().flat_map(|site| of_site(site)).collect();
+    if let Some(name) = names.iter().find(|name| sources.iter().all(|(known, ..)| known != *name)) {
+        let known: Vec<&str> = sources.iter().map(|(known, ..)| &**known).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(Fault::Usage(format!("there is no data source {name:?}; the configuration has {known}")));
+    }
+    sources.retain(|(name, ..)| names.is_empty() || names.contains(name));
+    Ok(sources)
 }
 
 impl Checked {
@@ -61,15 +76,15 @@ impl Checked {
     }
 }
 
-/// Has the data proxy's program prepare the statements of a source.
-fn ask(
+/// What the data proxy's program is to do with the statements of a source, and with what it will prepare them.
+fn command_for(
     program: &Path,
+    what: &str,
     config: &Config,
     (site, data): (&Site, &DataSource),
-    source: String,
-) -> Result<Checked, Fault> {
+) -> (Command, Option<String>) {
     let mut command = Command::new(program);
-    command.arg("check").arg("--statements").arg(&data.statements);
+    command.arg(what).arg("--statements").arg(&data.statements);
     let with = match &data.database {
         Database::Sqlite { schema } => {
             let file = data.file(&config.server, &site.name).filter(|path| path.is_file());
@@ -99,20 +114,33 @@ fn ask(
     for service in site.services_with(&data.name) {
         command.arg("--service").arg(&service.name);
     }
-    let done = command.output().map_err(Fault::io(format!("cannot run {}", program.display())))?;
-    let printed = String::from_utf8_lossy(&done.stdout);
-    let mistakes: Vec<String> = match done.status.code() {
-        Some(0) => Vec::new(),
-        Some(1) => printed.lines().map(str::to_owned).collect(),
+    (command, with)
+}
+
+/// What the data proxy's program prints, or else every mistake.
+fn run(mut command: Command) -> Result<Result<String, Vec<String>>, Fault> {
+    let program = command.get_program().to_owned();
+    let program = Path::new(&program).display();
+    let done = command.output().map_err(Fault::io(format!("cannot run {program}")))?;
+    let printed = String::from_utf8_lossy(&done.stdout).into_owned();
+    match done.status.code() {
+        Some(0) => Ok(Ok(printed)),
+        Some(1) => Ok(Err(printed.lines().map(str::to_owned).collect())),
         _ => {
             let said = String::from_utf8_lossy(&done.stderr);
-            return Err(Fault::Failed(format!(
-                "{} failed: {}{}",
-                program.display(),
-                done.status,
-                said.trim()
-            )));
+            Err(Fault::Failed(format!("{program} failed: {}{}", done.status, said.trim())))
         }
-    };
+    }
+}
+
+/// Has the data proxy's program prepare the statements of a source.
+fn ask(
+    program: &Path,
+    config: &Config,
+    (site, data): (&Site, &DataSource),
+    source: String,
+) -> Result<Checked, Fault> {
+    let (command, with) = command_for(program, "check", config, (site, data));
+    let mistakes = run(command)?.err().unwrap_or_default();
     Ok(Checked { source, statements: data.statements.clone(), with, mistakes })
 }
