@@ -94,7 +94,9 @@ pub use bytes::Bytes;
 pub use certificate::ClientCertificate;
 pub use context::{Context, Error, Limits};
 pub use cookie::{Cookie, CookieError, SameSite};
-pub use data::{DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction};
+pub use data::{
+    AnyValue, DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction,
+};
 pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use events::{Event, Events};

@@ -34,7 +34,7 @@ pub(super) fn write(what: &Callable<'_>) -> Result<String, String> {
         functions += &transaction(what, group);
     }
     let (source, name) = (what.source, camel(what.source));
-    let uses = ["DataError", "DataSource", "DataValue", "Rows"];
+    let uses = ["AnyValue", "DataError", "DataSource", "Rows"];
     let used = |word: &&str| rows.contains(*word) || functions.contains(*word) || *word == "DataSource";
     let uses = uses.into_iter().filter(|word| used(word)).collect::<Vec<_>>().join(", ");
     Ok(format!(
@@ -60,7 +60,7 @@ fn row(statement: &Statement, columns: &[Column]) -> Result<String, String> {
             Some(Type::Text) => "String",
             Some(Type::Blob) => "Vec<u8>",
             Some(Type::Bool) => "bool",
-            None => "DataValue",
+            None => "AnyValue",
         };
         let kind = if column.nullable && column.kind.is_some() {
             format!("Option<{kind}>")
@@ -80,7 +80,7 @@ fn function(statement: &Statement, columns: &[Column]) -> Result<String, String>
     let parameters: String =
         statement.parameters.iter().map(|one| format!(", {}: {}", word(&one.name), kind(one))).collect();
     let values = tuple(statement.parameters.iter().map(|one| word(&one.name)));
-    let row = if columns.is_empty() { "Vec<DataValue>".to_owned() } else { camel(name) };
+    let row = if columns.is_empty() { "Vec<AnyValue>".to_owned() } else { camel(name) };
     let (gives, call) = match statement.kind {
         Kind::One => (format!("Option<{row}>"), "one"),
         Kind::Many => (format!("Vec<{row}>"), "many"),

@@ -4,6 +4,7 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3.
 
+mod any;
 mod connection;
 mod error;
 mod link;
@@ -20,6 +21,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use wire::data::{Token, ValueReader};
 
+pub use any::AnyValue;
 pub use error::DataError;
 pub use parameters::{Parameter, Parameters};
 pub use row::Rows;

@@ -206,6 +206,7 @@ impl<'de> Deserializer<'de> for Cell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AnyValue;
     use super::*;
     use serde::Deserialize;
 
@@ -264,6 +265,8 @@ mod tests {
         assert_eq!(rows::<Option<i64>>(&["a"], vec![Value::Null]), Ok(vec![None]));
         assert_eq!(rows::<Id>(&["a"], vec![Value::Int(7)]), Ok(vec![Id(7)]));
         assert_eq!(rows::<bool>(&["a"], vec![Value::Int(0)]), Ok(vec![false]));
+        let any: Vec<AnyValue> = values().into_iter().map(AnyValue).collect();
+        assert_eq!(rows::<Vec<AnyValue>>(&columns, values()), Ok(vec![any]));
     }
 
     #[test]
