@@ -187,7 +187,9 @@ class _Proxy:
         if message.kind == "Welcome":
             self._is_welcome = True
         elif message.kind == "Failed":
-            self._calls.pop(message.id).fail(Failed(message.fault, message.reason))
+            # The proxy is there, but has lost its server: nobody knows what has become of the call.
+            lost = message.fault == "Lost"
+            self._calls.pop(message.id).fail(Lost() if lost else Failed(message.fault, message.reason))
         else:
             call.answer += message.results
             if len(call.answer) > _ANSWER_BYTES_MAX:

@@ -13,6 +13,7 @@ CALLS_MAX = 128
 LOG_BATCH_MAX = 49152
 LOG_RECORD_MAX = 3471
 LOG_TEXT_MAX = 1024
+ORDER_ANSWER_MAX = 16384
 
 LAUNCHER_TO_SERVICE = Edge("LAUNCHER_TO_SERVICE", VERSION, {
     1: ("Limits", (("limits", Record("WorkerLimits", ("head_bytes", U32), ("head_timeout_ms", U32), ("body_bytes", U64), ("idle_timeout_ms", U32), ("start_timeout_ms", U32), ("connections", U32), ("flush_ms", U32), ("idle_stop_ms", U32))), ("site", U16), ("owns_host", BOOL), ("dumps", BOOL), ("jit", BOOL),)),
@@ -49,4 +50,12 @@ DATA_PROXY_TO_SERVICE = Edge("DATA_PROXY_TO_SERVICE", VERSION, {
     2: ("Part", (("id", U32), ("results", Bytes(61440)),)),
     3: ("Done", (("id", U32), ("results", Bytes(61440)),)),
     4: ("Failed", (("id", U32), ("fault", Choice("CallFault", (0, "Refused"), (1, "Parameters"), (2, "TooLarge"), (3, "Busy"), (4, "Late"), (5, "Constraint"), (6, "Database"), (7, "Lost"))), ("reason", Text(512)),)),
+})
+ADMIN_TO_SERVICE = Edge("ADMIN_TO_SERVICE", VERSION, {
+    1: ("Diagnostics", ()),
+    2: ("Order", (("name", Text(63)), ("argument", Text(2048)),)),
+})
+SERVICE_TO_ADMIN = Edge("SERVICE_TO_ADMIN", VERSION, {
+    1: ("Done", (("text", Text(16384)),)),
+    2: ("Failed", (("reason", Text(16384)),)),
 })

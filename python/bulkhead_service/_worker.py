@@ -19,6 +19,7 @@ from ._codec import Address
 from ._http import Connection
 from ._log import Level, Log
 from ._messages import CHILD_TO_LAUNCHER, LAUNCHER_TO_SERVICE
+from ._orders import Command, Orders
 from ._receiver import Receiver
 from .context import Context, Limits, ServiceError, _set_current
 from ._link import Link
@@ -32,6 +33,9 @@ _IDLE_STEPS = 4
 
 class Application(Protocol):
     """Whatever answers requests."""
+
+    #: What carries out the administrator's orders, if anything does.
+    command: Optional[Command]
 
     async def start(self, cx: Context) -> None:
         """Before the first request; an exception ends the start."""
@@ -110,6 +114,8 @@ class Worker:
                 self._links[message.name] = Link()
             elif message.kind == "Attach" and descriptors:
                 self._sources.append(_of_site(message, descriptors))
+            elif message.kind == "Templates":
+                raise ServiceError("`templates` is for services in Rust; take it out of the configuration, and use a library of Python's")
             else:
                 raise _unexpected(message)
 
@@ -141,6 +147,7 @@ class Worker:
 
     async def _serve(self, later: list, idle_stop_ms: int) -> None:
         """Serves until the launcher closes its channel, and then until everything has been answered."""
+        self._orders = Orders(self.receiver, self._application.command)
         self._control.send("Ready")
         for descriptor in self._sources:
             self.receiver.attach(descriptor)
@@ -165,6 +172,8 @@ class Worker:
             self.receiver.attach(_of_site(message, descriptors))
         elif message.kind == "DataProxy" and descriptors:
             self._attach_data(message, descriptors)
+        elif message.kind == "Orders" and descriptors:
+            self._orders.attend(descriptors[0])
         elif message.kind == "Report":
             self._control.send("Counters", counters=self.receiver.counters)
         else:

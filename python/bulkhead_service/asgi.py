@@ -98,6 +98,8 @@ class _Lifespan:
 
 
 class _Asgi:
+    command = None
+
     def __init__(self, application: Union[str, Callable[..., Any]], root: str) -> None:
         self._name, self._root = application, checked_root(root)
         self._application: Callable[..., Any]

@@ -10,6 +10,7 @@ from typing import Awaitable, Callable, NoReturn, Optional, Union
 
 from . import _worker
 from ._http import Connection
+from ._orders import Command
 from .context import Context
 from .request import Request
 from .response import Response
@@ -25,14 +26,19 @@ class Service:
         """Answers one request."""
         raise NotImplementedError
 
+    async def command(self, name: str, argument: str) -> str:
+        """Carries out an order of the administrator (`bulkhead send SITE/SERVICE NAME [ARGUMENT]`), and says what has become of it:
+        at most 16 KiB, within 10 seconds. An exception tells why it is not carried out."""
+        raise ValueError(f'this service has no order "{name}"')
+
 
 Process = Callable[[Request], Awaitable[Response]]
 Init = Callable[[Context], Awaitable[None]]
 
 
 class _Native:
-    def __init__(self, process: Process, init: Optional[Init]) -> None:
-        self._process, self._init = process, init
+    def __init__(self, process: Process, init: Optional[Init], command: Optional[Command] = None) -> None:
+        self._process, self._init, self.command = process, init, command
 
     async def start(self, cx: Context) -> None:
         if self._init is not None:
@@ -53,7 +59,7 @@ def main(service: Union[type[Service], Process], init: Optional[Init] = None) ->
     one that is called before the first. Does not return."""
     if isinstance(service, type):
         made = service()
-        application = _Native(made.process, made.init)
+        application = _Native(made.process, made.init, made.command)
     else:
         application = _Native(service, init)
     sys.exit(_worker.run(application, sys.argv[1:]))

@@ -97,6 +97,8 @@ class _Exchange:
 
 
 class _Wsgi:
+    command = None
+
     def __init__(self, application: Union[str, Callable[..., Any]], root: str, threads: int) -> None:
         self._name, self._root = application, checked_root(root)
         self._application: Callable[..., Any]

@@ -36,6 +36,11 @@ class Program(Service):
         deed = request.path.rpartition("/")[2]
         return await getattr(self, "do_" + deed, self.nothing)(request)
 
+    async def command(self, name, argument):
+        if name != "echo":
+            raise ValueError(f"what is {name}?")
+        return argument
+
     async def nothing(self, request):
         return Response.status_page(404)
 

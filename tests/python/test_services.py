@@ -138,6 +138,20 @@ class Requests(unittest.TestCase):
             return [line["connections_now"] for line in lines if line["name"] == "main/py"][0] <= 8
         self.assertTrue(until(resting, 10))
 
+    def test_orders_of_the_administrator(self):
+        def send(*words, status=0):
+            done = self.server.command("send", *words, "--run-dir", "run")
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+            return done.stdout
+
+        before = self.ask("pid").text
+        self.assertEqual(send("main/py", "echo", "some words, ü"), "main/py: some words, ü\n")
+        self.assertEqual(send("main/py", "dance", status=1), "main/py: failed: what is dance?\n")
+        self.assertRegex(send("main/py", "diagnostics"), r'"requests":\d+')
+        self.assertEqual(send("main/py", "echo", "x" * 2048), "main/py: " + "x" * 2048 + "\n")
+        # It is the process of before, which has taken no harm.
+        self.assertEqual(self.ask("pid").text, before)
+
     def test_counts(self):
         count = lambda: next(line for line in self.server.order(command="status")["processes"] if line["name"] == "main/py")["requests"]
         before = count()
@@ -237,6 +251,11 @@ class Life(unittest.TestCase):
             self.assertTrue(until(server.workers))
             self.assertEqual(server.stop(), 0)
             self.assertIn("before `init` was done", server.log())
+
+    def test_templates_are_refused_with_the_reason(self):
+        about = python_site(python(templates=True), templates={"folder": "pages"})
+        with PythonServer(about, files={"pages/a.html": "a"}, answers=200) as server:
+            self.assertTrue(until(lambda: "`templates` is for services in Rust" in server.log(), 10), server.log())
 
     def test_a_client_s_own_connection_is_refused_with_the_reason(self):
         with PythonServer(python_site(python(takes_connections=True)), answers=200) as server:

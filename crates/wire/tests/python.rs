@@ -12,6 +12,7 @@ use wire::data::{
     self, CallFault, DataProxyToService, ResultWriter, ServiceToDataProxy, TOKEN_BYTES, Token, ValueRef,
 };
 use wire::log::{Level, Record};
+use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{
     Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind, LauncherToService, Message, Source,
     Text, ToWorker, WorkerLimits, log,
@@ -51,6 +52,7 @@ fn constants(out: &mut String) {
         ("LOG_BATCH_MAX", log::BATCH_MAX),
         ("LOG_RECORD_MAX", log::RECORD_MAX),
         ("LOG_TEXT_MAX", log::TEXT_MAX),
+        ("ORDER_ANSWER_MAX", wire::orders::ORDER_ANSWER_MAX),
     ];
     for (name, value) in constants {
         let _ = writeln!(out, "{name} = {value}");
@@ -74,6 +76,8 @@ fn body() -> String {
     edge::<FromWorker>("FROM_WORKER", &["Returns", "Drain"], &mut out);
     edge::<ServiceToDataProxy>("SERVICE_TO_DATA_PROXY", &[], &mut out);
     edge::<DataProxyToService>("DATA_PROXY_TO_SERVICE", &[], &mut out);
+    edge::<AdminToService>("ADMIN_TO_SERVICE", &[], &mut out);
+    edge::<ServiceToAdmin>("SERVICE_TO_ADMIN", &[], &mut out);
     out
 }
 
@@ -139,6 +143,9 @@ fn samples() -> String {
         LauncherToService::Report {},
         LauncherToService::DataSource { name: name.clone() },
         LauncherToService::DataProxy { name: name.clone(), token: token.clone() },
+        LauncherToService::Templates {},
+        LauncherToService::Publisher {},
+        LauncherToService::Orders {},
     ];
     sample("LAUNCHER_TO_SERVICE", &told, &mut out);
     let counters = Counters { connections_now: 1, connections: 2, requests: u64::MAX };
@@ -167,6 +174,14 @@ fn samples() -> String {
         DataProxyToService::Failed { id: 1, fault: CallFault::Late, reason: Text::new("too late") },
     ];
     sample("DATA_PROXY_TO_SERVICE", &answers, &mut out);
+    let (name, argument) = (Text::new("recount"), Text::new("some words"));
+    sample(
+        "ADMIN_TO_SERVICE",
+        &[AdminToService::Diagnostics {}, AdminToService::Order { name, argument }],
+        &mut out,
+    );
+    let failed = ServiceToAdmin::Failed { reason: Text::new("no") };
+    sample("SERVICE_TO_ADMIN", &[ServiceToAdmin::Done { text: Text::new("yes") }, failed], &mut out);
     let mut batch = Vec::new();
     log::begin(&mut batch, 9);
     let long = "x".repeat(2 * log::TEXT_MAX);
