@@ -32,3 +32,13 @@ pub fn filter(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(text.chars().filter(|&character| !is_dangerous(character)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn services_in_python_leave_out_the_same() {
+        let python = include_str!("../../../../python/bulkhead_service/request.py");
+        let set: String = super::METACHARACTERS.iter().collect();
+        assert!(python.contains(&format!("'{set}'")), "{set}");
+    }
+}
