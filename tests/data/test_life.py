@@ -135,7 +135,7 @@ class Words(unittest.TestCase):
             said = server.command("data", "check", "--config", server.config)
             self.assertEqual(said.returncode, 2)
             self.assertRegex(said.stdout, r"main/catalog: ok, with \S+/schema.sql\n")
-            self.assertIn("line 6: `users`: no such table: usres", said.stdout)
+            self.assertIn("line 11: `users`: no such table: usres", said.stdout)
             self.assertEqual(server.command("data", "check", "--config", server.config, "main/catalog").returncode, 0)
             said = server.command("data", "check", "--config", server.config, "main/catalogue")
             self.assertEqual((said.returncode, said.stdout), (2, ""))

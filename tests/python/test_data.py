@@ -10,28 +10,18 @@ from harness import rootless_too
 from python_services import PythonDataServer
 
 MORE = """
--- name: note :execrows
--- services: asker
--- params: mark text
-INSERT INTO notes (mark) VALUES (:mark);
-
--- transaction: two_notes
--- services: asker
--- statements: note, note
-
 -- name: types :one
 -- services: asker
 -- params: a int?, b bool, c int, d real, e text, f blob, g text
 SELECT :a AS a, :b AS b, :c AS c, :d AS d, :e AS e, :f AS f, :g AS g;
 """
-TABLE = "CREATE TABLE notes (id INTEGER PRIMARY KEY, mark TEXT NOT NULL);"
 
 
 @rootless_too
 class Statements(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = cls.enterClassContext(PythonDataServer(MORE, TABLE))
+        cls.server = cls.enterClassContext(PythonDataServer(MORE))
 
     def test_calls_and_their_answers(self):
         ask = self.server.ask
@@ -117,7 +107,7 @@ class Loss(unittest.TestCase):
         self.assertEqual(there - set(writing.written) - unknown, set(), "said to have failed, and there")
 
     def test_a_proxy_that_is_relaunched_loses_nothing(self):
-        with PythonDataServer(MORE, TABLE) as server:
+        with PythonDataServer(MORE) as server:
             writing = Writing(server)
             for name in ("main/catalog:data", "main/catalog:data", "main/asker", "main/catalog:data"):
                 before = len(writing.written)
@@ -128,7 +118,7 @@ class Loss(unittest.TestCase):
             self.look(server, writing)
 
     def test_a_killed_proxy(self):
-        with PythonDataServer(MORE, TABLE) as server:
+        with PythonDataServer(MORE) as server:
             writing = Writing(server)
             for _ in range(3):
                 before, proxy = len(writing.written), server.proxy()
@@ -141,7 +131,7 @@ class Loss(unittest.TestCase):
             self.look(server, writing)
 
     def test_without_a_proxy_a_call_is_not_made(self):
-        with PythonDataServer(MORE, TABLE) as server:
+        with PythonDataServer(MORE) as server:
             server.write("catalog.sql", "nonsense\n")
             # It cannot start any more.
             proxy = server.proxy()

@@ -72,7 +72,9 @@ impl Seen {
     fn row(&self) -> Vec<String> {
         let process = &self.process;
         let partition = match process.role.as_str() {
-            "site" | "service" | "dataproxy" | "publisher" => printable(&process.name),
+            "site" | "service" | "connector" | "broker" | "dataproxy" | "publisher" => {
+                printable(&process.name)
+            }
             _ => "-".into(),
         };
         let layers = self.layers.as_ref().map_or("-".into(), Layers::cell);
