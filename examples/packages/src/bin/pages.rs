@@ -47,7 +47,7 @@ impl Service for Pages {
             "once" => self.templates.of(&request).response(&name, context! { x => "<x>" }),
             _ => {
                 let render = || {
-                    let about = context! { x => request.param("x").unwrap_or_default() };
+                    let about = context! { x => request.raw_param("x").unwrap_or_default() };
                     self.templates.of(&request).render(&name, about)
                 };
                 let first = render();
