@@ -137,6 +137,8 @@ class Loss(unittest.TestCase):
             proxy = server.proxy()
             proxy.kill()
             self.assertTrue(until(lambda: not proxy.alive))
+            # The worker may not have seen yet that it is gone, and have the call lost.
+            self.assertTrue(until(lambda: "was lost" not in server.ask("one", "user_by_id", 1)[1], 20))
             began = time.monotonic()
             self.assertEqual(server.ask("one", "user_by_id", 1), (503, "the data source is not there"))
             self.assertGreater(time.monotonic() - began, 4)
