@@ -241,9 +241,9 @@ class PhpMyAdmin(Application):
         browser.submit("#input_go")
         self.nothing_failed()
         self.shows("Database server")
-        self.query("create database shop; create table shop.goods (name text); insert into shop.goods values ('söap'), ('rope')")
-        self.assertEqual(self.mariadb.ask("select count(*) from shop.goods").strip(), "2")
-        self.query("select name, length(name) + 4000 as bytes from shop.goods order by name")
+        self.query("create database market; create table market.goods (name text); insert into market.goods values ('söap'), ('rope')")
+        self.assertEqual(self.mariadb.ask("select count(*) from market.goods").strip(), "2")
+        self.query("select name, length(name) + 4000 as bytes from market.goods order by name")
         browser.until("document.querySelectorAll('.table_results tbody tr').length == 2")
         cells = "[...document.querySelectorAll('.table_results tbody td.data')].map(one => one.innerText.trim())"
         self.assertEqual(browser.evaluate(cells), ["rope", "4004", "söap", "4005"])
