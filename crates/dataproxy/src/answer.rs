@@ -68,7 +68,7 @@ impl<'j> Answer<'j> {
             return self.stop(CallFault::TooLarge, format!("it has more than {max_bytes} bytes"));
         }
         // Parts of what may not hold in the end are sent with the end.
-        if self.job.catalog.reads[self.step] && matches!(self.job.call, Call::Statement(_)) {
+        if self.only_reads() && matches!(self.job.call, Call::Statement(_)) {
             self.send_parts();
             if self.job.budget.is_spent() {
                 return self.stop(CallFault::Busy, "the service does not read its answers".into());
@@ -86,6 +86,11 @@ impl<'j> Answer<'j> {
     pub(crate) fn end(mut self) {
         self.send_parts();
         self.job.reply(Reply::Done(self.job.id, self.bytes));
+    }
+
+    /// Whether the statement at hand only reads: what is left of its rows need not be seen.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.job.catalog.reads[self.step]
     }
 
     fn statement(&self) -> &'j Statement {

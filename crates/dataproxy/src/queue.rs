@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use statements::Statement;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
@@ -104,6 +105,17 @@ impl Job {
         false
     }
 
+    /// Its statements, each with its values.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let mut values = &self.values[..];
+        self.catalog.steps(&self.call).iter().map(move |&number| {
+            let about = &self.catalog.file.statements[number];
+            let (own, rest) = values.split_at(about.parameters.len());
+            values = rest;
+            Step { number, about, values: own }
+        })
+    }
+
     /// Sends an answer, or a part of one.
     pub fn reply(&self, reply: Reply) {
         self.budget.take(reply.length());
@@ -114,6 +126,16 @@ impl Job {
     pub fn fail(&self, fault: CallFault, reason: impl Into<String>) {
         self.reply(Reply::Failed(self.id, fault, reason.into()));
     }
+}
+
+/// One statement of a call.
+pub(crate) struct Step<'a> {
+    /// Its number in the file.
+    pub(crate) number: usize,
+    /// What the file says of it.
+    pub(crate) about: &'a Statement,
+    /// The values of its parameters, which fit.
+    pub(crate) values: &'a [Value],
 }
 
 /// A call on a thread or a connection, which ends when this is dropped.

@@ -34,7 +34,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     let Some((source, catalog)) = opening.open().await? else { return Ok(()) };
     let shared = Rc::new(Shared {
         queue: source.queue().clone(),
-        catalog: RefCell::new(Arc::new(catalog)),
+        catalog: RefCell::new(catalog),
         counters: Default::default(),
         log,
         refused: Cell::new(0),
@@ -55,7 +55,7 @@ struct Opening {
 
 impl Opening {
     /// Opens the source; `None` if the launcher does not want it any more.
-    async fn open(&mut self) -> Result<Option<(Source, Catalog)>, Fault> {
+    async fn open(&mut self) -> Result<Option<(Source, Arc<Catalog>)>, Fault> {
         let mut opened = tokio::task::spawn_local(self.setup.clone().open(self.dialer.clone()));
         loop {
             tokio::select! {
@@ -131,7 +131,7 @@ impl Proxy {
         match prepared {
             Ok(catalog) => {
                 let count = catalog.file.statements.len();
-                *self.shared.catalog.borrow_mut() = Arc::new(catalog);
+                *self.shared.catalog.borrow_mut() = catalog;
                 self.shared.log.event(Level::Info, format_args!("{count} statements were read again"));
             }
             Err(refusal) => {

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use statements::{Dialect, FILE_MAX, Statements};
 use wire::ChildToLauncher;
@@ -71,7 +72,7 @@ impl Setup {
     pub(crate) async fn open(
         self: Rc<Self>,
         dialer: Rc<Dialer<ServerStream>>,
-    ) -> Result<(Source, Catalog), String> {
+    ) -> Result<(Source, Arc<Catalog>), String> {
         let place = self.place.as_ref().ok_or("the launcher has named no source")?;
         let file = self.statements.as_ref().ok_or("the launcher has sent no statements")?;
         let statements = self.read_statements(file).map_err(|refusal| refusal.to_string())?;

@@ -57,13 +57,13 @@ impl Source {
         schema: Option<&str>,
         way: Way,
         file: Statements,
-    ) -> Result<(Self, Catalog), String> {
+    ) -> Result<(Self, Arc<Catalog>), String> {
         let said = |refusal: Refusal| refusal.to_string();
         match place {
             DatabasePlace::Sqlite(path) => {
                 let source = sqlite::Source::open(path, schema)?;
                 let catalog = source.prepare(file).map_err(said)?;
-                Ok((Self::Sqlite(source), catalog))
+                Ok((Self::Sqlite(source), Arc::new(catalog)))
             }
             DatabasePlace::Server(Engine::Postgresql, connections) => {
                 let opened = server::Source::open(way, *connections, file).await;
@@ -98,9 +98,9 @@ impl Source {
     ///
     /// # Errors
     /// As for those of the start.
-    pub(crate) async fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
         match self {
-            Self::Sqlite(source) => source.prepare(file),
+            Self::Sqlite(source) => source.prepare(file).map(Arc::new),
             Self::Postgres(source) => source.prepare(file).await,
             Self::Mysql(source) => source.prepare(file).await,
         }

@@ -22,7 +22,8 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::server::{Fault, Login, Prepared, Session, Step, all_or_mistakes, only_reads};
+use crate::queue::Step;
+use crate::server::{Fault, Login, Prepared, Session, all_or_mistakes};
 use crate::sql::{self, mistake};
 use line::{Line, read};
 use login::LoggedIn;
@@ -80,18 +81,17 @@ impl Session for Mysql {
                 .await
                 .map_err(|error| Refusal::Database(error.to_string()))?;
         }
-        let (mut said, mut reads) = (Vec::new(), Vec::new());
+        let mut said = Vec::new();
         for about in &file.statements {
             let mut places = Vec::new();
             let text = about.sql(|number| {
                 places.push(number);
                 "?".to_owned()
             });
-            reads.push(only_reads(&text));
             let prepared = self.prepare_one(about, &text, places).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
-        all_or_mistakes(said, reads)
+        all_or_mistakes::<Self>(said)
     }
 
     async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
@@ -100,7 +100,7 @@ impl Session for Mysql {
             kind: value::described(column),
             nullable: !column.flags().contains(ColumnFlags::NOT_NULL_FLAG),
         };
-        Ok(prepared.statements.iter().map(|known| known.columns.iter().map(column).collect()).collect())
+        Ok(prepared.iter().map(|known| known.columns.iter().map(column).collect()).collect())
     }
 
     async fn begin(&mut self) -> Result<(), Fault> {

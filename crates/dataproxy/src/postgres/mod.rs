@@ -18,7 +18,8 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::server::{Fault, Login, Prepared, Session, Step, all_or_mistakes, only_reads};
+use crate::queue::Step;
+use crate::server::{Fault, Login, Prepared, Session, all_or_mistakes};
 use crate::sql::mistake;
 use value::{Bound, Column};
 
@@ -52,19 +53,18 @@ impl Session for Postgres {
     }
 
     async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
-        let (mut said, mut reads) = (Vec::new(), Vec::new());
+        let mut said = Vec::new();
         for about in &file.statements {
             let sql = about.sql(|number| format!("${}", number + 1));
-            reads.push(only_reads(&sql));
             let prepared = self.prepare_one(about, &sql).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
-        all_or_mistakes(said, reads)
+        all_or_mistakes::<Self>(said)
     }
 
     async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
         let mut found = Vec::new();
-        for statement in &prepared.statements {
+        for statement in prepared {
             let mut columns = Vec::new();
             for column in statement.columns() {
                 let (name, kind) = (column.name().to_owned(), value::described(column.type_()));

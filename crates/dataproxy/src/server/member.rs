@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
 use wire::data::CallFault;
 
-use super::session::{Fault, Prepared, Progress, Session, run};
-use super::{Pool, prepare};
-use crate::catalog::Catalog;
+use super::session::{Fault, Progress, Session, run};
+use super::{Known, Pool, prepare};
 use crate::queue::{Job, Lane, Work};
 
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
@@ -23,7 +22,7 @@ pub(super) struct Member<S: Session> {
     pool: Rc<Pool>,
     session: Option<S>,
     /// The statements that the server has prepared for it.
-    prepared: Option<(Arc<Catalog>, Prepared<S>)>,
+    prepared: Option<Known<S>>,
     /// A call that waits for a connection, or for its statements to be prepared.
     next: Option<Work>,
 }
@@ -37,8 +36,9 @@ enum Ended {
 }
 
 impl<S: Session> Member<S> {
-    pub(super) fn new(pool: Rc<Pool>, session: Option<S>) -> Self {
-        Self { pool, session, prepared: None, next: None }
+    pub(super) fn new(pool: Rc<Pool>, first: Option<(S, Known<S>)>) -> Self {
+        let (session, prepared) = first.unzip();
+        Self { pool, session, prepared, next: None }
     }
 
     /// The whole life of the connection.

@@ -28,7 +28,8 @@ use worker::server_stream::ServerStream;
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
 use member::Member;
-pub(crate) use session::{Fault, Prepared, Session, Step, all_or_mistakes, only_reads};
+use session::only_reads;
+pub(crate) use session::{Fault, Prepared, Session, all_or_mistakes};
 
 /// LIMIT: how long a server may take to let the proxy log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,6 +89,12 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
     prepared.unwrap_or_else(|_| Err(Refusal::Database("the server does not answer".into())))
 }
 
+/// Statements that a server has prepared.
+fn catalog(file: Statements) -> Arc<Catalog> {
+    let reads = file.statements.iter().map(|statement| only_reads(&statement.sql(|_| "?".into()))).collect();
+    Arc::new(Catalog::new(file, reads, false))
+}
+
 fn direct(address: &str) -> io::Result<ServerStream> {
     let socket: OwnedFd = match address.strip_prefix("unix:") {
         Some(path) => UnixStream::connect(path)?.into(),
@@ -115,11 +122,15 @@ struct Pool {
     up: Cell<usize>,
 }
 
+/// Statements, and what the server knows them by on one connection.
+type Known<S> = (Arc<Catalog>, Prepared<S>);
+
 /// A database at a server that speaks what `S` does.
-pub(crate) struct Source<S> {
+pub(crate) struct Source<S: Session> {
     pool: Rc<Pool>,
     members: JoinSet<()>,
-    first: Option<S>,
+    /// The connection of the start, whose statements are prepared.
+    first: Option<(S, Known<S>)>,
     connections: u16,
 }
 
@@ -132,12 +143,13 @@ impl<S: Session> Source<S> {
         way: Way,
         connections: u16,
         file: Statements,
-    ) -> Result<(Self, Catalog), Refusal> {
-        let (first, prepared) = way.prepare::<S>(&file).await?;
+    ) -> Result<(Self, Arc<Catalog>), Refusal> {
+        let (session, prepared) = way.prepare::<S>(&file).await?;
         let queue = Queue::new(connections.into());
         let pool = Rc::new(Pool { way, queue, up: Cell::new(0) });
-        let catalog = Catalog::new(file, prepared.reads, false);
-        Ok((Self { pool, members: JoinSet::new(), first: Some(first), connections }, catalog))
+        let catalog = catalog(file);
+        let first = Some((session, (catalog.clone(), prepared)));
+        Ok((Self { pool, members: JoinSet::new(), first, connections }, catalog))
     }
 
     /// Begins to carry out calls.
@@ -157,9 +169,9 @@ impl<S: Session> Source<S> {
     ///
     /// # Errors
     /// As for those of the start.
-    pub(crate) async fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
-        let (_, prepared) = self.pool.way.prepare::<S>(&file).await?;
-        Ok(Catalog::new(file, prepared.reads, false))
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
+        self.pool.way.prepare::<S>(&file).await?;
+        Ok(catalog(file))
     }
 
     /// Does what there is to do, and ends.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::Future;
 
-use statements::{Statement, Statements};
+use statements::Statements;
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
@@ -11,7 +11,7 @@ use super::Login;
 use crate::answer::{Answer, Said};
 use crate::catalog::{Call, Refusal};
 use crate::describe::Described;
-use crate::queue::Job;
+use crate::queue::{Job, Step};
 use crate::sql::{first_word, has_word};
 
 /// Why a call has failed, as the server says.
@@ -31,19 +31,12 @@ impl From<Said> for Fault {
     }
 }
 
-/// The statements of a file, as a server knows them.
-#[derive(Debug)]
-pub(crate) struct Prepared<S: Session> {
-    /// By number.
-    pub(crate) statements: Vec<S::Statement>,
-    /// Which of them only read.
-    pub(crate) reads: Vec<bool>,
-}
+/// The statements of a file, as a server knows them, by number.
+pub(crate) type Prepared<S> = Vec<<S as Session>::Statement>;
 
 /// What a server has said of all statements of a file: each as it knows it, or what is wrong with it, in a line.
 pub(crate) fn all_or_mistakes<S: Session>(
     said: Vec<Result<S::Statement, String>>,
-    reads: Vec<bool>,
 ) -> Result<Prepared<S>, Refusal> {
     let (mut statements, mut mistakes) = (Vec::new(), Vec::new());
     for one in said {
@@ -52,7 +45,7 @@ pub(crate) fn all_or_mistakes<S: Session>(
             Err(mistake) => mistakes.push(mistake),
         }
     }
-    if mistakes.is_empty() { Ok(Prepared { statements, reads }) } else { Err(Refusal::Mistakes(mistakes)) }
+    if mistakes.is_empty() { Ok(statements) } else { Err(Refusal::Mistakes(mistakes)) }
 }
 
 /// How far a call has come: whether it may hold, if the server says nothing more.
@@ -118,16 +111,6 @@ pub(crate) trait Session: Sized + 'static {
     ) -> impl Future<Output = ()> + 'static;
 }
 
-/// One statement of a call.
-pub(crate) struct Step<'a> {
-    /// Its number in the file.
-    pub(crate) number: usize,
-    /// What the file says of it.
-    pub(crate) about: &'a Statement,
-    /// The values of its parameters, which fit.
-    pub(crate) values: &'a [wire::data::Value],
-}
-
 /// Carries a call out and answers it.
 pub(crate) async fn run<S: Session>(
     session: &mut S,
@@ -181,13 +164,8 @@ async fn all_steps<'j, S: Session>(
     job: &'j Job,
 ) -> Result<Answer<'j>, Fault> {
     let mut answer = Answer::new(job);
-    let mut values = &job.values[..];
-    for &number in job.catalog.steps(&job.call) {
-        let about = &job.catalog.file.statements[number];
-        let (own, rest) = values.split_at(about.parameters.len());
-        values = rest;
-        let step = Step { number, about, values: own };
-        session.carry_out(&prepared.statements[number], step, &mut answer).await?;
+    for step in job.steps() {
+        session.carry_out(&prepared[step.number], step, &mut answer).await?;
     }
     Ok(answer)
 }

@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use rusqlite::types::ValueRef as Column;
 use rusqlite::{Connection, Error, Statement, ToSql, types::ToSqlOutput};
-use statements::Kind;
 use tokio_util::sync::CancellationToken;
 use wire::data::{Value, ValueRef};
 
 use crate::answer::{Answer, Said};
 use crate::catalog::Call;
-use crate::queue::Job;
+use crate::queue::{Job, Step};
 
 /// What the connection looks at while it works: by when a call must be done, and whether anybody still wants that.
 #[derive(Clone, Debug, Default)]
@@ -120,37 +119,28 @@ fn in_transaction<'j>(
 
 fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result<Answer<'j>, Stopped> {
     let mut answer = Answer::new(job);
-    let mut values = &job.values[..];
-    for &step in job.catalog.steps(&job.call) {
-        let about = &job.catalog.file.statements[step];
-        let (own, rest) = values.split_at(about.parameters.len());
-        values = rest;
-        let statement = prepared[step].as_mut().ok_or(Error::InvalidQuery)?;
-        self::step(statement, (step, about.kind, job.catalog.reads[step]), own, &mut answer)?;
+    for step in job.steps() {
+        let statement = prepared[step.number].as_mut().ok_or(Error::InvalidQuery)?;
+        self::step(statement, &step, &mut answer)?;
     }
     Ok(answer)
 }
 
 /// Carries one statement out, to its end: what it changes holds only then.
-fn step(
-    statement: &mut Statement<'_>,
-    (number, kind, only_reads): (usize, Kind, bool),
-    values: &[Value],
-    answer: &mut Answer<'_>,
-) -> Result<(), Stopped> {
-    let parameters = rusqlite::params_from_iter(values.iter().map(Bound));
-    if !kind.has_rows() {
+fn step(statement: &mut Statement<'_>, step: &Step<'_>, answer: &mut Answer<'_>) -> Result<(), Stopped> {
+    let parameters = rusqlite::params_from_iter(step.values.iter().map(Bound));
+    if !step.about.kind.has_rows() {
         answer.changed(statement.execute(parameters)? as u64);
         return Ok(());
     }
     let columns = statement.column_count();
     let names: Vec<&str> =
         (0..columns).map(|column| statement.column_name(column)).collect::<Result<_, _>>()?;
-    answer.begin(number, &names);
+    answer.begin(step.number, &names);
     let mut rows = statement.query(parameters)?;
     while let Some(row) = rows.next()? {
         if !answer.begin_row()? {
-            if only_reads {
+            if answer.only_reads() {
                 break;
             }
             continue;
