@@ -58,6 +58,8 @@ class Reload(unittest.TestCase):
             before = server.pids("dataproxy", "bin/asker", "site")
             said = server.reload([main_site(), site("fine"), main_site("second", ["asker"], "wrong.sql")])
             self.assertIn("dataproxy second/catalog", said)
+            # The processes of the site that is not to be are on their way out.
+            until(lambda: server.pids("dataproxy", "bin/asker", "site") == before, 10)
             self.assertEqual(server.pids("dataproxy", "bin/asker", "site"), before)
             self.assertEqual((server.ask()[0], server.status("/", "second.test")), (200, 404))
 
