@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use config::DataSource;
-use statements::{Statement, Statements, Transaction, Type};
+use statements::{Parameter, Statement, Statements, Transaction, Type};
 use supervisor::setup::data::dialect;
 
 use super::{command_for, python, run, rust, sources};
@@ -147,9 +147,16 @@ pub(super) fn camel(name: &str) -> String {
     name.split(['_', '-', '.']).map(capital).collect()
 }
 
-/// The parameters of a transaction: each has the place of its statement before its name.
-pub(super) fn steps<'s>(file: &'s Statements, transaction: &Transaction) -> Vec<(usize, &'s Statement)> {
-    transaction.steps.iter().enumerate().map(|(at, step)| (at + 1, &file.statements[*step])).collect()
+/// The parameters of a transaction, for each of its statements: their names have the place of the statement behind them.
+pub(super) fn steps<'s>(
+    file: &'s Statements,
+    transaction: &Transaction,
+) -> Vec<Vec<(String, &'s Parameter)>> {
+    let of_step = |(at, step): (usize, &usize)| {
+        let parameters = file.statements[*step].parameters.iter();
+        parameters.map(|one| (format!("{}_{}", one.name, at + 1), one)).collect()
+    };
+    transaction.steps.iter().enumerate().map(of_step).collect()
 }
 
 /// Refuses a name that is none in a program.

@@ -100,14 +100,10 @@ fn function(statement: &Statement, columns: &[Column]) -> String {
 
 fn transaction(what: &Callable<'_>, group: &Transaction) -> String {
     let steps = steps(what.file, group);
-    let named = |at: usize, one: &Parameter| format!("{}_{at}", one.name);
-    let of_step = |(at, statement): &(usize, &Statement)| -> String {
-        statement.parameters.iter().map(|one| parameter(&named(*at, one), one)).collect()
-    };
-    let parameters: String = steps.iter().map(of_step).collect();
-    let with = |(at, statement): &(usize, &Statement)| {
-        let values: Vec<String> = statement.parameters.iter().map(|one| named(*at, one)).collect();
-        format!(", [{}]", values.join(", "))
+    let parameters: String = steps.iter().flatten().map(|(name, one)| parameter(name, one)).collect();
+    let with = |step: &Vec<(String, &Parameter)>| {
+        let names: Vec<&str> = step.iter().map(|(name, _)| name.as_str()).collect();
+        format!(", [{}]", names.join(", "))
     };
     let values: String = steps.iter().map(with).collect();
     let name = &group.name;

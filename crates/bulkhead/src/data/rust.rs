@@ -94,13 +94,10 @@ fn function(statement: &Statement, columns: &[Column]) -> Result<String, String>
 
 fn transaction(what: &Callable<'_>, group: &Transaction) -> String {
     let steps = steps(what.file, group);
-    let named = |at: usize, one: &Parameter| format!("{}_{at}", one.name);
-    let of_step = |(at, statement): &(usize, &Statement)| -> String {
-        statement.parameters.iter().map(|one| format!(", {}: {}", named(*at, one), kind(one))).collect()
-    };
-    let parameters: String = steps.iter().map(of_step).collect();
-    let with = |(at, statement): &(usize, &Statement)| {
-        format!(".with({})", tuple(statement.parameters.iter().map(|one| named(*at, one))))
+    let parameters: String =
+        steps.iter().flatten().map(|(name, one)| format!(", {name}: {}", kind(one))).collect();
+    let with = |step: &Vec<(String, &Parameter)>| {
+        format!(".with({})", tuple(step.iter().map(|(name, _)| name.clone())))
     };
     let values: String = steps.iter().map(with).collect();
     format!(
