@@ -2,7 +2,8 @@
 
 import unittest
 
-from harness import Server, rootless_too, service, site
+from harness import rootless_too
+from tools import ToolsServer
 
 FORM = "Content-Type: application/x-www-form-urlencoded"
 MULTIPART = "Content-Type: multipart/form-data; boundary=XX"
@@ -17,12 +18,7 @@ def part(lines, content):
 class Forms(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        relayed = service("tools", "/tools", command=["bin/tools"])
-        direct = service("direct", "/tools", takes=True, command=["bin/direct"])
-        limits = {"body_bytes": BODY_MAX}
-        cls.server = Server([site("main", [relayed]), site("direct", [direct])], ("tools",), limits=limits)
-        cls.server.copy_program("tools", "direct")
-        cls.enterClassContext(cls.server)
+        cls.server = cls.enterClassContext(ToolsServer(limits={"body_bytes": BODY_MAX}))
 
     def ask(self, target, host="main.test", headers=(), body=b""):
         with self.server.connect() as connection:

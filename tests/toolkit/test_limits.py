@@ -2,18 +2,15 @@
 
 import unittest
 
-from harness import Server, rootless_too, service, site
+from harness import rootless_too
+from tools import ToolsServer
 
 
 @rootless_too
 class Limits(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        relayed = service("tools", "/tools", command=["bin/tools"])
-        direct = service("direct", "/tools", takes=True, command=["bin/direct"])
-        cls.server = Server([site("main", [relayed]), site("direct", [direct])], ("tools",))
-        cls.server.copy_program("tools", "direct")
-        cls.enterClassContext(cls.server)
+        cls.server = cls.enterClassContext(ToolsServer())
 
     def ask(self, host, query="", source=None, headers=()):
         with self.server.connect(source=source) as connection:

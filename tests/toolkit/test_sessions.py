@@ -4,7 +4,8 @@ import re
 import unittest
 
 from client import until
-from harness import Server, rootless_too, service, site
+from harness import rootless_too
+from tools import ToolsServer
 
 FORM = "Content-Type: application/x-www-form-urlencoded"
 
@@ -40,11 +41,7 @@ class Browser:
 class Sessions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        relayed = service("tools", "/tools", command=["bin/tools"])
-        direct = service("direct", "/tools", takes=True, command=["bin/direct"])
-        cls.server = Server([site("main", [relayed]), site("direct", [direct])], ("tools",))
-        cls.server.copy_program("tools", "direct")
-        cls.enterClassContext(cls.server)
+        cls.server = cls.enterClassContext(ToolsServer())
 
     def browsers(self):
         for host in ("main.test", "direct.test"):

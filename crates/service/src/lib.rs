@@ -64,6 +64,8 @@ mod files;
 mod html;
 mod io;
 mod json;
+#[cfg(test)]
+mod mutations;
 mod orders;
 mod params;
 mod process;

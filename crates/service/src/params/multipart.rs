@@ -296,6 +296,7 @@ impl fmt::Debug for Part<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutations::Mutations;
 
     use http::header::CONTENT_TYPE;
 
@@ -361,25 +362,14 @@ mod tests {
     /// Changes a good body in the ways that random numbers bring about.
     #[test]
     fn no_body_does_harm() {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            usize::try_from(state >> 33).unwrap() % below
-        };
+        let mut mutations = Mutations::new();
         let good =
             [part("name=\"a\"", "1"), part("name=b; filename=c", "x\r\n--X"), "--XX--".to_owned()].concat();
         let pieces: [&[u8]; 9] =
             [b"\r\n", b"--XX", b"--", b"\r", b"name=\"", b"\"", b"Content-Disposition: ", b"\xff", b";"];
         let mut read_well = 0;
         for _ in 0..5000 {
-            let mut body = good.clone().into_bytes();
-            for _ in 0..random(4) {
-                let at = random(body.len() + 1);
-                let until = at + random(body.len() + 1 - at).min(random(30) + 1);
-                body.splice(at..until, pieces[random(pieces.len())].repeat(random(3)));
-            }
+            let body = mutations.of(good.as_bytes(), &pieces, 30);
             fuzz_multipart(&body);
             read_well += usize::from(read(&body, &[]).is_some());
         }
