@@ -83,6 +83,9 @@ class Statements(unittest.TestCase):
             self.assertLess(time.monotonic() - began, 5)
             self.assertEqual(len(server.ask("many", "numbers", 1000)[1]), 1000)
             self.assertEqual(server.ask("many", "numbers", 1001), (502, "TooLarge: it has more than 1000 rows"))
+            # An answer that is too large has changed nothing, though its rows were there.
+            self.assertEqual(server.ask("many", "three_notes", "x"), (502, "TooLarge: it has more than 2 rows"))
+            self.assertEqual(server.engine.rows("SELECT count(*) FROM notes"), [("0",)])
             # What nobody waits for any more keeps no thread, and no place among those that may be under way.
             with concurrent.futures.ThreadPoolExecutor(16) as pool:
                 given_up = list(pool.map(lambda _: server.ask("give-up", "slow"), range(800)))
