@@ -55,6 +55,8 @@ pub struct DatabaseServer {
     pub user: String,
     /// The file with the password, if there is one.
     pub password: Option<PathBuf>,
+    /// The file with the authorities one of which must have signed the server's certificate; then TLS is spoken.
+    pub server_ca: Option<PathBuf>,
     /// How many connections the data proxy has.
     pub connections: u16,
 }
@@ -82,7 +84,18 @@ impl Engine {
 const ENGINES: [(&str, Option<Engine>); 3] =
     [("sqlite", None), ("postgresql", Some(Engine::Postgresql)), ("mysql", Some(Engine::Mysql))];
 /// The keys that say where a server is, and how to log in.
-const OF_SERVER: [&str; 5] = ["server", "database", "user", "password", "connections"];
+const OF_SERVER: [&str; 6] = ["server", "server_ca", "database", "user", "password", "connections"];
+
+impl DatabaseServer {
+    /// For whom its certificate must be: a name, or an address.
+    pub fn certificate_name(&self) -> Option<String> {
+        match &self.target {
+            Target::Unix(_) => None,
+            Target::Tcp(address) => Some(address.ip().to_string()),
+            Target::Name(name, _) => Some(name.clone()),
+        }
+    }
+}
 
 impl DataSource {
     /// The file of a SQLite database, in a folder that belongs to its data proxy.
@@ -120,7 +133,8 @@ pub(crate) struct RawData {
     pub(crate) statements: Option<At<PathBuf>>,
     pub(crate) schema: Option<At<PathBuf>>,
     pub(crate) password: Option<At<PathBuf>>,
-    /// `None` if something is wrong with it; of a server, without its password.
+    pub(crate) server_ca: Option<At<PathBuf>>,
+    /// `None` if something is wrong with it; of a server, without its files.
     database: Option<Database>,
 }
 
@@ -129,7 +143,10 @@ impl RawData {
         let mut database = self.database?;
         match &mut database {
             Database::Sqlite { schema } => *schema = self.schema.map(|at| at.value),
-            Database::Server(server) => server.password = self.password.map(|at| at.value),
+            Database::Server(server) => {
+                server.password = self.password.map(|at| at.value);
+                server.server_ca = self.server_ca.map(|at| at.value);
+            }
         }
         Some(DataSource { name: self.name?, statements: self.statements?.value, database })
     }
@@ -159,6 +176,7 @@ fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData 
         statements: statements.and_then(|entry| entry.path(dir, problems)),
         schema: table.get("schema").and_then(|entry| entry.path(dir, problems)),
         password: table.get("password").and_then(|entry| entry.path(dir, problems)),
+        server_ca: table.get("server_ca").and_then(|entry| entry.path(dir, problems)),
         database: database(&table, dir, problems),
         label: table.label,
     }
@@ -183,7 +201,7 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
         problems.report_help(entry.offset, message.to_owned(), "remove it");
     }
     let server = table.require("server", "\"unix:/run/postgresql/.s.PGSQL.5432\"", problems);
-    let target = server.and_then(|entry| server_of(&entry, dir, problems));
+    let target = server.and_then(|entry| server_of(&entry, table.get("server_ca"), dir, problems));
     let mut name = |key, example| {
         let entry = table.require(key, example, problems);
         entry.and_then(|entry| entry.string(login_name, problems)).map(|name| name.value)
@@ -192,21 +210,42 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
     let connections = table.count("connections", &rules::DATA_CONNECTIONS, problems);
     let connections = u16::try_from(connections).unwrap_or(u16::MAX);
     let (target, database, user) = (target?, database?, user?);
-    Some(Database::Server(DatabaseServer { engine, target, database, user, password: None, connections }))
+    let (password, server_ca) = (None, None);
+    Some(Database::Server(DatabaseServer {
+        engine,
+        target,
+        database,
+        user,
+        password,
+        server_ca,
+        connections,
+    }))
 }
 
-/// Where the server listens; from another machine, everybody on the way reads along.
-fn server_of(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<Target> {
+/// Where the server listens; without TLS, everybody on the way from another machine reads along.
+fn server_of(
+    entry: &Entry<'_>,
+    server_ca: Option<Entry<'_>>,
+    dir: &Path,
+    problems: &mut Problems,
+) -> Option<Target> {
     let target = entry.parsed(|text| web::target(text, dir), problems)?.value;
     let is_here = match &target {
         Target::Unix(_) => true,
         Target::Tcp(address) => address.ip().is_loopback(),
         Target::Name(..) => false,
     };
-    if !is_here {
-        let message = "what is said to this server and what it answers goes over the network as it is";
-        let help = "let nobody else into that network, or have a TLS tunnel end on this machine";
-        problems.warn(entry.offset, message.to_owned(), help.to_owned());
+    match server_ca {
+        Some(entry) if matches!(target, Target::Unix(_)) => {
+            let message = "`server_ca` is for TLS, which is not spoken over a Unix socket";
+            problems.report_help(entry.offset, message.to_owned(), "remove it");
+        }
+        None if !is_here => {
+            let message = "what is said to this server and what it answers goes over the network as it is";
+            let help = "add `server_ca = \"ca.pem\"`, the authority of its certificate: then TLS is spoken";
+            problems.warn(entry.offset, message.to_owned(), help.to_owned());
+        }
+        _ => {}
     }
     Some(target)
 }

@@ -242,6 +242,8 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
             site.services_with(data).filter_map(|service| service.name.as_deref()).collect();
         let content = |at| subject("statements", at, Content::Statements { services, engine: data.engine() });
         subjects.extend(data.statements.as_ref().map(content));
+        let authorities = |at| subject("server_ca", at, Content::Authorities);
+        subjects.extend(data.server_ca.as_ref().map(authorities));
     }
     let program = |key, at, kind| subject(key, at, Content::Program { kind });
     subjects.extend(site.worker.program.iter().map(|(_, at)| program("worker", at, ProgramKind::Own)));

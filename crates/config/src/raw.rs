@@ -366,7 +366,9 @@ impl RawSite {
         let statements = self.data.iter().filter_map(|data| Some(("statements", data.statements.as_ref()?)));
         let schemas = self.data.iter().filter_map(|data| Some(("schema", data.schema.as_ref()?)));
         let passwords = self.data.iter().filter_map(|data| Some(("password", data.password.as_ref()?)));
-        self.users().map(|at| ("users", at)).chain(statements).chain(schemas).chain(passwords)
+        let authorities = self.data.iter().filter_map(|data| Some(("server_ca", data.server_ca.as_ref()?)));
+        let of_data = statements.chain(schemas).chain(passwords).chain(authorities);
+        self.users().map(|at| ("users", at)).chain(of_data)
     }
 
     /// The files of users, of the site itself and of its routes.

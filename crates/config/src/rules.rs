@@ -359,7 +359,18 @@ pub(crate) const WORKERS_TABLE: Keys = ("`workers`", &["min", "max"]);
 pub(crate) const AUTH: Keys = ("`auth`", &["users", "realm"]);
 pub(crate) const DATA: Keys = (
     "[[site.data]]",
-    &["name", "statements", "schema", "engine", "server", "database", "user", "password", "connections"],
+    &[
+        "name",
+        "statements",
+        "schema",
+        "engine",
+        "server",
+        "server_ca",
+        "database",
+        "user",
+        "password",
+        "connections",
+    ],
 );
 /// The longest name of a database or of its user; PostgreSQL's have no more bytes, MariaDB's 80.
 pub(crate) const LOGIN_NAME_MAX: usize = 63;

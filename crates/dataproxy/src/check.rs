@@ -13,7 +13,7 @@ use wire::data::Engine;
 use crate::catalog::Refusal;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
-use crate::server::{Login, Road, Session, Way};
+use crate::server::{Login, Road, Session, Tls, Way};
 use crate::source::dialect;
 use crate::{describe, setup, sqlite};
 
@@ -30,12 +30,14 @@ struct Options {
     server: String,
     login: Login,
     password: Option<PathBuf>,
+    server_ca: Option<PathBuf>,
+    certificate_name: String,
     services: Vec<String>,
 }
 
 impl Options {
     /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server ADDRESS --name
-    /// DATABASE --user NAME [--password FILE]`, as `bulkhead data check` writes them.
+    /// DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME]`, as `bulkhead data check` writes them.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -53,6 +55,8 @@ impl Options {
                 "--name" => options.login.database = text()?,
                 "--user" => options.login.user = text()?,
                 "--password" => options.password = Some(value.into()),
+                "--server-ca" => options.server_ca = Some(value.into()),
+                "--certificate-name" => options.certificate_name = text()?,
                 "--service" => options.services.push(text()?),
                 _ => return None,
             }
@@ -68,6 +72,10 @@ impl Options {
         let Some(engine) = self.engine else { return self.check_sqlite(file) };
         if let Some(path) = &self.password {
             self.login.password = Some(setup::password_of(&read(path)?));
+        }
+        if let Some(path) = &self.server_ca {
+            let tls = Tls::new(read(path)?.as_bytes(), &self.certificate_name);
+            self.login.tls = Some(tls.map_err(|reason| vec![format!("{}: {reason}", path.display())])?);
         }
         let way = Way { road: Road::Direct(self.server), login: self.login };
         let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -13,7 +13,7 @@ use worker::server_stream::ServerStream;
 use worker::{Fault, files};
 
 use crate::catalog::{Catalog, Refusal};
-use crate::server::{Login, Road, Way};
+use crate::server::{Login, Road, Tls, Way};
 use crate::source::{DatabasePlace, Source};
 
 /// LIMIT: bytes of a file with a password.
@@ -52,6 +52,12 @@ impl Setup {
                 (LauncherToDataProxy::Password {}, Some(file)) => {
                     let password = password(&file).map_err(Fault::Operator)?;
                     setup.login.password = Some(password);
+                }
+                (LauncherToDataProxy::Authorities { name }, Some(file)) => {
+                    let text = files::read(&file, certificate::authorities::FILE_BYTES_MAX);
+                    let tls =
+                        text.and_then(|text| Tls::new(&text, name.as_str())).map_err(Fault::Operator)?;
+                    setup.login.tls = Some(tls);
                 }
                 (LauncherToDataProxy::Statements {}, Some(file)) => setup.statements = Some(file),
                 (LauncherToDataProxy::Schema {}, Some(file)) => setup.schema = Some(file),

@@ -9,6 +9,7 @@
 use std::fmt;
 
 use crate::codec::{Bytes, DecodeError, Field, Reader, Text, choice, messages};
+use crate::connector::SERVER_NAME_MAX;
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 20;
@@ -88,6 +89,9 @@ messages! {
         10 => Password {},
         /// A channel to the connector comes along, in place of an earlier one.
         11 => Connector {},
+        /// The server is spoken to over TLS; its certificate is for this name, and signed by one of the authorities in the file
+        /// that comes along, PEM; before `Begin`.
+        12 => Authorities { name: Text<SERVER_NAME_MAX> },
     }
 }
 

@@ -354,6 +354,8 @@ impl Samples for LauncherToDataProxy {
             Self::Server { engine: Engine::Mysql, database: text(63), user: text(0), connections: u16::MAX },
             Self::Password {},
             Self::Connector {},
+            Self::Authorities { name: text(0) },
+            Self::Authorities { name: text(253) },
         ]
     }
 }

@@ -108,6 +108,9 @@ fn command_for(
             if let Some(password) = &server.password {
                 command.arg("--password").arg(password);
             }
+            if let Some((name, file)) = server.certificate_name().zip(server.server_ca.as_ref()) {
+                command.arg("--server-ca").arg(file).args(["--certificate-name", &name]);
+            }
             Some(format!("{} at {}", server.database, server.target))
         }
     };

@@ -408,6 +408,12 @@ pub(super) const DATA: &[Row] = &[
         "what holds the database; `mysql` is MariaDB's as well: [servers](guide/data.md#postgresql-and-mariadb)",
     ),
     Row::other("server", "`unix:PATH` or `HOST:PORT`", "required for a server", "where it listens"),
+    Row::other(
+        "server_ca",
+        "file",
+        "none",
+        "PEM with authorities: TLS is spoken to the server, whose certificate one of these has signed, for the host in `server`",
+    ),
     Row::other("database", "string", "required for a server", "what it calls the database"),
     Row::other("user", "string", "required for a server", "as whom the data proxy logs in"),
     Row::other("password", "file", "none", "the password; a line end behind it does not count"),

@@ -9,6 +9,8 @@ use mysql_common::proto::{MyDeserialize, MySerialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use worker::server_stream::ServerStream;
 
+use crate::server::{Stream, Tls};
+
 /// LIMIT: bytes of one packet of the server's; a row has at most as many.
 const PACKET_MAX: usize = 16 << 20;
 /// LIMIT: a larger packet's memory is given back before the next one comes.
@@ -16,7 +18,7 @@ const KEPT_MAX: usize = 64 << 10;
 
 /// See the file's head.
 pub(super) struct Line {
-    stream: ServerStream,
+    stream: Stream,
     codec: PacketCodec,
     input: BytesMut,
     output: BytesMut,
@@ -28,12 +30,29 @@ impl Line {
     pub(super) fn new(stream: ServerStream) -> Self {
         let mut codec = PacketCodec::default();
         codec.max_allowed_packet = PACKET_MAX;
+        let stream = Stream::Plain(stream);
         Self { stream, codec, input: BytesMut::new(), output: BytesMut::new(), packet: Vec::new() }
     }
 
-    /// Whether the connection cannot be seen by anybody else.
+    /// Speaks TLS from now on.
+    ///
+    /// SECURITY: what has come without TLS is not taken for what comes with it.
+    pub(super) async fn secure(self, tls: Tls) -> io::Result<Self> {
+        let is_empty = self.input.is_empty() && self.output.is_empty();
+        match self.stream {
+            Stream::Plain(stream) if is_empty => Ok(Self { stream: tls.connect(stream).await?, ..self }),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the server speaks before its turn")),
+        }
+    }
+
+    /// Whether nobody can read along, because the server is on this machine.
     pub(super) fn is_local(&self) -> bool {
-        matches!(self.stream, ServerStream::Unix(_))
+        self.stream.is_local()
+    }
+
+    /// Whether nobody can read along, because there is TLS.
+    pub(super) fn is_secured(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
     }
 
     /// Sends the first packet of a command.
@@ -55,7 +74,7 @@ impl Line {
         while self.output.has_remaining() {
             self.stream.write_buf(&mut self.output).await?;
         }
-        Ok(())
+        self.stream.flush().await
     }
 
     /// The next packet, which has at least one byte.

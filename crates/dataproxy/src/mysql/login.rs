@@ -4,7 +4,9 @@ use std::io;
 
 use mysql_common::auth::plugins::{AuthProc, ChallengeResponsePlugin as _, Context, Response};
 use mysql_common::constants::CapabilityFlags;
-use mysql_common::packets::{AuthPlugin, AuthSwitchRequest, ErrPacket, HandshakePacket, HandshakeResponse};
+use mysql_common::packets::{
+    AuthPlugin, AuthSwitchRequest, ErrPacket, HandshakePacket, HandshakeResponse, SslRequest,
+};
 
 use super::line::{Line, read};
 use crate::server::Login;
@@ -16,14 +18,21 @@ const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
     .union(CapabilityFlags::CLIENT_LONG_FLAG)
     .union(CapabilityFlags::CLIENT_TRANSACTIONS)
     .union(CapabilityFlags::CLIENT_PLUGIN_AUTH)
+    .union(CapabilityFlags::CLIENT_CONNECT_WITH_DB)
     .union(CapabilityFlags::CLIENT_FOUND_ROWS)
     .union(CapabilityFlags::CLIENT_DEPRECATE_EOF);
+
+/// LIMIT: bytes of a packet, as the proxy says when it asks for TLS.
+const PACKET_MAX: u32 = u32::MAX;
+/// `utf8mb4_general_ci`, as the number of a collation.
+const UTF8MB4: u8 = 45;
 
 /// What the proof is made of.
 struct Secret<'a> {
     password: &'a [u8],
     nonce: &'a [u8],
     is_local: bool,
+    is_secured: bool,
 }
 
 impl Context for Secret<'_> {
@@ -34,7 +43,7 @@ impl Context for Secret<'_> {
         self.is_local
     }
     fn is_tls_transport(&self) -> bool {
-        false
+        self.is_secured
     }
     fn scramble(&self) -> &[u8] {
         self.nonce
@@ -51,7 +60,7 @@ pub(super) struct LoggedIn {
 }
 
 /// Logs in on a new connection.
-pub(super) async fn log_in(line: &mut Line, login: &Login) -> io::Result<LoggedIn> {
+pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, LoggedIn)> {
     let first = line.packet().await?;
     if first[0] == 0xFF {
         return Err(refused(first, CapabilityFlags::empty()));
@@ -60,10 +69,18 @@ pub(super) async fn log_in(line: &mut Line, login: &Login) -> io::Result<LoggedI
     let id = hello.connection_id();
     let version =
         hello.server_version_parsed().or(hello.maria_db_server_version_parsed()).unwrap_or((5, 7, 0));
-    let capabilities = CAPABILITIES & hello.capabilities();
+    let mut capabilities = CAPABILITIES & hello.capabilities();
+    if let Some(tls) = login.tls.clone() {
+        if !hello.capabilities().contains(CapabilityFlags::CLIENT_SSL) {
+            return Err(io::Error::other("it speaks no TLS, which `server_ca` asks for"));
+        }
+        capabilities |= CapabilityFlags::CLIENT_SSL;
+        line.send(&SslRequest::new(capabilities, PACKET_MAX, UTF8MB4)).await?;
+        line = line.secure(tls).await?;
+    }
     let plugin = hello.auth_plugin().unwrap_or(AuthPlugin::MysqlNativePassword).into_owned();
     let nonce = twenty(&hello.nonce());
-    let (mut proof, answer) = begin(&plugin, &secret(line, login, &nonce))?;
+    let (mut proof, answer) = begin(&plugin, &secret(&line, login, &nonce))?;
     let response = HandshakeResponse::new(
         Some(answer),
         version,
@@ -72,11 +89,11 @@ pub(super) async fn log_in(line: &mut Line, login: &Login) -> io::Result<LoggedI
         Some(plugin),
         capabilities,
         None,
-        u32::MAX,
+        PACKET_MAX,
     );
     line.send(&response).await?;
-    prove(line, login, nonce, &mut proof, capabilities).await?;
-    Ok(LoggedIn { id, capabilities })
+    prove(&mut line, login, nonce, &mut proof, capabilities).await?;
+    Ok((line, LoggedIn { id, capabilities }))
 }
 
 /// Answers what the server asks, until it lets the proxy in.
@@ -134,7 +151,7 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &Secret<'_>) -> io::Result<(AuthProc, 
 
 fn secret<'a>(line: &Line, login: &'a Login, nonce: &'a [u8]) -> Secret<'a> {
     let password = login.password.as_deref().unwrap_or_default().as_bytes();
-    Secret { password, nonce, is_local: line.is_local() }
+    Secret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
 }
 
 /// A nonce without the NUL behind it.

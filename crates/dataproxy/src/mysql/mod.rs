@@ -63,9 +63,9 @@ impl Session for Mysql {
     type Canceller = u32;
 
     async fn log_in(stream: ServerStream, login: &Login) -> Result<Self, String> {
-        let mut line = Line::new(stream);
-        let logged_in = login::log_in(&mut line, login).await;
-        let logged_in = logged_in.map_err(|error| format!("the server refuses the login: {error}"))?;
+        let logged_in = login::log_in(Line::new(stream), login).await;
+        let (line, logged_in) =
+            logged_in.map_err(|error| format!("the server refuses the login: {error}"))?;
         let mut session = Self { line, logged_in, known: Vec::new() };
         match session.query(SETTINGS).await {
             Ok(()) => Ok(session),

@@ -2,6 +2,7 @@
 //!
 //! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value.
 
+mod tls;
 mod value;
 
 use std::pin::pin;
@@ -10,8 +11,7 @@ use futures_util::StreamExt as _;
 use statements::{Parameter, Statement, Statements};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{CancelToken, Client, Connection, Error, NoTls};
+use tokio_postgres::{CancelToken, Client, Connection, Error};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
@@ -19,8 +19,9 @@ use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
 use crate::queue::Step;
-use crate::server::{Fault, Login, Prepared, Session, all_or_mistakes};
+use crate::server::{Fault, Login, Prepared, Session, Stream, all_or_mistakes};
 use crate::sql::mistake;
+use tls::Connector;
 use value::{Bound, Column};
 
 /// A connection to a server.
@@ -30,7 +31,7 @@ pub(crate) struct Postgres {
     driver: JoinHandle<()>,
 }
 
-async fn drive(connection: Connection<ServerStream, NoTlsStream>) {
+async fn drive(connection: Connection<ServerStream, Stream>) {
     if let Err(error) = connection.await {
         eprintln!("error: the server has ended the connection: {}", words(&error));
     }
@@ -46,7 +47,8 @@ impl Session for Postgres {
         if let Some(password) = &login.password {
             config.password(password);
         }
-        let connected = config.connect_raw(stream, NoTls).await;
+        let tls = Connector(login.tls.clone());
+        let connected = config.ssl_mode(tls.mode()).connect_raw(stream, tls).await;
         let (client, connection) =
             connected.map_err(|error| format!("the server refuses the login: {}", words(&error)))?;
         Ok(Self { client, driver: tokio::task::spawn_local(drive(connection)) })
@@ -127,9 +129,9 @@ impl Session for Postgres {
         self.client.cancel_token()
     }
 
-    async fn cancel(canceller: CancelToken, stream: ServerStream, _: Login) {
+    async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
         // Who is not heard is seen to be by the call, which is given up.
-        let _ = canceller.cancel_query_raw(stream, NoTls).await;
+        let _ = canceller.cancel_query_raw(stream, Connector(login.tls)).await;
     }
 }
 

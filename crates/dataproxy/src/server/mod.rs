@@ -8,6 +8,7 @@
 
 mod member;
 mod session;
+mod tls;
 
 use std::cell::Cell;
 use std::io;
@@ -30,6 +31,7 @@ use crate::queue::Queue;
 use member::Member;
 use session::only_reads;
 pub(crate) use session::{Fault, Prepared, Session, all_or_mistakes};
+pub(crate) use tls::{Stream, Tls};
 
 /// LIMIT: how long a server may take to let the proxy log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,6 +44,8 @@ pub(crate) struct Login {
     pub(crate) database: String,
     pub(crate) user: String,
     pub(crate) password: Option<String>,
+    /// What the server's certificate is checked by; without, there is no TLS.
+    pub(crate) tls: Option<Tls>,
 }
 
 /// How a connection comes about.

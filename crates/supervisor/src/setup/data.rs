@@ -136,6 +136,10 @@ impl SpawnContext {
                 if let Some(password) = &server.password {
                     messages.push((LauncherToDataProxy::Password {}, Some(opened(password)?)));
                 }
+                if let Some((name, file)) = server.certificate_name().zip(server.server_ca.as_ref()) {
+                    let message = LauncherToDataProxy::Authorities { name: Text::new(name) };
+                    messages.push((message, Some(opened(file)?)));
+                }
             }
         }
         messages.push((LauncherToDataProxy::Statements {}, Some(opened(&source.statements)?)));

@@ -1,0 +1,170 @@
+"""Data proxies speak TLS to database servers that are said to have it, and to nobody else there."""
+
+import os
+import unittest
+
+from client import until
+from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql
+from databases import AtMariaDb, AtPostgresql, DataServer
+from harness import free_port, rootless_too
+from tls_server import openssl
+
+#: A statement that says whether the connection on which it is carried out has TLS.
+SECURED = "\n-- name: secured :one\n-- services: asker\n{}\n"
+
+
+class WithTls:
+    """A server at a TCP port of its own, with a certificate of an authority of its own; its user has to come with TLS."""
+
+    def install(self):
+        super().install()
+        self.port = free_port()
+        self.make_authority("ca")
+        openssl("req", "-x509", "-CA", self.at("ca.crt"), "-CAkey", self.at("ca.key"), "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                "-nodes", "-days", "2", "-subj", "/CN=database", "-keyout", self.at("server.key"), "-out", self.at("server.crt"),
+                "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "subjectAltName=IP:127.0.0.1")
+        os.chmod(self.at("server.key"), 0o600)
+        if os.geteuid() == 0:
+            os.chown(self.at("server.key"), NOBODY, NOBODY)
+
+    def make_authority(self, name):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                "-keyout", self.at(f"{name}.key"), "-out", self.at(f"{name}.crt"))
+
+    def at(self, name):
+        return self.folder / name
+
+    def settings(self, password="password"):
+        return super().settings(password) | {"server": f"127.0.0.1:{self.port}", "server_ca": "ca.pem"}
+
+
+class PostgresqlWithTls(WithTls, Postgresql):
+    def install(self):
+        super().install()
+        with open(self.folder / "data" / "pg_hba.conf", "a") as rules:
+            rules.write("hostssl all all 127.0.0.1/32 scram-sha-256\n")
+
+    def command(self):
+        settings = [f"port={self.port}", "listen_addresses=127.0.0.1", "ssl=on", f"ssl_cert_file={self.at('server.crt')}",
+                    f"ssl_key_file={self.at('server.key')}"]
+        return [*super().command(), *(word for text in settings for word in ("-c", text))]
+
+    @property
+    def socket_name(self):
+        return f".s.PGSQL.{self.port}" if hasattr(self, "port") else "none"
+
+    def start(self):
+        self.socket = self.folder / self.socket_name
+        super().start()
+
+    def client(self, database):
+        return [*super().client(database), "-p", str(self.port)]
+
+
+class PostgresqlWithoutTls(PostgresqlWithTls):
+    """It has the same certificate, and does not use it."""
+
+    def command(self):
+        return ["ssl=off" if word == "ssl=on" else word for word in super().command()]
+
+
+class MariaDbWithTls(WithTls, MariaDb):
+    def command(self):
+        own = [word for word in super().command() if word != "--skip-networking"]
+        return [*own, "--bind-address=127.0.0.1", f"--port={self.port}", "--skip-name-resolve", f"--ssl-cert={self.at('server.crt')}",
+                f"--ssl-key={self.at('server.key')}"]
+
+    def prepare(self):
+        super().prepare()
+        quoted = PASSWORD.replace("\\", "\\\\").replace("'", "\\'")
+        self.ask(f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted}' REQUIRE SSL; GRANT ALL ON {DATABASE}.* TO {USER}@'127.0.0.1'")
+
+
+class MariaDbWithoutTls(MariaDbWithTls):
+    """It has the same certificate, and does not use it."""
+
+    def command(self):
+        return [*(word for word in super().command() if not word.startswith("--ssl")), "--skip-ssl"]
+
+
+class TlsAt:
+    """A database there, and what the configuration says of it: by which authority the server's certificate is checked, for which host."""
+
+    shared = None
+
+    def __init__(self, authority="ca", host=None):
+        super().__init__()
+        self.authority, self.host = authority, host
+
+    def settings(self):
+        settings = super().settings()
+        return settings | ({"server": f"{self.host}:{self.at.port}"} if self.host else {})
+
+    def files(self, schema):
+        return super().files(schema) | {"ca.pem": self.at.at(f"{self.authority}.crt").read_text()}
+
+
+class TlsAtPostgresql(TlsAt, AtPostgresql):
+    kind = PostgresqlWithTls
+    secured = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl;"
+
+
+class TlsAtMariaDb(TlsAt, AtMariaDb):
+    kind = MariaDbWithTls
+    secured = "SELECT variable_value AS version FROM information_schema.session_status WHERE variable_name = 'Ssl_version';"
+
+
+class Cases:
+    engine = None
+
+    def server(self, engine=None, **more):
+        return DataServer(engine or self.engine(), change=lambda text: text + SECURED.format(self.engine.secured), **more)
+
+    def assert_refused(self, engine, why):
+        with self.server(engine, answers=False) as server:
+            self.assertTrue(until(lambda: why in server.log(), 20), server.log())
+            checked = server.command("data", "check", "--config", server.config)
+            self.assertEqual(checked.returncode, 2)
+            self.assertIn(why, checked.stdout)
+
+    def test_calls_go_over_tls(self):
+        with self.server() as server:
+            self.assertIn(b"TLSv1.3", server.get("/asker/one?statement=secured", "main.test").body)
+            # A call that takes too long is stopped, which needs a connection more.
+            self.assertIn(b"late", server.get("/asker/one?statement=slow", "main.test").body.lower())
+            self.assertEqual(server.get("/asker/many?statement=users", "main.test").status, 200)
+            checked = server.command("data", "check", "--config", server.config)
+            self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def test_an_authority_that_has_not_signed_for_the_server(self):
+        engine = self.engine()
+        engine.at.make_authority("stranger")
+        engine.authority = "stranger"
+        self.assert_refused(engine, "UnknownIssuer")
+
+    def test_a_certificate_for_another_host(self):
+        self.assert_refused(self.engine(host="localhost"), "not valid for name")
+
+    def test_a_server_without_tls(self):
+        engine = self.engine()
+        with self.plain(folder=None) as at:
+            engine.at = at
+            self.assert_refused(engine, self.no_tls)
+
+
+@unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+@rootless_too
+class TlsToPostgresql(Cases, unittest.TestCase):
+    engine, plain = TlsAtPostgresql, PostgresqlWithoutTls
+    no_tls = "server does not support TLS"
+
+
+@unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
+@rootless_too
+class TlsToMariaDb(Cases, unittest.TestCase):
+    engine, plain = TlsAtMariaDb, MariaDbWithoutTls
+    no_tls = "it speaks no TLS, which `server_ca` asks for"
+
+
+if __name__ == "__main__":
+    unittest.main()
