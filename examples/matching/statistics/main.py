@@ -22,7 +22,7 @@ def bars(title: str, rows: list[tuple[str, int]]) -> str:
     """A table whose numbers are drawn as bars."""
     most = max((number for _, number in rows), default=1)
     lines = [
-        f'<tr><th scope="row">{escape(name)}<td><meter min="0" max="{most}" value="{number}"></meter> {number}\n'
+        f'<tr><th scope="row">{escape(name)}<td><progress max="{most}" value="{number}"></progress> {number}\n'
         for name, number in rows
     ]
     return f"<section><h2>{escape(title)}</h2>\n<table class=\"bars\">\n{''.join(lines)}</table></section>\n"

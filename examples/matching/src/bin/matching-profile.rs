@@ -41,7 +41,7 @@ impl Service for Profile {
     async fn init(cx: &Context) -> Result<Self, Error> {
         let (site, forms) = (Site::new(cx)?, cx.sessions("profile-form", "/profile")?);
         let nobody = hash("of nobody").ok_or("there are no random bytes")?;
-        Ok(Self { site, forms, attempts: RateLimit::per_minute(20), nobody })
+        Ok(Self { site, forms, attempts: RateLimit::per_minute(60), nobody })
     }
 
     async fn process(&self, mut request: Request) -> Response {
