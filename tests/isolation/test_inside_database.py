@@ -1,9 +1,11 @@
 """What an attacker who owns the service `search` of examples/matching gets from its database: `breakout` stands in its place."""
 
 import json
+import re
 import sqlite3
 import unittest
 
+from client import until
 from harness import ROOTLESS, rootless_too
 from jail_probe import check_part, markdown
 from matching import HOST, MatchingServer, Person
@@ -51,7 +53,8 @@ class InsideDatabase(unittest.TestCase):
             self.assertEqual(server.dump(), before)
             self.assertNotIn("nobody else reads this", json.dumps(found))
             # It is told, and the others serve as before.
-            self.assertRegex(server.log(), r"\[dataproxy matching/people\] .*search")
+            said = r'\[dataproxy matching/people\] service search called "inbox", which was not granted to it'
+            self.assertTrue(until(lambda: re.search(said, server.log())), server.log())
             self.assertIn("nobody else reads this", ann.page("/messages/Ada"))
             for kind in ("html", "text"):
                 self.assertIn("foreign-statements", server.get(f"/search?{kind}", HOST).text)
