@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -39,6 +39,11 @@ dist: stage
 demo:
 	@$(MAKE) --no-print-directory PROFILE=ci build
 	./examples/demo
+
+# Builds, and serves a site with a database on http://localhost:8080 until Ctrl-C: five services, each with statements of its own.
+matching:
+	@$(MAKE) --no-print-directory PROFILE=ci build
+	./examples/matching/run
 
 # What an attacker who owns a service of the demo gets, as text: from a demo that runs, or from one of its own.
 breakout:

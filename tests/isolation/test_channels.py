@@ -312,11 +312,15 @@ class Service(Channels):
 
 
 def with_data(rogue=None):
-    """A server with a site that has a database; its service `relayed`, or its data proxy, is the rogue."""
-    services = [asks("asker"), *([] if rogue else [asks("relayed", command=["bin/relayed"])])]
+    """A server with a site that has a database; its data proxy is the rogue, or its service `relayed`, for which there is a second one."""
+    both = {} if rogue else {"data": ["catalog", "second"]}
+    services = [asks("asker", **both), *([] if rogue else [asks("relayed", command=["bin/relayed"], **both)])]
     grants = STATEMENTS.replace("asker, other", "asker" if rogue else "asker, relayed").replace("services: other", "services: asker")
     files = {"catalog.sql": grants, "schema.sql": SCHEMA}
-    return Rogue([*GOOD, data_site("rogue", services)], rogue, programs=("probe", "asker"), files=files)
+    about = data_site("rogue", services)
+    if not rogue:
+        about["data"].append(about["data"][0] | {"name": "second"})
+    return Rogue([*GOOD, about], rogue, programs=("probe", "asker"), files=files)
 
 
 class Data(Channels):
@@ -328,6 +332,7 @@ class Data(Channels):
         server.copy_program("rogue", "relayed")
         self.misbehave(server, "bin/relayed", [*LOADS, self.ASK], [
             *ended("service rogue/relayed"),
+            r"\[dataproxy rogue/second\] .*service relayed has not shown the token of its channel",
             r'\[dataproxy rogue/catalog\] .*service relayed called "secrets", which was not granted to it',
             r"\[service rogue/relayed\] .*rogue: data: calls whose answers nobody reads",
         ])

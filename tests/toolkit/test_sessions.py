@@ -3,6 +3,7 @@
 import re
 import unittest
 
+from browser import Browser
 from client import until
 from harness import rootless_too
 from tools import ToolsServer
@@ -10,21 +11,11 @@ from tools import ToolsServer
 FORM = "Content-Type: application/x-www-form-urlencoded"
 
 
-class Browser:
-    """Keeps cookies, and makes a connection for each request."""
-
-    def __init__(self, server, host):
-        self.server, self.host, self.cookies = server, host, {}
+class User(Browser):
+    """Has an account of the service `tools`."""
 
     def ask(self, target="/tools/account", method="GET", body=b"", headers=()):
-        cookies = [f"Cookie: {name}={value}" for name, value in self.cookies.items()]
-        with self.server.connect() as connection:
-            answer = connection.get(target, self.host, [*cookies, *headers], method, body)
-        line = answer.headers.get("set-cookie")
-        if line:
-            name, value = line.split(";")[0].split("=", 1)
-            self.cookies[name] = value
-        return answer
+        return super().ask(target, method, body, headers)
 
     def token(self):
         return re.search('name="csrf_token" value="([0-9a-f]{64})"', self.ask().text).group(1)
@@ -46,7 +37,7 @@ class Sessions(unittest.TestCase):
     def browsers(self):
         for host in ("main.test", "direct.test"):
             with self.subTest(host):
-                yield Browser(self.server, host)
+                yield User(self.server, host)
 
     def test_cookies(self):
         for ann in self.browsers():
@@ -68,7 +59,7 @@ class Sessions(unittest.TestCase):
             self.assertEqual((answer.status, answer.headers["location"]), (303, "/tools/account"))
             self.assertNotEqual(ann.cookies, before)
             self.assertEqual(ann.name(), "ann")
-            fixed = Browser(self.server, ann.host)
+            fixed = User(self.server, ann.host)
             fixed.cookies = before
             self.assertEqual(fixed.name(), "", "who knew the cookie before the login is nobody after it")
             self.assertEqual(ann.ask("/tools/leave", "POST").status, 403)
@@ -77,7 +68,7 @@ class Sessions(unittest.TestCase):
 
     def test_forms_of_others(self):
         for ann in self.browsers():
-            eve = Browser(self.server, ann.host)
+            eve = User(self.server, ann.host)
             token, of_eve = ann.token(), eve.token()
             for headers in (["Sec-Fetch-Site: cross-site"], ["Sec-Fetch-Site: same-site"], ["Origin: https://evil.test"],
                             ["Origin: null"]):
@@ -88,7 +79,7 @@ class Sessions(unittest.TestCase):
             self.assertEqual((ann.name(), ann.log_in("ann", token).status, ann.name()), ("", 303, "ann"))
 
     def test_a_session_ends_with_the_process(self):
-        ann = Browser(self.server, "main.test")
+        ann = User(self.server, "main.test")
         token = ann.token()
         ann.log_in("ann", token)
         old = self.server.process("bin/tools")

@@ -3,8 +3,12 @@
 //! Runs in: its own process under its own uid, inside its jail. Sees: requests of clients, of which it only looks
 //! at what form they want the answer in. Never: does lasting harm with what it gets.
 //!
-//! usage: breakout [--hints JSON]   (what lies outside of the jail, as `bulkhead-probe` takes it)
+//! usage: breakout [--hints JSON] [--path /breakout] [--data NAME [--database FILE] [--credential FILE]]
+//!
+//! The hints are what lies outside of the jail, as `bulkhead-probe` takes it. With `--data` it stands in the place of `search` of
+//! examples/matching, and asks the database as well; the files are where the database and the password of a server would be.
 
+mod database;
 mod page;
 
 use std::cell::RefCell;
@@ -17,6 +21,8 @@ use probe::hints::Kind;
 use probe::score::{self, Score};
 use probe::{Hints, Report};
 
+use database::{Asked, Database};
+
 /// How long what was found is shown before it is looked for again.
 ///
 /// LIMIT: a look takes about a second of one processor, so visitors can make it busy for a sixtieth of the time.
@@ -24,6 +30,8 @@ const FRESH: Duration = Duration::from_secs(60);
 
 struct Breakout {
     hints: Hints,
+    path: String,
+    database: Option<Database>,
     found: RefCell<Option<Found>>,
 }
 
@@ -45,33 +53,42 @@ enum Form {
 
 impl Service for Breakout {
     async fn init(cx: &Context) -> Result<Self, Error> {
-        let mut hints =
-            if cx.arguments().is_empty() { Hints::default() } else { Hints::parse(cx.option("--hints")?)? };
+        let mut hints = cx.option("--hints").map_or_else(|_| Ok(Hints::default()), Hints::parse)?;
         hints.kind = Kind::Service;
-        Ok(Self { hints, found: RefCell::new(None) })
+        let path = cx.option("--path").unwrap_or("/breakout").to_owned();
+        Ok(Self { hints, path, database: Database::new(cx)?, found: RefCell::new(None) })
     }
 
     async fn process(&self, request: Request) -> Response {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Response::status_page(StatusCode::METHOD_NOT_ALLOWED).with_header(ALLOW, "GET, HEAD");
         }
-        if request.path() != "/breakout" {
+        if request.path() != self.path {
             return Response::status_page(StatusCode::NOT_FOUND);
         }
         if request.uri().query() == Some("sweep") {
             return Response::new("application/json", probe::sweep::run().to_string())
                 .with_header(CACHE_CONTROL, "no-store");
         }
-        self.answer(form(&request)).with_header(CACHE_CONTROL, "no-store")
+        self.answer(form(&request)).await.with_header(CACHE_CONTROL, "no-store")
     }
 }
 
 impl Breakout {
-    /// What was found; looks again if that is too old. There is one thread, so nobody else looks meanwhile.
-    fn answer(&self, form: Form) -> Response {
-        let mut found = self.found.borrow_mut();
-        let fresh = found.take().filter(|found| found.at.elapsed() < FRESH);
-        let found = found.insert(fresh.unwrap_or_else(|| self.look()));
+    /// What was found; looks again if that is too old.
+    async fn answer(&self, form: Form) -> Response {
+        let is_fresh = |found: &Found| found.at.elapsed() < FRESH;
+        if !self.found.borrow().as_ref().is_some_and(is_fresh) {
+            let asked = match &self.database {
+                Some(database) => Some(database.ask().await),
+                None => None,
+            };
+            *self.found.borrow_mut() = Some(self.look(asked.as_deref()));
+        }
+        let found = self.found.borrow();
+        let Some(found) = found.as_ref() else {
+            return Response::status_page(StatusCode::INTERNAL_SERVER_ERROR);
+        };
         match form {
             Form::Html => Response::html(found.html.clone()),
             Form::Json => Response::new("application/json", found.json.clone()),
@@ -79,22 +96,25 @@ impl Breakout {
         }
     }
 
-    fn look(&self) -> Found {
+    fn look(&self, asked: Option<&[Asked]>) -> Found {
         let hints = Hints { fds: probe::given_descriptors(), ..self.hints.clone() };
         let report = probe::attempts(&hints);
         let score = score::from_report(&report);
         Found {
             at: Instant::now(),
-            html: page::html(&report, &score).into(),
-            json: json(&report, &score).into(),
-            text: page::text(&report, &score).into(),
+            html: page::html(&report, &score, asked).into(),
+            json: json(&report, &score, asked).into(),
+            text: page::text(&report, &score, asked).into(),
         }
     }
 }
 
-fn json(report: &Report, score: &Score) -> String {
+fn json(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
     let mut json = report.to_json();
     json["score"] = score.to_json();
+    if let Some(asked) = asked {
+        json["database"] = database::json(asked);
+    }
     json.to_string()
 }
 

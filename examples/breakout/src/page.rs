@@ -11,6 +11,8 @@ use probe::attempt::Result;
 use probe::run::Entry;
 use probe::score::{Score, level};
 
+use crate::database::{self, Asked};
+
 const STYLE: &str = include_str!("style.css");
 
 /// The lists of the threat model.
@@ -92,8 +94,8 @@ fn summary(report: &Report) -> String {
 }
 
 /// The page.
-pub fn html(report: &Report, score: &Score) -> String {
-    let mut groups = String::new();
+pub fn html(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
+    let mut groups = asked.map(database::section).unwrap_or_default();
     for (letter, title) in GROUPS {
         // Formatting into a String does not fail.
         let _ = write!(groups, "{}", group(report, letter, title));
@@ -199,7 +201,7 @@ fn row(entry: &Entry, outcome: Outcome) -> String {
 }
 
 /// The text: a line for each attempt.
-pub fn text(report: &Report, score: &Score) -> String {
+pub fn text(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
     let mut text = format!("What an attacker who owns this process gets: {}\n", summary(report));
     let tenths = score.tenths();
     for (letter, title) in GROUPS {
@@ -218,6 +220,7 @@ pub fn text(report: &Report, score: &Score) -> String {
             let _ = writeln!(text, "  {:<22} {mark:<10} {detail}", entry.attempt.id);
         }
     }
+    text.push_str(&asked.map(database::lines).unwrap_or_default());
     let _ = writeln!(
         text,
         "\n{} refused, {} allowed as intended, {} got out, {} not applicable; exposure {}.{} of 10 ({})",
