@@ -21,6 +21,7 @@ use crate::describe::Described;
 use crate::queue::Step;
 use crate::server::{Fault, Login, Prepared, Session, all_or_mistakes};
 use crate::sql::mistake;
+pub(crate) use value::fuzz as fuzz_value;
 use value::{Bound, Column};
 
 /// A connection to a server.
