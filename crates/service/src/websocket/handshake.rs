@@ -72,7 +72,7 @@ pub(super) fn check_origin(headers: &HeaderMap, others: &[&str]) -> Result<(), N
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let is_other = |other: &&str| origin.as_bytes().eq_ignore_ascii_case(other.as_bytes());
     if headers.get_all(ORIGIN).iter().count() == 1
-        && (is_of_host(origin.as_bytes(), headers) || others.iter().any(|other| is_other(other)))
+        && (is_of_host(origin.as_bytes(), headers) || others.iter().any(is_other))
     {
         return Ok(());
     }
