@@ -118,6 +118,14 @@ class Words(unittest.TestCase):
             text = server.command("explain", "--config", server.config, "main/catalog:data").stdout
             self.assertIn("carries out the named statements of catalog for services of main", text)
             self.assertRegex(text, r"all +data +main/catalog")
+            self.assertRegex(text, r"\nIS CALLED BY .*\nasker +\d+ +\d+ ")
+            text = server.command("explain", "--config", server.config, "main/asker").stdout
+            self.assertRegex(text, r"\nusers +catalog +reads +users +-\n")
+            self.assertRegex(text, r"part +table +main/catalog.users +it calls statements that change it: ")
+            self.assertNotIn("note: ", text)
+            server.write("catalog.sql", "SELECT 1;")
+            text = server.command("explain", "--config", server.config, "main/asker").stdout
+            self.assertRegex(text, r"note: it is not known what services may ask a database: .*catalog.sql: ")
 
     def test_check_says_what_is_wrong_with_statements(self):
         wrong = "-- name: a :one\n-- services: asker, stranger\nSELECT 1;\n-- name: b :on\n-- services: asker\nSELECT :x;\n"

@@ -4,6 +4,7 @@
 its memory, every other site answers every request, and `error.log` has what was refused.
 """
 
+import json
 import re
 import shutil
 import signal
@@ -11,11 +12,12 @@ import socket
 import ssl
 import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import harness
 from backend import Raw, response
 from client import Connection, Load, get, request, until
-from databases import SCHEMA, STATEMENTS, asks, data_site
+from databases import ANY_SCHEMA, ANY_STATEMENTS, SCHEMA, AtPostgresql, Sqlite, asks, data_site
 from harness import Server, service, site, wait_for_time
 from pages import page_site, renders
 from tls_server import certificate
@@ -28,6 +30,8 @@ MEMORY_MORE_KIB = 24 << 10
 ANSWERS = 200
 #: Connections that a rogue is sent while it reads nothing.
 UNREAD = 150
+#: Ways in which a rogue answers orders, but for that of not answering; and those with a text that is an answer.
+ANSWERS_OF_ITS_OWN, GOOD_ANSWERS = 13, (7, 8, 9, 12)
 #: The stages of a rogue, and by when each is over.
 STAGES = {"deeds": 15, "silence": 10, "end": 40}
 #: A rogue does not go when it is asked to.
@@ -311,13 +315,15 @@ class Service(Channels):
         ], [("rogue.test", "/relayed"), ("rogue.test", "/handed")])
 
 
-def with_data(rogue=None):
+def with_data(rogue=None, engine=None):
     """A server with a site that has a database; its data proxy is the rogue, or its service `relayed`, for which there is a second one."""
     both = {} if rogue else {"data": ["catalog", "second"]}
     services = [asks("asker", **both), *([] if rogue else [asks("relayed", command=["bin/relayed"], **both)])]
-    grants = STATEMENTS.replace("asker, other", "asker" if rogue else "asker, relayed").replace("services: other", "services: asker")
-    files = {"catalog.sql": grants, "schema.sql": SCHEMA}
-    about = data_site("rogue", services)
+    words = (engine or Sqlite).words
+    grants = ANY_STATEMENTS.format(**words)
+    grants = grants.replace("asker, other", "asker" if rogue else "asker, relayed").replace("services: other", "services: asker")
+    files = {"catalog.sql": grants} | (engine.files(ANY_SCHEMA.format(**words)) if engine else {"schema.sql": SCHEMA})
+    about = data_site("rogue", services, source=engine and engine.settings())
     if not rogue:
         about["data"].append(about["data"][0] | {"name": "second"})
     return Rogue([*GOOD, about], rogue, programs=("probe", "asker"), files=files)
@@ -344,6 +350,48 @@ class Data(Channels):
             *ended("dataproxy rogue/catalog"), *logged("dataproxy rogue/catalog"),
             r"\[logger\] .*refused \d+ records of dataproxy rogue/catalog",
         ], [self.ASK])
+
+    @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+    def test_a_data_proxy_of_a_server_and_its_connector(self):
+        """It is connected to its own server alone, whatever it asks for; the connector closes its channel at last, and goes on."""
+        server = with_data("dataproxy", AtPostgresql())
+        self.misbehave(server, "dataproxy rogue/catalog", LOADS, [
+            *ended("dataproxy rogue/catalog"), *logged("dataproxy rogue/catalog"),
+            r"\[dataproxy rogue/catalog\] .*rogue: connector: 0 connected, 3 unknown",
+            r"\[connector rogue/catalog:data\] .*sends nonsense; its channel is closed",
+        ], [self.ASK])
+
+
+class Orders(Channels):
+    """Orders of the administrator, which a service answers as it likes: another service's answer comes all the same."""
+
+    def test_a_service_that_is_given_orders(self):
+        sites = [*GOOD, page_site("second"), site("rogue", [service("relayed", "/relayed")])]
+        server = Rogue(sites, programs=("probe", "pages"), files={"templates/page.html": "page"})
+        server.copy_program("rogue", "relayed")
+        self.misbehave(server, "bin/relayed", LOADS, [
+            *ended("service rogue/relayed"),
+            r"\[service rogue/relayed\] .*rogue: order: answered by 253 descriptors",
+        ])
+        # Of a message with descriptors, the text counts. It may also answer, and go, before it is asked.
+        for number, said in enumerate([*self.said, self.silent.result(40)]):
+            with self.subTest(number=number, said=said):
+                self.assertIn(said["answer"], [None, "done"] if number in GOOD_ANSWERS else [None])
+                self.assertEqual(said["error"] is None, said["answer"] is not None)
+
+    def stage(self, name):
+        """An order for each way in which the rogue answers, of which the last is not at all."""
+        if name == "deeds":
+            self.said = [self.send() for _ in range(ANSWERS_OF_ITS_OWN)]
+            self.silent = self.enterContext(ThreadPoolExecutor()).submit(self.send)
+        super().stage(name)
+
+    def send(self):
+        """What has become of an order at the rogue."""
+        done = self.server.command("send", "rogue/relayed", "second/pages", "echo", "x", "--json", "--run-dir", "run", timeout=40)
+        said = {one["process"]: one for one in json.loads(done.stdout)["answers"]}
+        self.assertEqual(said["second/pages"]["answer"], "x", said)
+        return said["rogue/relayed"]
 
 
 class Templates(Channels):

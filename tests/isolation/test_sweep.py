@@ -15,6 +15,7 @@ import pytest
 
 from jail_probe import ALWAYS, place, probe, probe_by_guard
 from client import until
+from databases import ANY_SCHEMA, ANY_STATEMENTS, AtPostgresql, asks, data_site
 from harness import Server, configuration, free_port, rootless_too, service, site
 from tls_server import certificate
 
@@ -182,6 +183,21 @@ class Filter(Swept):
             self.assertIn("connection", report["on"])
             self.compare("service", report)
             self.assertEqual(filtered.status("/probe"), 200)
+
+
+@unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+class AtServer(Swept):
+    """A data proxy of a database at a server, which holds connections to that."""
+
+    def test_a_data_proxy(self):
+        engine = AtPostgresql()
+        files = engine.files(ANY_SCHEMA.format(**AtPostgresql.words)) | {"catalog.sql": ANY_STATEMENTS.format(**AtPostgresql.words)}
+        sites = [data_site("main", [asks("asker"), asks("other")], source=engine.settings())]
+        with place(Server(sites, ("asker",), files=files)) as server:
+            report = probe(server, "main/catalog:data", "sweep")
+            self.assertLessEqual({"channel", "stream"}, set(report["on"]))
+            self.compare("dataproxy-at-server", report)
+            self.assertEqual(server.status("/asker/many?statement=users"), 200)
 
 
 class WithoutOrders(Swept):

@@ -2,9 +2,7 @@
 //!
 //! Runs in: the program `dataproxy describe`, as the user who has code generated. Never: carries a statement out.
 
-use statements::{Statement, Statements, Type};
-
-use crate::sql::has_word;
+use statements::{Statement, Statements, Type, has_word};
 
 /// A column of a statement's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]

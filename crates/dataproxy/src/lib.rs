@@ -16,6 +16,7 @@ mod catalog;
 pub mod check;
 mod client;
 mod describe;
+pub mod fuzzing;
 mod mysql;
 mod postgres;
 mod queue;

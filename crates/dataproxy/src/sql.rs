@@ -1,6 +1,6 @@
 //! What the first word of a statement says of it.
 
-use statements::Statement;
+use statements::{Statement, first_word};
 
 /// Statements that would change the connection of all services, or reach outside of the database.
 const NEVER: [&str; 30] = [
@@ -60,29 +60,4 @@ pub(crate) fn check_kind(statement: &Statement, columns: usize) -> Result<(), (u
         (false, 1..) => wrong("it gives rows: say `:one` or `:many`"),
         _ => Ok(()),
     }
-}
-
-/// Whether a word stands anywhere in a text, in whatever case.
-pub(crate) fn has_word(text: &str, wanted: &str) -> bool {
-    words(text).any(|word| word.eq_ignore_ascii_case(wanted))
-}
-
-/// All words of a text, those in strings and comments too.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
-
-/// The first word, in lower case, behind comments.
-pub(crate) fn first_word(text: &str) -> String {
-    let mut rest = text.trim_start();
-    loop {
-        let end = match rest.get(..2) {
-            Some("--") => rest.find('\n').map(|end| end + 1),
-            Some("/*") => rest.find("*/").map(|end| end + 2),
-            _ if rest.starts_with('#') => rest.find('\n').map(|end| end + 1),
-            _ => break,
-        };
-        rest = rest[end.unwrap_or(rest.len())..].trim_start();
-    }
-    rest.chars().take_while(char::is_ascii_alphabetic).collect::<String>().to_ascii_lowercase()
 }

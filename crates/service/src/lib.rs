@@ -86,6 +86,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod websocket;
 mod writer;
 
 use std::process::ExitCode;
@@ -121,6 +122,7 @@ pub use response::{Response, ResponseBody};
 pub use sealed::fuzz_cookie;
 pub use sealed::{Opened, SealedCache, SealedError, SealedSettings, User};
 pub use session::{CSRF_FIELD, CsrfError, Session, Sessions};
+pub use websocket::{Message, NoWebSocket, WebSocket, WebSocketError, WebSocketRequest};
 pub use wire::log::Level;
 pub use writer::Writer;
 

@@ -67,7 +67,7 @@ impl Reader<'_> {
     fn find_end(&mut self) -> usize {
         let mut end = None;
         while let Some(byte) = self.text.as_bytes().get(self.at).copied() {
-            let is_comment = self.is_comment();
+            let is_comment = is_comment(self.text, self.at, self.dialect);
             if end.is_some() && !is_comment && byte != b';' && !byte.is_ascii_whitespace() {
                 self.fault(
                     "there is text behind the `;` that ends the statement".into(),
@@ -75,7 +75,7 @@ impl Reader<'_> {
                 );
                 break;
             }
-            if let Some(skipped) = self.quoted(byte) {
+            if let Some(skipped) = self.quoted() {
                 self.at = skipped;
                 continue;
             }
@@ -93,51 +93,20 @@ impl Reader<'_> {
         end.unwrap_or(self.text.len())
     }
 
-    fn is_comment(&self) -> bool {
-        let rest = &self.text.as_bytes()[self.at..];
-        let is_ours = self.dialect == Dialect::Mysql && rest.starts_with(b"#");
-        is_ours || rest.starts_with(b"--") || rest.starts_with(b"/*")
-    }
-
     fn fault(&mut self, rule: String, help: Option<&'static str>) {
         let line = self.text[..self.at].matches('\n').count();
         self.body.faults.push(Fault { line, rule, help });
     }
 
     /// Where a string, a quoted name or a comment ends that begins here.
-    fn quoted(&mut self, byte: u8) -> Option<usize> {
-        if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$' | b'#') {
-            // It may be in the middle of a character.
-            return None;
-        }
-        let rest = &self.text[self.at..];
-        let length = match byte {
-            b'\'' if self.has_escapes() => end_with_escapes(rest),
-            b'\'' | b'"' | b'`' => rest[1..].find(char::from(byte)).map(|end| end + 2),
-            b'-' | b'#' if self.is_comment() && !rest.starts_with("/*") => {
-                Some(rest.find('\n').unwrap_or(rest.len()))
-            }
-            b'/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
-            b'$' => {
-                let tag = dollar_tag(rest)?;
-                rest[tag.len()..].find(tag).map(|end| end + 2 * tag.len())
-            }
-            _ => return None,
-        };
-        if length.is_none() {
-            let what = if byte == b'/' { "comment" } else { "string" };
+    fn quoted(&mut self) -> Option<usize> {
+        let end = quoted_end(self.text, self.at, self.dialect)?;
+        if end.is_none() {
+            let is_comment = self.text.as_bytes().get(self.at) == Some(&b'/');
+            let what = if is_comment { "comment" } else { "string" };
             self.fault(format!("a {what} begins here that does not end"), None);
         }
-        Some(length.map_or(self.text.len(), |length| self.at + length))
-    }
-
-    /// Whether a string that begins here is PostgreSQL's `E'...'`.
-    fn has_escapes(&self) -> bool {
-        let before = &self.text.as_bytes()[..self.at];
-        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-        self.dialect == Dialect::Postgresql
-            && matches!(before, [.., b'e' | b'E'])
-            && !before.iter().rev().nth(1).is_some_and(is_word)
+        Some(end.unwrap_or(self.text.len()))
     }
 
     /// Takes a parameter that begins here; a cast of PostgreSQL's, `::type`, is none.
@@ -169,6 +138,42 @@ impl Reader<'_> {
         self.at = end;
         true
     }
+}
+
+/// Where a string, a quoted name or a comment ends that begins at a place of a text, if one does; `Some(None)` if it has no end.
+pub(crate) fn quoted_end(text: &str, at: usize, dialect: Dialect) -> Option<Option<usize>> {
+    let byte = *text.as_bytes().get(at)?;
+    if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$' | b'#') {
+        // It may be in the middle of a character.
+        return None;
+    }
+    let rest = &text[at..];
+    let length = match byte {
+        b'\'' if dialect == Dialect::Postgresql && is_escape_string(&text.as_bytes()[..at]) => {
+            end_with_escapes(rest)
+        }
+        b'\'' | b'"' | b'`' => rest[1..].find(char::from(byte)).map(|end| end + 2),
+        b'-' | b'#' if is_comment(text, at, dialect) => Some(rest.find('\n').unwrap_or(rest.len())),
+        b'/' if rest.starts_with("/*") => rest[2..].find("*/").map(|end| end + 4),
+        b'$' => {
+            let tag = dollar_tag(rest)?;
+            rest[tag.len()..].find(tag).map(|end| end + 2 * tag.len())
+        }
+        _ => return None,
+    };
+    Some(length.map(|length| at + length))
+}
+
+fn is_comment(text: &str, at: usize, dialect: Dialect) -> bool {
+    let rest = &text.as_bytes()[at..];
+    let is_ours = dialect == Dialect::Mysql && rest.starts_with(b"#");
+    is_ours || rest.starts_with(b"--") || rest.starts_with(b"/*")
+}
+
+/// Whether a string behind these bytes is PostgreSQL's `E'...'`.
+fn is_escape_string(before: &[u8]) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+    matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_word)
 }
 
 /// Bytes of a string that begins here and in which a backslash takes what follows along.

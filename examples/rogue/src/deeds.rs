@@ -18,6 +18,7 @@ use crate::batches;
 use crate::databases;
 use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::helpers;
+use crate::orders;
 use crate::pages;
 use crate::place::Place;
 
@@ -51,9 +52,13 @@ pub fn all(mut place: Place) -> io::Result<()> {
         Role::Service => {
             databases::service_to_data_proxies(&mut place);
             pages::service_to_publisher(&mut place);
+            orders::all(&mut place);
         }
         Role::Publisher => pages::publisher_to_services(&mut place),
-        Role::DataProxy => databases::data_proxy_to_services(&mut place),
+        Role::DataProxy => {
+            helpers::ask_connectors(&mut place);
+            databases::data_proxy_to_services(&mut place);
+        }
         _ => {}
     }
     place.tell("stage deeds");

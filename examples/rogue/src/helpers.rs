@@ -139,6 +139,11 @@ pub fn site_to_helpers(place: &mut Place) {
         place.tell(format_args!("signer: {signed} signed, {refused} refused"));
         finish(place, &signer, &encoded(&sign(0, b"")), "signer");
     }
+    ask_connectors(place);
+}
+
+/// As the worker of a site, or a data proxy: targets that are not its own, then nonsense.
+pub fn ask_connectors(place: &mut Place) {
     for index in 0..place.connectors.len() {
         let Ok(connector) = place.connectors[index].try_clone() else { continue };
         for target in [7, 999, u16::MAX] {

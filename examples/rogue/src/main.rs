@@ -13,6 +13,7 @@ mod databases;
 mod deeds;
 mod hands;
 mod helpers;
+mod orders;
 mod pages;
 mod place;
 mod serving;

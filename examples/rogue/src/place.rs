@@ -21,7 +21,7 @@ use wire::{
 };
 
 use crate::hands::{encoded, send};
-use crate::pages;
+use crate::{orders, pages};
 
 /// LIMIT: how many connections of clients are kept, to be misused.
 const KEPT_MAX: usize = 8;
@@ -63,6 +63,10 @@ pub struct Place {
     pub proxies: Vec<(OwnedFd, Token)>,
     /// A service's channels to its site's publisher.
     pub publishers: Vec<OwnedFd>,
+    /// A service's channels for orders, each for one.
+    pub orders: Vec<OwnedFd>,
+    /// How many orders were answered.
+    pub answered: usize,
     /// Channels from sites, in a signer or a connector; to them, in a stapler; from services, in a data proxy.
     pub clients: Vec<OwnedFd>,
     /// Connections that a connector was asked for.
@@ -94,6 +98,8 @@ impl Place {
             logs: Vec::new(),
             proxies: Vec::new(),
             publishers: Vec::new(),
+            orders: Vec::new(),
+            answered: 0,
             clients: Vec::new(),
             asked: Vec::new(),
             signers: Vec::new(),
@@ -131,6 +137,7 @@ impl Place {
             self.hear_sources();
             self.hear_workers();
             self.hear_clients();
+            orders::answer(self);
             self.pass_on();
         }
     }
@@ -178,6 +185,7 @@ impl Place {
                             self.proxies.push((channel, token));
                         }
                         (LauncherToService::Publisher {}, Some(channel)) => self.publishers.push(channel),
+                        (LauncherToService::Orders {}, Some(channel)) => self.orders.push(channel),
                         _ => {}
                     }
                 }
@@ -233,6 +241,7 @@ impl Place {
                     match message {
                         LauncherToDataProxy::Begin {} => self.begun = true,
                         LauncherToDataProxy::Attach { .. } => self.clients.extend(descriptor),
+                        LauncherToDataProxy::Connector {} => self.connectors.extend(descriptor),
                         _ => {}
                     }
                 }

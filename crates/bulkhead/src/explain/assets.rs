@@ -6,7 +6,9 @@
 use std::path::Path;
 
 use config::{Config, DataSource, Service, Site};
+use statements::Table;
 
+use super::granted::Granted;
 use super::model::{Asset, Kind, Loss, Reach};
 
 /// The name of the log of requests that no site has.
@@ -16,7 +18,7 @@ pub const NO_SITE_LOG: &str = "no-site.access.log";
 pub const ERROR_LOG: &str = "error.log";
 
 /// Every asset of a configuration: each site's, in the order of the file, then the server's.
-pub fn of(config: &Config) -> Vec<Asset> {
+pub fn of(config: &Config, granted: &Granted) -> Vec<Asset> {
     let mut assets: Vec<Asset> = Vec::new();
     let mut add = |kind: Kind, name: String, label: String, site: Option<usize>| {
         // A folder that several may read is one asset.
@@ -38,7 +40,18 @@ pub fn of(config: &Config) -> Vec<Asset> {
             add(Kind::Keys, site.name.clone(), "keys".into(), own);
         }
         for data in &site.data {
-            add(Kind::Data, data_name(site, data), format!("database {}", data.name), own);
+            let source = data_name(site, data);
+            add(Kind::Data, source.clone(), format!("database {}", data.name), own);
+            for table in granted.tables(&source) {
+                add(Kind::Table, table_name(&source, &table), format!("table {}", table.name), own);
+            }
+            if data.server().is_some_and(|server| server.password.is_some()) {
+                add(Kind::Password, source.clone(), format!("password of {}", data.name), own);
+            }
+            for service in site.services.iter().filter(|service| service.data.contains(&data.name)) {
+                let label = format!("token of {} for {}", service.name, data.name);
+                add(Kind::Token, token_name(&source, &service_name(site, service)), label, own);
+            }
         }
         add(Kind::Users, site.name.clone(), "users".into(), own);
         for service in &site.services {
@@ -75,6 +88,16 @@ pub fn service_name(site: &Site, service: &Service) -> String {
 /// A data source's name, with its site's.
 pub fn data_name(site: &Site, data: &DataSource) -> String {
     format!("{}/{}", site.name, data.name)
+}
+
+/// A table's name, with its source's.
+pub fn table_name(source: &str, table: &Table) -> String {
+    format!("{source}.{}", table.name.to_ascii_lowercase())
+}
+
+/// The name of what a service shows to the data proxy of a source.
+pub fn token_name(source: &str, service: &str) -> String {
+    format!("{service} for {source}")
 }
 
 /// The name of a site's access log.
@@ -128,7 +151,7 @@ pub mod tests {
 
     #[test]
     fn the_demo_has_these_to_lose() {
-        let assets = of(&demo());
+        let assets = of(&demo(), &Granted::default());
         let names: Vec<String> =
             assets.iter().map(|asset| format!("{} {}", asset.kind.name(), asset.name)).collect();
         let expected = "site packages, files public, users packages, service packages/search, \
@@ -151,7 +174,7 @@ pub mod tests {
 
     #[test]
     fn reaches_are_found_by_name() {
-        let assets = of(&demo());
+        let assets = of(&demo(), &Granted::default());
         let found = Reaches::of(&assets)
             .one(Kind::Users, "other", Loss::Part, "so")
             .one(Kind::Users, "nobody", Loss::Part, "so")

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
+use super::calls;
 use super::contacts::Contact;
 use super::model::{Blast, Model};
 use super::ours::connections;
@@ -53,6 +54,7 @@ fn process(report: &Report, number: usize) -> Value {
         "blast": blast(report.ours.blast(number)),
         "losses": losses(&report.ours, number),
         "falls_with_it": falls.collect::<Vec<_>>(),
+        "calls": calls::json(report, post),
         "connections": connections(&report.config, post).0,
         "sends": contacts(report, &report.sends(number), "to"),
         "receives": contacts(report, &report.receives(number), "from"),

@@ -1,14 +1,17 @@
 //! `bulkhead explain`: what falls with a process that an attacker owns.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration, and answers of the
-//! admin role if a server runs. Never: changes anything, or needs a running server.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration and files of statements, and
+//! answers of the admin role if a server runs. Never: changes anything, or needs a running server.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3
 //! (the dependency graph of processes, services, users and state).
 
 mod assets;
+mod calls;
 mod contacts;
+mod databases;
 mod draw;
+mod granted;
 mod json;
 mod model;
 mod names;
@@ -32,6 +35,7 @@ use crate::locate;
 use crate::table::print;
 
 use contacts::{Contact, Post, posts};
+use granted::Granted;
 use model::Model;
 use others::Other;
 use running::Running;
@@ -60,6 +64,8 @@ struct Report {
     /// The configuration file, as it was named.
     file: String,
     config: Config,
+    /// What services may ask of databases.
+    granted: Granted,
     /// Every process of ours; the model has them in the same order.
     posts: Vec<Post>,
     ours: Model,
@@ -70,14 +76,17 @@ struct Report {
 }
 
 impl Report {
-    fn new(file: String, config: Config, server: Result<Running, String>) -> Self {
+    fn new(file: String, config: Config, granted: Granted, server: Result<Running, String>) -> Self {
         let posts = posts(&config);
-        let assets = assets::of(&config);
+        let assets = assets::of(&config, &granted);
         let uids = server.as_ref().map(Running::uids).unwrap_or_default();
-        let notes = server.as_ref().map(|running| running.notes(&posts)).unwrap_or_default();
-        let ours = ours::model(&config, CHANNELS, &assets, &uids);
+        let mut notes = server.as_ref().map(|running| running.notes(&posts)).unwrap_or_default();
+        notes.extend(
+            granted.faults().map(|why| format!("it is not known what services may ask a database: {why}")),
+        );
+        let ours = ours::model(&config, CHANNELS, &assets, &uids, &granted);
         let others = others::all(&config, &assets);
-        Self { file, config, posts, ours, others, server, notes }
+        Self { file, config, granted, posts, ours, others, server, notes }
     }
 
     /// Our own server, and then the others: name, what is assumed, model.
@@ -108,7 +117,8 @@ pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Res
     let path = locate::config(named)?;
     let config = locate::load(&path)?;
     let server = running::ask(&config.server.run_dir).map_err(|fault| fault.to_string());
-    let report = Report::new(path.display().to_string(), config, server);
+    let granted = Granted::read(&config);
+    let report = Report::new(path.display().to_string(), config, granted, server);
     let names: Vec<&str> = report.posts.iter().map(|post| post.name.as_str()).collect();
     let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
     print(&match (form, chosen) {
@@ -127,7 +137,7 @@ mod tests {
     /// The demo, with a server or without one.
     pub fn demo(server: Option<Running>) -> Report {
         let server = server.ok_or_else(|| "no server is running".to_owned());
-        Report::new("demo.toml".into(), assets::tests::demo(), server)
+        Report::new("demo.toml".into(), assets::tests::demo(), Granted::default(), server)
     }
 
     #[test]

@@ -19,6 +19,12 @@ pub enum Kind {
     Keys,
     /// The rows of a database.
     Data,
+    /// The rows of one table of it.
+    Table,
+    /// The password of a database's user.
+    Password,
+    /// What a service shows to a data proxy, which says what it may call.
+    Token,
     /// What users of a site or service send and are answered.
     Users,
     /// The truth of a log from now on.
@@ -38,6 +44,9 @@ impl Kind {
             Self::Files => "files",
             Self::Keys => "keys",
             Self::Data => "data",
+            Self::Table => "table",
+            Self::Password => "password",
+            Self::Token => "token",
             Self::Users => "users",
             Self::Log => "log",
             Self::Orders => "orders",

@@ -55,6 +55,11 @@ fn process(name: &str, reaches: Reaches<'_>) -> Process {
     Process { name: name.into(), is_root: false, reaches: reaches.done(), drags: Vec::new() }
 }
 
+/// Whether it is of a database: with others, who answers for a service has the password itself, and all that it opens.
+fn is_of_database(asset: &Asset) -> bool {
+    matches!(asset.kind, Kind::Data | Kind::Table | Kind::Password | Kind::Token)
+}
+
 /// Whether these are what users send to a service, not to a site's files.
 fn is_of_service(asset: &Asset) -> bool {
     asset.name.contains('/')
@@ -67,6 +72,7 @@ fn apache(assets: &[Asset]) -> Vec<Process> {
         .each(runs, Loss::Whole, "every child has the part of every site and service")
         .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
         .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+        .each(is_of_database, Loss::Whole, "it logs in for every service")
         .each(
             |asset| users(asset) && is_of_service(asset),
             Loss::Whole,
@@ -89,13 +95,15 @@ fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
         .each(|asset| asset.kind == Kind::Users, Loss::Part, "connections that it accepts, of any site")
         .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
     let mut processes = vec![root("nginx, root", assets), process("nginx worker", worker)];
-    let with_services: Vec<_> = config.sites.iter().filter(|site| !site.services.is_empty()).collect();
+    let with_services: Vec<_> =
+        config.sites.iter().enumerate().filter(|(_, site)| !site.services.is_empty()).collect();
     if with_services.is_empty() {
         return processes;
     }
     processes.push(root("php-fpm, root", assets));
     let first_pool = processes.len();
-    for site in &with_services {
+    for (number, site) in with_services {
+        let is_own_database = |asset: &Asset| is_of_database(asset) && asset.site == Some(number);
         let own = |asset: &Asset| site.services.iter().any(|one| service_name(site, one) == asset.name);
         let pool = Reaches::of(assets)
             .each(|asset| asset.kind == Kind::Service && own(asset), Loss::Whole, "it runs in this pool")
@@ -105,6 +113,7 @@ fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
                 "the pool's workers share an opcode cache, which each may write",
             )
             .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+            .each(is_own_database, Loss::Whole, "its services log in themselves")
             .one(Kind::Log, ERROR_LOG, Loss::Part, "what it prints goes into the error log");
         processes.push(process(&format!("pool {}", site.name), pool));
     }
@@ -128,6 +137,7 @@ fn single(assets: &[Asset]) -> Process {
 #[cfg(test)]
 mod tests {
     use super::super::assets::{self, tests::demo, tests::parse};
+    use super::super::granted::{Granted, tests::shop};
     use super::*;
 
     fn losses(other: &Other, process: &str) -> Vec<(String, Option<Loss>)> {
@@ -145,7 +155,7 @@ mod tests {
     #[test]
     fn an_apache_child_falls_with_every_service_and_no_root() {
         let config = demo();
-        let all = all(&config, &assets::of(&config));
+        let all = all(&config, &assets::of(&config, &Granted::default()));
         let child = losses(&all[0], "httpd child");
         for name in ["service packages/crash", "users packages/search", "files other", "site other"] {
             assert_eq!(of(&child, name), Some(Loss::Whole), "{name}");
@@ -165,7 +175,7 @@ mod tests {
             [[site]]\nname = \"b\"\nhost = [\"b\"]\n\
             [[site.service]]\nname = \"y\"\npath = \"/y\"\ncommand = [\"y\"]\n";
         let config = parse(two);
-        let all = all(&config, &assets::of(&config));
+        let all = all(&config, &assets::of(&config, &Granted::default()));
         let pool = losses(&all[1], "pool b");
         assert_eq!(of(&pool, "service a/x"), Some(Loss::Whole));
         assert_eq!(of(&pool, "files secret"), Some(Loss::Whole));
@@ -179,15 +189,27 @@ mod tests {
         let files = "[[listen]]\naddress = \"127.0.0.1:80\"\n\
             [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n";
         let config = parse(files);
-        let all = all(&config, &assets::of(&config));
+        let all = all(&config, &assets::of(&config, &Granted::default()));
         assert_eq!(all[1].model.processes.len(), 2);
         assert_eq!(all[1].model.summary().processes, 1);
     }
 
     #[test]
+    fn who_runs_services_has_their_databases() {
+        let (config, granted) = shop("postgresql");
+        let all = all(&config, &assets::of(&config, &granted));
+        for (server, process) in [(0, "httpd child"), (1, "nginx worker"), (1, "pool a"), (2, "server")] {
+            let found = losses(&all[server], process);
+            for name in ["data a/catalog", "table a/catalog.orders", "password a/catalog"] {
+                assert_eq!(of(&found, name), Some(Loss::Whole), "{process}: {name}");
+            }
+        }
+    }
+
+    #[test]
     fn one_process_loses_all_but_root() {
         let config = demo();
-        let all = all(&config, &assets::of(&config));
+        let all = all(&config, &assets::of(&config, &Granted::default()));
         let blast = all[2].model.blast(0);
         assert_eq!((blast.whole, blast.part), (blast.total - 1, 0));
     }

@@ -10,8 +10,10 @@ use std::path::Path;
 use config::{Config, Service, Site};
 use wire::{Edge, Role};
 
-use super::assets::{ERROR_LOG, Reaches, access_log, data_name, service_name, shown};
+use super::assets::{ERROR_LOG, Reaches, access_log, service_name, shown};
 use super::contacts::{Post, posts};
+use super::databases;
+use super::granted::Granted;
 use super::model::{Asset, Drag, Kind, Loss, Model, Process, Reach};
 
 /// Why who holds a connection can do more than answer the request that it came with.
@@ -22,9 +24,9 @@ const NEXT: &str =
 pub type Uids = BTreeMap<String, u32>;
 
 /// Our own server: a process for each of `contacts::posts`, in that order.
-pub fn model(config: &Config, channels: &[Edge], assets: &[Asset], uids: &Uids) -> Model {
+pub fn model(config: &Config, channels: &[Edge], assets: &[Asset], uids: &Uids, granted: &Granted) -> Model {
     let posts = posts(config);
-    let rules = Rules { config, channels, assets };
+    let rules = Rules { config, channels, assets, granted };
     let processes = posts.iter().map(|post| Process {
         name: post.name.clone(),
         is_root: post.role == Role::Launcher,
@@ -108,6 +110,7 @@ struct Rules<'a> {
     config: &'a Config,
     channels: &'a [Edge],
     assets: &'a [Asset],
+    granted: &'a Granted,
 }
 
 impl<'a> Rules<'a> {
@@ -220,8 +223,7 @@ impl<'a> Rules<'a> {
         }
         if self.has(Role::Service, Role::DataProxy, "ServiceToDataProxy") {
             for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
-                let how = "`data`: it calls the statements that are granted to it, with values of its choice";
-                found = found.one(Kind::Data, &data_name(site, data), Loss::Part, how);
+                found = databases::with_service(found, self.granted, site, service, data);
             }
         }
         if service.takes_connections && self.has(Role::Gate, Role::Service, "ToWorker") {
@@ -277,6 +279,14 @@ impl<'a> Rules<'a> {
         found.one(Kind::Log, &access_log(site), Loss::Part, how).one(Kind::Log, ERROR_LOG, Loss::Part, how)
     }
 
+    /// Lines in the error log alone.
+    fn events(&self, found: Reaches<'a>, role: Role) -> Reaches<'a> {
+        if !self.has(role, Role::Logger, "log batch") {
+            return found;
+        }
+        found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false")
+    }
+
     fn signer(&self, mut found: Reaches<'a>) -> Reaches<'a> {
         if self.has(Role::Launcher, Role::Signer, "LauncherToSigner") {
             let how =
@@ -289,10 +299,7 @@ impl<'a> Rules<'a> {
                 }
             }
         }
-        if self.has(Role::Signer, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::Signer)
     }
 
     fn stapler(&self, mut found: Reaches<'a>) -> Reaches<'a> {
@@ -303,10 +310,7 @@ impl<'a> Rules<'a> {
                 found = found.one(Kind::Users, &site.name, Loss::Part, how);
             }
         }
-        if self.has(Role::Stapler, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::Stapler)
     }
 
     /// A connector whose connections go to `to`, and so to the users of `of`.
@@ -316,33 +320,21 @@ impl<'a> Rules<'a> {
             let how = "it makes the connections to other servers, and may be at their other end itself";
             found = found.one(Kind::Users, of, Loss::Part, how);
         }
-        if self.has(Role::Connector, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::Connector)
     }
 
     fn database_connector(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
         if let Some(data) = post.data(self.config) {
-            let how =
-                "it makes the connections on which its data proxy logs in, and may go on with them itself";
-            found = found.one(Kind::Data, &data_name(site, data), Loss::Whole, how);
+            found = databases::with_connector(found, site, data);
         }
-        if self.has(Role::Connector, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::Connector)
     }
 
     fn data_proxy(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
         if let Some(data) = post.data(self.config) {
-            let how = "it holds the database, and answers for it";
-            found = found.one(Kind::Data, &data_name(site, data), Loss::Whole, how);
+            found = databases::with_proxy(found, site, data);
         }
-        if self.has(Role::DataProxy, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::DataProxy)
     }
 
     fn publisher(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
@@ -352,10 +344,7 @@ impl<'a> Rules<'a> {
                 found = found.one(Kind::Users, &service_name(site, service), Loss::Part, how);
             }
         }
-        if self.has(Role::Publisher, Role::Logger, "log batch") {
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        self.events(found, Role::Publisher)
     }
 
     fn admin(&self, mut found: Reaches<'a>) -> Reaches<'a> {
@@ -366,11 +355,8 @@ impl<'a> Rules<'a> {
                 "it passes orders on, as numbers",
             );
         }
-        if self.has(Role::Admin, Role::Logger, "log batch") {
-            // It answers no request of a client, so the logger takes no access records from it.
-            found = found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false");
-        }
-        found
+        // It answers no request of a client, so the logger takes no access records from it.
+        self.events(found, Role::Admin)
     }
 }
 

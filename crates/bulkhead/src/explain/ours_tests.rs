@@ -3,11 +3,13 @@
 //! Runs in: `cargo test`. Sees: the demo's configuration. Never: runs a server.
 
 use super::super::assets::{self, tests::demo, tests::parse};
+use super::super::granted::tests::shop;
 use super::*;
 use wire::CHANNELS;
 
 fn build(config: &Config, channels: &[Edge], uids: &Uids) -> Model {
-    model(config, channels, &assets::of(config), uids)
+    let granted = Granted::default();
+    model(config, channels, &assets::of(config, &granted), uids, &granted)
 }
 
 fn number(model: &Model, name: &str) -> usize {
@@ -156,7 +158,7 @@ fn passwords_fall_with_the_workers_that_check_by_them() {
     assert_eq!(keys("a/x"), ["files keys/a", "files keys", "files keys/b"]);
     assert!(keys("gate").is_empty() && keys("logger").is_empty());
     let shared = two_sites(&auth("keys/one"), &auth("keys/one"));
-    let assets = assets::of(&shared);
+    let assets = assets::of(&shared, &Granted::default());
     assert_eq!(assets.iter().filter(|asset| asset.name == "keys/one").count(), 1);
 }
 
@@ -224,7 +226,9 @@ fn a_database_falls_with_its_proxy_and_in_part_with_those_who_call_it() {
     let services = service("s", "data = [\"catalog\"]\n") + &service("t", "");
     let config = parse(&format!("[[listen]]\naddress = \"127.0.0.1:1\"\n{site}{data}{services}"));
     let model = build(&config, CHANNELS, &Uids::new());
-    assert_eq!(losses(&model, "a/catalog:data"), ["data a/catalog", "~log error.log"]);
+    let token = "token a/s for a/catalog";
+    assert_eq!(losses(&model, "a/catalog:data"), ["data a/catalog", token, "~log error.log"]);
+    assert!(losses(&model, "a/s").contains(&token.to_owned()));
     assert!(losses(&model, "a/s").contains(&"~data a/catalog".to_owned()));
     for other in ["a/t", "a", "gate", "logger", "admin"] {
         let found = losses(&model, other);
@@ -241,8 +245,45 @@ fn a_database_at_a_server_falls_with_the_connector_as_well() {
     let site = "[[site]]\nname = \"a\"\nhost = [\"a.test\"]\nroot = \"public\"\n";
     let config = parse(&format!("[[listen]]\naddress = \"127.0.0.1:1\"\n{site}{source}{service}"));
     let model = build(&config, CHANNELS, &Uids::new());
-    for whole in ["a/catalog:data", "a/catalog:data:connector"] {
-        assert_eq!(losses(&model, whole), ["data a/catalog", "~log error.log"], "{whole}");
+    let proxy = ["data a/catalog", "token a/s for a/catalog", "~log error.log"];
+    assert_eq!(losses(&model, "a/catalog:data"), proxy);
+    assert_eq!(losses(&model, "a/catalog:data:connector"), ["data a/catalog", "~log error.log"]);
+}
+
+/// Which process has which key: the password, the tokens; and which tables a service may touch.
+#[test]
+fn keys_and_tables_of_a_database_are_reached_by_few() {
+    for (engine, password) in [("postgresql", "password a/catalog"), ("mysql", "~password a/catalog")] {
+        let (config, granted) = shop(engine);
+        let model = model(&config, CHANNELS, &assets::of(&config, &granted), &Uids::new(), &granted);
+        let of = |process: &str| {
+            let kinds = ["data ", "table ", "password ", "token "];
+            let is_of_database =
+                |loss: &String| kinds.iter().any(|kind| loss.trim_start_matches('~').starts_with(kind));
+            losses(&model, process).into_iter().filter(is_of_database).collect::<Vec<_>>()
+        };
+        let tables = ["table a/catalog.articles", "table a/catalog.makers", "table a/catalog.orders"];
+        let proxy = ["data a/catalog", tables[0], tables[1], tables[2], "password a/catalog"];
+        let tokens = ["token a/search for a/catalog", "token a/shop for a/catalog"];
+        assert_eq!(of("a/catalog:data"), [&proxy[..], &tokens].concat());
+        assert_eq!(of("a/catalog:data:connector"), [&proxy[..4], &[password]].concat());
+        assert_eq!(
+            of("a/search"),
+            ["~data a/catalog", "~table a/catalog.articles", "~table a/catalog.makers", tokens[0]]
+        );
+        for other in ["a", "gate", "logger", "admin"] {
+            assert_eq!(of(other), [] as [&str; 0], "{other}");
+        }
+        let how = |name: &str| {
+            let asset = model.assets.iter().position(|asset| asset.name == name).unwrap();
+            model.losses(number(&model, "a/shop"))[asset].clone().unwrap().how
+        };
+        assert_eq!(how("a/catalog.orders"), "it calls statements that change it: order_it, buy");
+        assert_eq!(how("a/catalog.makers"), "it calls statements that read it: article");
+        assert!(
+            how("a/catalog")
+                .starts_with("`data`: it calls the 3 statements that are granted to it, of which 2 may")
+        );
     }
 }
 

@@ -114,6 +114,7 @@ fn means(report: &Report, y: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::granted::Granted;
     use super::super::tests::demo;
     use super::super::{Report, assets::tests::parse};
     use super::*;
@@ -154,7 +155,7 @@ mod tests {
             text +=
                 &format!("[[site]]\nname = \"s{number}\"\nhost = [\"h{number}\"]\nroot = \"s{number}\"\n");
         }
-        let big = Report::new("f".into(), parse(&text), Err("none".into()));
+        let big = Report::new("f".into(), parse(&text), Granted::default(), Err("none".into()));
         let error = report(&big, None).unwrap_err().to_string();
         assert!(
             error.starts_with("a picture of 259 processes and 1004 assets would have 260036 cells"),
@@ -168,7 +169,9 @@ mod tests {
             "[[listen]]\naddress = \"127.0.0.1:80\"\n\
             [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"<script>&\"\n",
         );
-        let svg = report(&Report::new("<x>.toml".into(), config, Err("none".into())), None).unwrap();
+        let svg =
+            report(&Report::new("<x>.toml".into(), config, Granted::default(), Err("none".into())), None)
+                .unwrap();
         assert!(is_well_formed(&svg));
         assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;&amp;"));
         assert!(svg.contains("&lt;x&gt;.toml"));

@@ -20,16 +20,22 @@ const LEGEND: &str = "ALL, PART: how many of them are lost altogether, and in pa
     requests and answers, and may change them. LOGS: `adds to` is by false lines. CONNS: which connections of \
     clients it holds.";
 
+const MORE_LEGEND: &str = " TABLES: those that statements name; `part of` is by statements that are granted. KEYS: private keys \
+    of certificates, passwords of databases, and tokens by which data proxies know services.";
+
 /// The whole table, and the comparison.
 pub fn all(report: &Report) -> String {
     let mut text = heading(report);
     text += "\n\nIf a process falls into an attacker's hands, this falls with it:\n\n";
+    let more = more_columns(report);
     let header = ["PROCESS", "UID", "ALL", "PART", "SITES", "SERVICES", "FILES", "USERS", "LOGS", "CONNS"];
-    let rows = (0..report.posts.len()).map(|number| row(report, number));
-    let rows: Vec<Vec<String>> = std::iter::once(header.map(str::to_owned).to_vec()).chain(rows).collect();
+    let header = header.into_iter().chain(more.iter().map(|(head, _)| *head)).map(str::to_owned).collect();
+    let rows = (0..report.posts.len()).map(|number| row(report, number, &more));
+    let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     text += &align(&rows, &[1, 2, 3]);
     let total = report.ours.assets.len();
-    text += &format!("\n\n{}\n\n", prose("", &format!("There are {total} assets. {LEGEND}")));
+    let more = if more.is_empty() { "" } else { MORE_LEGEND };
+    text += &format!("\n\n{}\n\n", prose("", &format!("There are {total} assets. {LEGEND}{more}")));
     text + &comparison(report)
 }
 
@@ -48,12 +54,12 @@ pub fn heading(report: &Report) -> String {
     text
 }
 
-fn row(report: &Report, number: usize) -> Vec<String> {
+fn row(report: &Report, number: usize, more: &[More]) -> Vec<String> {
     let post = &report.posts[number];
     let losses = report.ours.losses(number);
     let blast = report.ours.blast(number);
     let uid = report.server.as_ref().ok().and_then(|running| running.of(&post.name).next());
-    vec![
+    let mut row = vec![
         post.name.clone(),
         uid.map_or("-".into(), |live| live.uid.to_string()),
         blast.whole.to_string(),
@@ -61,10 +67,22 @@ fn row(report: &Report, number: usize) -> Vec<String> {
         names(report, &losses, Kind::Site),
         names(report, &losses, Kind::Service),
         names(report, &losses, Kind::Files),
-        count(report, &losses, Kind::Users, "part of "),
-        count(report, &losses, Kind::Log, "adds to "),
+        count(report, &losses, &[Kind::Users], "part of "),
+        count(report, &losses, &[Kind::Log], "adds to "),
         connections(&report.config, post).0.into(),
-    ]
+    ];
+    row.extend(more.iter().map(|(_, kinds)| count(report, &losses, kinds, "part of ")));
+    row
+}
+
+/// A column that not every configuration needs, with the kinds of assets that are counted in it.
+type More = (&'static str, &'static [Kind]);
+
+fn more_columns(report: &Report) -> Vec<More> {
+    let columns: [More; 2] =
+        [("TABLES", &[Kind::Table]), ("KEYS", &[Kind::Keys, Kind::Password, Kind::Token])];
+    let is_used = |(_, kinds): &More| report.ours.assets.iter().any(|asset| kinds.contains(&asset.kind));
+    columns.into_iter().filter(is_used).collect()
 }
 
 /// The assets of a kind that are lost altogether, by name if that is short.
@@ -83,12 +101,12 @@ fn names(report: &Report, losses: &[Option<Reach>], kind: Kind) -> String {
     }
 }
 
-/// How many assets of a kind are lost altogether, and how many in part.
-fn count(report: &Report, losses: &[Option<Reach>], kind: Kind, part: &str) -> String {
+/// How many assets of some kinds are lost altogether, and how many in part.
+fn count(report: &Report, losses: &[Option<Reach>], kinds: &[Kind], part: &str) -> String {
     let assets = &report.ours.assets;
-    let all = assets.iter().filter(|asset| asset.kind == kind).count();
+    let all = assets.iter().filter(|asset| kinds.contains(&asset.kind)).count();
     let of = |loss: Loss| {
-        let fits = |reach: &&Reach| assets[reach.asset].kind == kind && reach.loss == loss;
+        let fits = |reach: &&Reach| kinds.contains(&assets[reach.asset].kind) && reach.loss == loss;
         losses.iter().flatten().filter(fits).count()
     };
     let shown = |count: usize| if count == all { format!("all {all}") } else { count.to_string() };
@@ -174,6 +192,21 @@ mod tests {
             ["packages/search", "-", "3", "2", "-", "packages/search", "data", "1", "adds to 2", "none"];
         assert_eq!(cells(&text, "packages/search"), search);
         assert_eq!(cells(&text, "logger"), ["logger", "-", "4", "0", "-", "-", "-", "-", "all 4", "none"]);
+    }
+
+    #[test]
+    fn databases_have_columns_where_there_are_any() {
+        let (config, granted) = super::super::granted::tests::shop("postgresql");
+        let text = all(&Report::new("shop.toml".into(), config, granted, Err("none".into())));
+        let last = |name| cells(&text, name).split_off(10);
+        assert_eq!(last("PROCESS"), ["TABLES", "KEYS"]);
+        assert_eq!(last("bulkheadd"), ["all 3", "all 3"]);
+        assert_eq!(last("a/shop"), ["part of all 3", "1"]);
+        assert_eq!(last("a/search"), ["part of 2", "1"]);
+        assert_eq!(last("a/catalog:data"), ["all 3", "all 3"]);
+        assert_eq!(last("a/catalog:data:connector"), ["all 3", "1"]);
+        assert_eq!(last("a"), ["-", "-"]);
+        assert!(!all(&demo(None)).contains("TABLES"));
     }
 
     #[test]

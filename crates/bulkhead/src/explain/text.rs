@@ -8,6 +8,7 @@ use crate::layers::Mark;
 use crate::table::align;
 
 use super::Report;
+use super::calls;
 use super::contacts::{Contact, Post};
 use super::model::Reach;
 use super::ours::connections;
@@ -26,6 +27,7 @@ pub fn one(report: &Report, number: usize) -> String {
     text += &fallen(report, number);
     text += &format!("\n\nCONNECTIONS: {}.", connections(&report.config, post).1);
     text += &granted(report, post);
+    text += &calls::text(report, post);
     text += &topology(report, "SENDS TO", &report.sends(number));
     text += &topology(report, "IS SENT BY", &report.receives(number));
     if is_unconfined(report, post) {

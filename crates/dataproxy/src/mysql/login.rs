@@ -65,6 +65,7 @@ pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, L
     if first[0] == 0xFF {
         return Err(refused(first, CapabilityFlags::empty()));
     }
+    check_nonce_length(first)?;
     let hello: HandshakePacket<'_> = read::<HandshakePacket<'_>>(first, ())?.into_owned();
     let id = hello.connection_id();
     let version =
@@ -152,6 +153,17 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &Secret<'_>) -> io::Result<(AuthProc, 
 fn secret<'a>(line: &Line, login: &'a Login, nonce: &'a [u8]) -> Secret<'a> {
     let password = login.password.as_deref().unwrap_or_default().as_bytes();
     Secret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
+}
+
+/// Refuses a first packet that says of its nonce that it has 128 bytes or more: `mysql_common` takes that for a negative number, and
+/// may panic when it subtracts from it.
+fn check_nonce_length(hello: &[u8]) -> io::Result<()> {
+    // The version of the protocol, that of the server up to a NUL, and 20 bytes.
+    let length = hello.iter().skip(1).position(|&byte| byte == 0).and_then(|end| hello.get(end + 22));
+    if length.is_some_and(|&length| length > i8::MAX as u8) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the server begins with nonsense"));
+    }
+    Ok(())
 }
 
 /// A nonce without the NUL behind it.

@@ -15,8 +15,8 @@ use mysql_common::packets::{
     Column, ComStmtClose, ComStmtExecuteRequestBuilder, CommonOkPacket, ErrPacket, OkPacketDeserializer,
     StmtPacket,
 };
-use statements::{Statement, Statements};
-use wire::data::CallFault;
+use statements::{Statement, Statements, has_word};
+use wire::data::{CallFault, ResultWriter, VALUES_MAX};
 use worker::server_stream::ServerStream;
 
 use crate::answer::Answer;
@@ -195,7 +195,7 @@ impl Mysql {
         let (id, columns) = self.ask_to_prepare(text).await.map_err(|rule| at_line(about, text, rule))?;
         self.known.push(id);
         // MariaDB does not say yet which columns `RETURNING` gives.
-        let gives = columns.len().max(usize::from(sql::has_word(text, "returning")));
+        let gives = columns.len().max(usize::from(has_word(text, "returning")));
         sql::check_kind(about, gives)?;
         match strange(&columns) {
             None => Ok(Known { id, places, columns }),
@@ -227,6 +227,10 @@ impl Mysql {
 
     /// Reads what the server says of so many columns.
     async fn columns(&mut self, count: usize) -> io::Result<Vec<Column>> {
+        if count > VALUES_MAX {
+            let rule = format!("the server says that a row has {count} values; it may have {VALUES_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, rule));
+        }
         let mut columns = Vec::new();
         for _ in 0..count {
             columns.push(read(self.line.packet().await?, ())?);
@@ -236,6 +240,25 @@ impl Mysql {
         }
         Ok(columns)
     }
+}
+
+/// The entry for fuzzing: what the server says of columns, and then a row of these, each behind its length; the row for a service.
+pub(crate) fn fuzz_row(data: &[u8]) -> Option<Vec<u8>> {
+    let mut input = ParseBuf(data);
+    let columns: Vec<Column> = (0..input.checked_eat_u8()?)
+        .map(|_| read(input.checked_eat_u8_str()?, ()).ok())
+        .collect::<Option<_>>()?;
+    let mut row = Vec::new();
+    let holds = strange(&columns).is_none() && value::values(input.0, &columns, &mut row).is_ok();
+    holds.then(|| {
+        let mut answer = Vec::new();
+        let names: Vec<_> = columns.iter().map(Column::name_str).collect();
+        ResultWriter::columns(&names.iter().map(|name| &**name).collect::<Vec<_>>(), &mut answer);
+        ResultWriter::row(&mut answer);
+        answer.extend(row);
+        ResultWriter::end(0, &mut answer);
+        answer
+    })
 }
 
 /// A command with a text.

@@ -70,7 +70,7 @@ pub(super) fn row(packet: &[u8], columns: &[Column], answer: &mut Answer<'_>) ->
 }
 
 /// Writes the values of a row: its mark, a bit for each column that is NULL, and the others.
-fn values(packet: &[u8], columns: &[Column], out: &mut Vec<u8>) -> Result<(), Fault> {
+pub(super) fn values(packet: &[u8], columns: &[Column], out: &mut Vec<u8>) -> Result<(), Fault> {
     let nonsense = || Fault::Broken("the server sends a row that is none".into());
     let mut input = ParseBuf(packet);
     let length = NullBitmap::<ServerSide>::bitmap_len(columns.len());

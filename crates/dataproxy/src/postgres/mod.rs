@@ -22,6 +22,7 @@ use crate::queue::Step;
 use crate::server::{Fault, Login, Prepared, Session, Stream, all_or_mistakes};
 use crate::sql::mistake;
 use tls::Connector;
+pub(crate) use value::fuzz as fuzz_value;
 use value::{Bound, Column};
 
 /// A connection to a server.

@@ -171,3 +171,26 @@ fn uuid(bytes: &[u8]) -> String {
     }
     text
 }
+
+/// The entry for fuzzing: a type by its number among those that a column may have, and a value of it; for a service.
+pub(crate) fn fuzz(data: &[u8]) -> Option<Vec<u8>> {
+    let kinds = [
+        Type::BOOL,
+        Type::INT2,
+        Type::INT4,
+        Type::OID,
+        Type::INT8,
+        Type::FLOAT4,
+        Type::FLOAT8,
+        Type::TEXT,
+        Type::JSONB,
+        Type::UUID,
+        Type::BYTEA,
+    ];
+    let (number, bytes) = data.split_first()?;
+    let kind = kinds.get(usize::from(*number))?;
+    assert!(gives(kind), "{kind} is no type of a column");
+    let mut value = Vec::new();
+    Column::from_sql(kind, bytes).ok()?.put(&mut value).ok()?;
+    Some(value)
+}

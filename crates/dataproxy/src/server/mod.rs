@@ -29,8 +29,7 @@ use worker::server_stream::ServerStream;
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
 use member::Member;
-use session::only_reads;
-pub(crate) use session::{Fault, Prepared, Session, all_or_mistakes};
+pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes, run};
 pub(crate) use tls::{Stream, Tls};
 
 /// LIMIT: how long a server may take to let the proxy log in.
@@ -95,7 +94,7 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
 
 /// Statements that a server has prepared.
 fn catalog(file: Statements) -> Arc<Catalog> {
-    let reads = file.statements.iter().map(|statement| only_reads(&statement.sql(|_| "?".into()))).collect();
+    let reads = file.statements.iter().map(|statement| statement.only_reads()).collect();
     Arc::new(Catalog::new(file, reads, false))
 }
 

@@ -12,7 +12,6 @@ use crate::answer::{Answer, Said};
 use crate::catalog::{Call, Refusal};
 use crate::describe::Described;
 use crate::queue::{Job, Step};
-use crate::sql::{first_word, has_word};
 
 /// Why a call has failed, as the server says.
 #[derive(Debug)]
@@ -168,32 +167,4 @@ async fn all_steps<'j, S: Session>(
         session.carry_out(&prepared[step.number], step, &mut answer).await?;
     }
     Ok(answer)
-}
-
-/// Whether a statement only reads, as far as its words say. One that is not known to is undone if its answer is too large.
-pub(crate) fn only_reads(sql: &str) -> bool {
-    let writes = ["insert", "update", "delete", "merge", "replace", "into", "call"];
-    let reads = ["select", "with", "values", "table", "show"];
-    reads.contains(&&*first_word(sql)) && !writes.iter().any(|word| has_word(sql, word))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_may_write_does_not_only_read() {
-        for sql in ["SELECT a FROM t", "-- delete\nselect 1", "WITH x AS (SELECT 1) SELECT * FROM x"] {
-            assert_eq!(only_reads(sql), !sql.contains("delete"), "{sql}");
-        }
-        for sql in [
-            "INSERT INTO t VALUES (1) RETURNING id",
-            "WITH x AS (DELETE FROM t RETURNING id) SELECT * FROM x",
-            "SELECT a FROM t FOR UPDATE",
-            "SELECT 1 INTO OUTFILE 'x'",
-            "CALL p()",
-        ] {
-            assert!(!only_reads(sql), "{sql}");
-        }
-    }
 }

@@ -87,15 +87,16 @@ impl fmt::Debug for Token {
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), CsrfError> {
     let is_ours = match (headers.get(FETCH_SITE), headers.get(ORIGIN)) {
         (Some(site), _) => site == "same-origin" || site == "none",
-        (None, Some(origin)) => {
-            // A proxy before us may have ended TLS, so the scheme is not compared.
-            let origin = origin.as_bytes();
-            let host = origin.windows(3).position(|window| window == b"://").map(|at| &origin[at + 3..]);
-            host.zip(headers.get(HOST)).is_some_and(|(host, ours)| host.eq_ignore_ascii_case(ours.as_bytes()))
-        }
+        (None, Some(origin)) => is_of_host(origin.as_bytes(), headers),
         (None, None) => true,
     };
     if is_ours { Ok(()) } else { Err(CsrfError::OtherSite) }
+}
+
+/// Whether an origin is that of the host that a request is for. A proxy before us may have ended TLS, so the scheme is not compared.
+pub(crate) fn is_of_host(origin: &[u8], headers: &HeaderMap) -> bool {
+    let host = origin.windows(3).position(|window| window == b"://").map(|at| &origin[at + 3..]);
+    host.zip(headers.get(HOST)).is_some_and(|(host, ours)| host.eq_ignore_ascii_case(ours.as_bytes()))
 }
 
 impl From<CsrfError> for Response {

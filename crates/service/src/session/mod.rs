@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::{Html, Params, Request, Response, SealedCache, SealedError, User, html};
+pub(crate) use csrf::is_of_host;
 pub use csrf::{CSRF_FIELD, CsrfError};
 use csrf::{CSRF_HEADER, Token, check_origin};
 

@@ -1,0 +1,97 @@
+//! What falls of a database with those who have to do with it: services that call it, its data proxy, its connector.
+//!
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, what statements are granted. Never: grants a right whose
+//! channel is not in the table; its callers look.
+
+use config::{DataSource, Engine, Service, Site};
+
+use super::assets::{Reaches, data_name, service_name, table_name, token_name};
+use super::granted::{Granted, tables};
+use super::model::{Asset, Kind, Loss};
+
+/// With a service: what the statements reach that are granted to it, and its token.
+pub fn with_service<'a>(
+    mut found: Reaches<'a>,
+    granted: &Granted,
+    site: &Site,
+    service: &Service,
+    data: &DataSource,
+) -> Reaches<'a> {
+    let source = data_name(site, data);
+    let calls = granted.of_service(&source, &service.name);
+    found = found.one(Kind::Data, &source, Loss::Part, &why(granted, &source, service));
+    for table in tables(calls.clone()) {
+        let does = if table.writes { "change" } else { "read" };
+        let of_table = |known: &statements::Table| known.name.eq_ignore_ascii_case(&table.name);
+        let names = calls.clone().filter(|call| call.tables.iter().any(of_table)).map(|call| &*call.name);
+        let how = format!("it calls statements that {does} it: {}", names.collect::<Vec<_>>().join(", "));
+        found = found.one(Kind::Table, &table_name(&source, &table), Loss::Part, &how);
+    }
+    let token = token_name(&source, &service_name(site, service));
+    found.one(
+        Kind::Token,
+        &token,
+        Loss::Whole,
+        "it shows it to the data proxy, on the one channel that it is for",
+    )
+}
+
+fn why(granted: &Granted, source: &str, service: &Service) -> String {
+    let own = "with values of its choice";
+    if granted.why_not(source).is_some() {
+        return format!("`data`: it calls the statements that are granted to it, {own}");
+    }
+    let calls = granted.of_service(source, &service.name);
+    let (all, writing) = (calls.clone().count(), calls.filter(|call| call.writes).count());
+    match (all, writing) {
+        (0, _) => "`data`: it has a channel, and no statement is granted to it".into(),
+        (_, 0) => format!("`data`: it calls {} that are granted to it and only read, {own}", statements(all)),
+        _ => format!(
+            "`data`: it calls {} that are granted to it, of which {writing} may change rows, {own}",
+            statements(all)
+        ),
+    }
+}
+
+fn statements(count: usize) -> String {
+    if count == 1 { "the one statement".into() } else { format!("the {count} statements") }
+}
+
+/// With its data proxy: all of it.
+pub fn with_proxy<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
+    let source = data_name(site, data);
+    found
+        .one(Kind::Data, &source, Loss::Whole, "it holds the database, and answers for it")
+        .each(is_table_of(&source), Loss::Whole, "it holds the database, and answers for it")
+        .one(Kind::Password, &source, Loss::Whole, "it logs in with it")
+        .each(is_token_for(&source), Loss::Whole, "it is shown it, and knows it")
+}
+
+/// With the connector of its server: all that is said on the connections.
+pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
+    let source = data_name(site, data);
+    let how = "it makes the connections on which its data proxy logs in, and may go on with them itself";
+    let (loss, password) = match data.server().map(|server| server.engine) {
+        Some(Engine::Mysql) | None => (
+            Loss::Part,
+            "it may be the server, and see proofs made of it, by which one that is weak is guessed",
+        ),
+        Some(Engine::Postgresql) => (Loss::Whole, "it may be the server, and ask for the password as it is"),
+    };
+    found.one(Kind::Data, &source, Loss::Whole, how).each(is_table_of(&source), Loss::Whole, how).one(
+        Kind::Password,
+        &source,
+        loss,
+        password,
+    )
+}
+
+fn is_table_of(source: &str) -> impl Fn(&Asset) -> bool {
+    let begin = format!("{source}.");
+    move |asset| asset.kind == Kind::Table && asset.name.starts_with(&begin)
+}
+
+fn is_token_for(source: &str) -> impl Fn(&Asset) -> bool {
+    let end = format!(" for {source}");
+    move |asset| asset.kind == Kind::Token && asset.name.ends_with(&end)
+}

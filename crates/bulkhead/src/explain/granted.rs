@@ -1,0 +1,185 @@
+//! What services may ask of databases: the statements that the operator's files grant to each, and the tables that these name.
+//!
+//! Runs in: the `bulkhead` command. Sees: the operator's files of statements. Never: asks a database; so it does not know of tables
+//! that a view, a function or a trigger reaches.
+
+use std::collections::BTreeMap;
+
+use config::{Config, DataSource};
+use statements::{Dialect, Statement, Statements, Table};
+use supervisor::setup::data::dialect;
+
+use super::assets::data_name;
+
+/// A call that services may make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The statement or transaction.
+    pub name: String,
+    /// Whether it is a transaction.
+    pub is_transaction: bool,
+    /// The services of the site that may make it.
+    pub services: Vec<String>,
+    /// Whether it changes something, as far as its words say.
+    pub writes: bool,
+    /// The tables that it names, each once.
+    pub tables: Vec<Table>,
+}
+
+/// All calls of each data source, by its name with its site's; or why they are not known.
+#[derive(Debug, Default)]
+pub struct Granted(BTreeMap<String, Result<Vec<Call>, String>>);
+
+impl Granted {
+    /// Reads the files of statements.
+    pub fn read(config: &Config) -> Self {
+        Self::of(config, |data| std::fs::read_to_string(&data.statements).map_err(|error| error.to_string()))
+    }
+
+    /// The same of texts.
+    pub fn of(config: &Config, text: impl Fn(&DataSource) -> Result<String, String>) -> Self {
+        let sources = config.sites.iter().flat_map(|site| site.data.iter().map(move |data| (site, data)));
+        let calls = |data: &DataSource| {
+            let calls = text(data).and_then(|text| calls(data, &text));
+            calls.map_err(|why| format!("{}: {why}", data.statements.display()))
+        };
+        Self(sources.map(|(site, data)| (data_name(site, data), calls(data))).collect())
+    }
+
+    /// Why the calls of some sources are not known.
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        self.0.values().filter_map(|calls| calls.as_ref().err().map(String::as_str))
+    }
+
+    /// Why the calls of a source are not known.
+    pub fn why_not(&self, source: &str) -> Option<&str> {
+        self.0.get(source)?.as_ref().err().map(String::as_str)
+    }
+
+    /// All calls of a source that are known.
+    pub fn calls(&self, source: &str) -> &[Call] {
+        self.0.get(source).and_then(|calls| calls.as_deref().ok()).unwrap_or_default()
+    }
+
+    /// The calls of a source that a service may make.
+    pub fn of_service<'g>(
+        &'g self,
+        source: &str,
+        service: &'g str,
+    ) -> impl Iterator<Item = &'g Call> + Clone {
+        self.calls(source).iter().filter(move |call| call.services.iter().any(|granted| granted == service))
+    }
+
+    /// The tables that a source's statements name, each once.
+    pub fn tables(&self, source: &str) -> Vec<Table> {
+        tables(self.calls(source))
+    }
+}
+
+/// The tables of calls, each once.
+pub fn tables<'c>(calls: impl IntoIterator<Item = &'c Call>) -> Vec<Table> {
+    let mut all = Vec::new();
+    calls.into_iter().flat_map(|call| &call.tables).for_each(|table| add(&mut all, table.clone()));
+    all
+}
+
+fn add(all: &mut Vec<Table>, table: Table) {
+    match all.iter_mut().find(|known| known.name.eq_ignore_ascii_case(&table.name)) {
+        Some(known) => known.writes |= table.writes,
+        None => all.push(table),
+    }
+}
+
+fn calls(data: &DataSource, text: &str) -> Result<Vec<Call>, String> {
+    let dialect = dialect(data.server().map(|server| server.engine));
+    let mistake = |mistakes: Vec<statements::Mistake>| {
+        mistakes.first().map_or_else(String::new, std::string::ToString::to_string)
+    };
+    let file = statements::parse(text, dialect).map_err(mistake)?;
+    Ok(calls_of(&file, dialect))
+}
+
+fn calls_of(file: &Statements, dialect: Dialect) -> Vec<Call> {
+    let single: Vec<Call> = file.statements.iter().map(|statement| call(statement, dialect)).collect();
+    let transactions = file.transactions.iter().map(|transaction| {
+        let steps = || transaction.steps.iter().map(|&step| &single[step]);
+        Call {
+            name: transaction.name.clone(),
+            is_transaction: true,
+            services: transaction.services.clone(),
+            writes: steps().any(|step| step.writes),
+            tables: tables(steps()),
+        }
+    });
+    let transactions: Vec<Call> = transactions.collect();
+    single.into_iter().chain(transactions).collect()
+}
+
+fn call(statement: &Statement, dialect: Dialect) -> Call {
+    let tables = statement.tables(dialect);
+    Call {
+        name: statement.name.clone(),
+        is_transaction: false,
+        services: statement.services.clone(),
+        writes: !statement.only_reads(),
+        tables,
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::assets::tests::parse;
+    use super::*;
+
+    const STATEMENTS: &str = "-- name: article :one\n-- services: search, shop\n-- params: id int\n\
+        SELECT name FROM articles JOIN makers USING (maker) WHERE id = :id;\n\
+        -- name: order_it :exec\n-- services: shop\n-- params: id int\nINSERT INTO orders SELECT id FROM articles WHERE id = :id;\n\
+        -- name: take :exec\n-- services: nobody_yet\n-- params: id int\nUPDATE articles SET left = left - 1 WHERE id = :id;\n\
+        -- transaction: buy\n-- services: shop\n-- statements: take, order_it\n";
+
+    /// A shop with a database at a server, and its statements.
+    pub fn shop(engine: &str) -> (Config, Granted) {
+        let source = format!(
+            "[[site.data]]\nname = \"catalog\"\nstatements = \"catalog.sql\"\nengine = \"{engine}\"\n\
+             server = \"unix:/run/s\"\ndatabase = \"shop\"\nuser = \"shop\"\npassword = \"secret\"\n"
+        );
+        let service = |name: &str| {
+            format!(
+                "[[site.service]]\nname = \"{name}\"\npath = \"/{name}\"\ncommand = [\"bin/s\"]\ndata = [\"catalog\"]\n"
+            )
+        };
+        let site = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"a\"\nhost = [\"a.test\"]\n";
+        let config = parse(&format!("{site}{source}{}{}", service("search"), service("shop")));
+        let granted = Granted::of(&config, |_| Ok(STATEMENTS.into()));
+        (config, granted)
+    }
+
+    fn shown(tables: &[Table]) -> Vec<String> {
+        tables.iter().map(|table| format!("{}{}", table.name, if table.writes { "!" } else { "" })).collect()
+    }
+
+    #[test]
+    fn a_service_has_the_statements_that_name_it_and_the_steps_of_its_transactions() {
+        let (_, granted) = shop("postgresql");
+        let names = |service| {
+            granted.of_service("a/catalog", service).map(|call| call.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("search"), ["article"]);
+        assert_eq!(names("shop"), ["article", "order_it", "buy"]);
+        let of = |service| shown(&tables(granted.of_service("a/catalog", service)));
+        assert_eq!(of("search"), ["articles", "makers"]);
+        assert_eq!(of("shop"), ["articles!", "makers", "orders!"]);
+        let writing: Vec<bool> = granted.calls("a/catalog").iter().map(|call| call.writes).collect();
+        assert_eq!(writing, [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_file_with_a_mistake_is_said_to_have_one() {
+        let (config, _) = shop("mysql");
+        let granted = Granted::of(&config, |_| Ok("SELECT 1".into()));
+        assert!(granted.why_not("a/catalog").is_some_and(|why| why.contains("catalog.sql: ")), "{granted:?}");
+        assert_eq!(granted.tables("a/catalog"), []);
+        let missing = Granted::of(&config, |_| Err("there is none".into()));
+        assert!(missing.why_not("a/catalog").is_some_and(|why| why.ends_with("catalog.sql: there is none")));
+    }
+}
