@@ -19,6 +19,7 @@ mod describe;
 mod mysql;
 mod postgres;
 mod queue;
+mod redis;
 mod serve;
 mod server;
 mod setup;

@@ -2,7 +2,7 @@
 //!
 //! Strings, quoted names and comments are passed by as they are: a colon or a semicolon in them means nothing.
 
-use crate::{Dialect, Parameter, Piece};
+use crate::{Dialect, Engine, Parameter, Piece};
 
 /// A text that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,13 +54,7 @@ impl Reader<'_> {
             self.at = 0;
             self.fault("there is no statement below the annotations".into(), None);
         }
-        for (parameter, used) in self.parameters.iter().zip(self.used.clone()) {
-            if !used {
-                self.at = 0;
-                let rule = format!("the parameter `:{}` is not in the statement", parameter.name);
-                self.fault(rule, Some("leave it out of `-- params:`, or use it"));
-            }
-        }
+        self.body.faults.extend(unused(self.parameters, &self.used));
     }
 
     /// Takes all parameters; returns where the statement ends, without the `;` behind it.
@@ -82,7 +76,7 @@ impl Reader<'_> {
             match byte {
                 b';' => end = end.or(Some(self.at)),
                 b':' if self.parameter() => continue,
-                b'?' if self.dialect != Dialect::Postgresql => self.fault(
+                b'?' if self.dialect != Some(Engine::Postgresql) => self.fault(
                     "`?` for a parameter".into(),
                     Some("write `:name`, and `-- params: name type` above"),
                 ),
@@ -95,7 +89,7 @@ impl Reader<'_> {
 
     fn is_comment(&self) -> bool {
         let rest = &self.text.as_bytes()[self.at..];
-        let is_ours = self.dialect == Dialect::Mysql && rest.starts_with(b"#");
+        let is_ours = self.dialect == Some(Engine::Mysql) && rest.starts_with(b"#");
         is_ours || rest.starts_with(b"--") || rest.starts_with(b"/*")
     }
 
@@ -135,7 +129,7 @@ impl Reader<'_> {
     fn has_escapes(&self) -> bool {
         let before = &self.text.as_bytes()[..self.at];
         let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-        self.dialect == Dialect::Postgresql
+        self.dialect == Some(Engine::Postgresql)
             && matches!(before, [.., b'e' | b'E'])
             && !before.iter().rev().nth(1).is_some_and(is_word)
     }
@@ -161,14 +155,28 @@ impl Reader<'_> {
                 self.body.pieces.push(Piece::Parameter(number));
                 self.begun = end;
             }
-            None => self.fault(
-                format!("the parameter `:{name}` has no type"),
-                Some("say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be"),
-            ),
+            None => self.fault(untyped(name), Some(HOW_TO_TYPE)),
         }
         self.at = end;
         true
     }
+}
+
+/// What to write for a parameter without a type.
+pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be";
+
+pub(crate) fn untyped(name: &str) -> String {
+    format!("the parameter `:{name}` has no type")
+}
+
+/// The parameters that were declared and are not used.
+pub(crate) fn unused(parameters: &[Parameter], used: &[bool]) -> impl Iterator<Item = Fault> {
+    let left = parameters.iter().zip(used).filter(|(_, used)| !**used);
+    left.map(|(parameter, _)| Fault {
+        line: 0,
+        rule: format!("the parameter `:{}` is not in the statement", parameter.name),
+        help: Some("leave it out of `-- params:`, or use it"),
+    })
 }
 
 /// Bytes of a string that begins here and in which a backslash takes what follows along.

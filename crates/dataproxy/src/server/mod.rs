@@ -8,6 +8,7 @@
 
 mod member;
 mod session;
+mod sql;
 
 use std::cell::Cell;
 use std::io;
@@ -28,8 +29,8 @@ use worker::server_stream::ServerStream;
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
 use member::Member;
-use session::only_reads;
-pub(crate) use session::{Fault, Prepared, Session, all_or_mistakes};
+pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes};
+pub(crate) use sql::{Sql, call, only_reads};
 
 /// LIMIT: how long a server may take to let the proxy log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,8 +91,9 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
 }
 
 /// Statements that a server has prepared.
-fn catalog(file: Statements) -> Arc<Catalog> {
-    let reads = file.statements.iter().map(|statement| only_reads(&statement.sql(|_| "?".into()))).collect();
+fn catalog<S: Session>(file: Statements, prepared: &Prepared<S>) -> Arc<Catalog> {
+    let reads = file.statements.iter().zip(prepared).map(|(about, known)| S::only_reads(about, known));
+    let reads = reads.collect();
     Arc::new(Catalog::new(file, reads, false))
 }
 
@@ -147,7 +149,7 @@ impl<S: Session> Source<S> {
         let (session, prepared) = way.prepare::<S>(&file).await?;
         let queue = Queue::new(connections.into());
         let pool = Rc::new(Pool { way, queue, up: Cell::new(0) });
-        let catalog = catalog(file);
+        let catalog = catalog::<S>(file, &prepared);
         let first = Some((session, (catalog.clone(), prepared)));
         Ok((Self { pool, members: JoinSet::new(), first, connections }, catalog))
     }
@@ -170,8 +172,8 @@ impl<S: Session> Source<S> {
     /// # Errors
     /// As for those of the start.
     pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
-        self.pool.way.prepare::<S>(&file).await?;
-        Ok(catalog(file))
+        let (_, prepared) = self.pool.way.prepare::<S>(&file).await?;
+        Ok(catalog::<S>(file, &prepared))
     }
 
     /// Does what there is to do, and ends.
