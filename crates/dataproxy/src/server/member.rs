@@ -193,7 +193,7 @@ impl<S: Session> Member<S> {
             Err(Fault::Broken(reason)) if is_stopped => (CallFault::Late, reason, true),
             Err(Fault::Broken(reason)) => (CallFault::Database, reason, true),
         };
-        if is_broken || fault == CallFault::Database {
+        if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {
             eprintln!("error: {reason}");
         }
         job.fail(fault, reason);
