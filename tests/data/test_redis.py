@@ -152,7 +152,7 @@ class Redis(unittest.TestCase):
             status, said = server.ask("many", "take_notes")
             self.assertEqual((status, "lost while the call was under way" in said), (503, True), said)
             self.assertTrue(until(lambda: "it has been carried out, but it has more than 3 rows" in server.log(), 10), server.log())
-            server.ask("exec", "note", "x" * 100_000)
+            server.engine.at.ask(f"RPUSH notes {'x' * 100_000}")
             for _ in range(3):
                 self.assertEqual(server.ask("many", "all_notes", 0), (502, "TooLarge: it has more than 1024 bytes"))
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
