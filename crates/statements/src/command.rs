@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn parameters_are_words_or_stand_in_braces() {
         assert_eq!(words("INCRBY visits:{:page} :id"), ["INCRBY", "visits:<1>", "<0>"]);
-        assert_eq!(words("SET {{:page}}:{:id}{:id} {:page"), ["SET", "{<1>}:<0><0>", "{:page"]);
+        assert_eq!(words("SET {{:page}}:{:id}{:id} {:pag"), ["SET", "{<1>}:<0><0>", "{:pag"]);
         assert_eq!(
             words("X  a:b\t:page {:id} a::c {} :1 {:1}\n  -- no\n  more ü\n\n"),
             ["X", "a:b", "<1>", "<0>", "a::c", "{}", ":1", "{:1}", "more", "\\xc3\\xbc"]
@@ -220,6 +220,7 @@ mod tests {
         for (body, said) in [
             ("GET a:page :id", "`:page` within a word is text; write `{:NAME}`"),
             ("GET a::id :page {:id}", "`:id` within a word is text"),
+            ("GET {:page :id {:page}", "`:page` within a word is text"),
             ("GET {:other} :id :page", "the parameter `:other` has no type"),
             ("GET :id", "line 1: the parameter `:page` is not in the statement"),
             ("GET :id :page;", "a `;` would be a part of the word"),
