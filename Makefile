@@ -50,7 +50,7 @@ breakout:
 	@$(MAKE) --no-print-directory PROFILE=ci build
 	./examples/breakout/show
 
-# A PostgreSQL and a MariaDB of one's own, each with an empty database, until Ctrl-C; says how a configuration reaches them.
+# A PostgreSQL, a MariaDB and a Redis of one's own, each with an empty database, until Ctrl-C; says how a configuration reaches them.
 db-up:
 	@./tests/prepare databases
 	@python3 tests/lib/database_servers.py

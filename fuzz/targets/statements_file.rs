@@ -1,10 +1,11 @@
 //! A file of statements, in whatever dialect: every line of every mistake is there, and what is accepted keeps its text.
 
-use statements::Dialect;
+use statements::{Dialect, Engine, Part};
 
 pub fn fuzz(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    [Dialect::Sqlite, Dialect::Postgresql, Dialect::Mysql].into_iter().for_each(|dialect| read(text, dialect));
+    let servers = Engine::ALL.into_iter().map(|(_, engine)| Some(engine));
+    [None].into_iter().chain(servers).for_each(|dialect| read(text, dialect));
 }
 
 fn read(text: &str, dialect: Dialect) {
@@ -14,6 +15,9 @@ fn read(text: &str, dialect: Dialect) {
                 let sql = statement.sql(|number| format!(":{}", statement.parameters[number].name));
                 assert!(text.contains(&sql), "{sql:?} is not in the file");
                 assert!(!statement.services.is_empty());
+                let parts = statement.words.iter().flatten();
+                let is_there = |part: &Part| !matches!(part, Part::Parameter(number) if *number >= statement.parameters.len());
+                assert!(parts.into_iter().all(is_there));
             }
             for transaction in &found.transactions {
                 assert!(transaction.steps.iter().all(|step| *step < found.statements.len()));

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from client import Connection, until
-from databases import AtMariaDb, AtPostgresql, DataServer, Sqlite, at_each
+from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer, Sqlite, at_every
 from harness import rootless_too, wait_for_time
 from upgrading import UpgradingServer
 
@@ -81,7 +81,7 @@ def look(case, server, writing):
     case.assertEqual(strange, {}, "said to have failed, and there")
 
 
-@at_each
+@at_every
 @rootless_too
 class Loss(unittest.TestCase):
     engine = Sqlite
@@ -117,7 +117,7 @@ class Loss(unittest.TestCase):
         with DataServer(self.engine) as server:
             writing = Writing(server.port)
             proxy = server.proxy()
-            server.write("catalog.sql", server.statements.replace("FROM users", "FROM usres"))
+            server.write("catalog.sql", server.statements.replace(*self.engine.mistake))
             for _ in range(4):
                 before = len(writing.written)
                 with self.assertRaisesRegex(AssertionError, "the new process ended with exit status 1"):
@@ -236,6 +236,12 @@ class ServerAtPostgresql(AtServers, unittest.TestCase):
 @rootless_too
 class ServerAtMariaDb(AtServers, unittest.TestCase):
     engine = AtMariaDb
+
+
+@unittest.skipUnless(AtRedis.installed(), "there is no Redis")
+@rootless_too
+class ServerAtRedis(AtServers, unittest.TestCase):
+    engine = AtRedis
 
 
 class Full(unittest.TestCase):

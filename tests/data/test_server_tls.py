@@ -4,8 +4,8 @@ import os
 import unittest
 
 from client import until
-from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql
-from databases import AtMariaDb, AtPostgresql, DataServer
+from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql, Redis
+from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer
 from harness import free_port, rootless_too
 from tls_server import openssl
 
@@ -87,6 +87,21 @@ class MariaDbWithoutTls(MariaDbWithTls):
         return [*(word for word in super().command() if not word.startswith("--ssl")), "--skip-ssl"]
 
 
+class RedisWithTls(WithTls, Redis):
+    def command(self):
+        return [*super().command(), "--tls-port", str(self.port), "--bind", "127.0.0.1", "--tls-cert-file", self.at("server.crt"),
+                "--tls-key-file", self.at("server.key"), "--tls-ca-cert-file", self.at("ca.crt"), "--tls-auth-clients", "no"]
+
+
+class RedisWithoutTls(RedisWithTls):
+    """It has the same certificate, and does not use it."""
+
+    def command(self):
+        words = [*Redis.command(self), "--bind", "127.0.0.1"]
+        words[words.index("--port") + 1] = str(self.port)
+        return words
+
+
 class TlsAt:
     """A database there, and what the configuration says of it: by which authority the server's certificate is checked, for which host."""
 
@@ -114,11 +129,18 @@ class TlsAtMariaDb(TlsAt, AtMariaDb):
     secured = "SELECT variable_value AS version FROM information_schema.session_status WHERE variable_name = 'Ssl_version';"
 
 
+class TlsAtRedis(TlsAt, AtRedis):
+    kind = RedisWithTls
+    # It has no command for that which is for everybody.
+    secured = None
+
+
 class Cases:
     engine = None
 
     def server(self, engine=None, **more):
-        return DataServer(engine or self.engine(), change=lambda text: text + SECURED.format(self.engine.secured), **more)
+        secured = SECURED.format(self.engine.secured) if self.engine.secured else ""
+        return DataServer(engine or self.engine(), change=lambda text: text + secured, **more)
 
     def assert_refused(self, engine, why):
         with self.server(engine, answers=False) as server:
@@ -129,12 +151,13 @@ class Cases:
 
     def test_calls_go_over_tls(self):
         with self.server() as server:
-            self.assertIn(b"TLSv1.3", server.get("/asker/one?statement=secured", "main.test").body)
-            # A call that takes too long is stopped, which needs a connection more.
-            self.assertIn(b"late", server.get("/asker/one?statement=slow", "main.test").body.lower())
             self.assertEqual(server.get("/asker/many?statement=users", "main.test").status, 200)
             checked = server.command("data", "check", "--config", server.config)
             self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+            if self.engine.secured:
+                self.assertIn(b"TLSv1.3", server.get("/asker/one?statement=secured", "main.test").body)
+                # A call that takes too long is stopped, which needs a connection more.
+                self.assertIn(b"late", server.get("/asker/one?statement=slow", "main.test").body.lower())
 
     def test_an_authority_that_has_not_signed_for_the_server(self):
         engine = self.engine()
@@ -164,6 +187,13 @@ class TlsToPostgresql(Cases, unittest.TestCase):
 class TlsToMariaDb(Cases, unittest.TestCase):
     engine, plain = TlsAtMariaDb, MariaDbWithoutTls
     no_tls = "it speaks no TLS, which `server_ca` asks for"
+
+
+@unittest.skipUnless(AtRedis.installed(), "there is no Redis")
+@rootless_too
+class TlsToRedis(Cases, unittest.TestCase):
+    engine, plain = TlsAtRedis, RedisWithoutTls
+    no_tls = "no TLS with the server"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""Throw-away servers of Debian's packages: PostgreSQL and MariaDB, each with a folder of its own and a Unix socket there as the only
+"""Throw-away servers of Debian's packages: PostgreSQL, MariaDB and Redis, each with a folder of its own and a Unix socket there as the only
 way in.
 
-Run by itself, it starts both for somebody who develops, until it is interrupted: `make db-up`.
+Run by itself, it starts all for somebody who develops, until it is interrupted: `make db-up`.
 """
 
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 NOBODY = 65534
-MARIADB = "/usr/sbin/mariadbd"
+MARIADB, REDIS = "/usr/sbin/mariadbd", "/usr/bin/redis-server"
 #: What tests and examples log in with.
 DATABASE, USER, PASSWORD = "shop", "shop", "not'a \"secret\\"
 
@@ -48,7 +49,7 @@ class DatabaseServer:
         self.prepare()
 
     def run(self, command):
-        """A process that is nobody's if this one is root's: neither server runs as root."""
+        """A process that is nobody's if this one is root's: no server runs as root."""
         identity = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         return subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                 cwd=self.folder, **identity)
@@ -216,15 +217,54 @@ class MariaDb(DatabaseServer):
         self.ask(schema, DATABASE)
 
 
+class Redis(DatabaseServer):
+    """A Redis, whose `default` has no password, and whose acknowledged changes are on disk."""
+
+    engine, socket_name = "redis", "redis.sock"
+    #: What the user of a data proxy needs: names of commands, transactions, and what statements do.
+    rights = "+@read +@write +@transaction +command +select -@admin -@dangerous"
+
+    def install(self):
+        secret = hashlib.sha256(PASSWORD.encode()).hexdigest()
+        (self.folder / "users").write_text(f"user default on nopass ~* &* +@all\nuser {USER} on #{secret} ~* {self.rights}\n")
+        self.options = ["--port", "0", "--unixsocket", self.socket, "--unixsocketperm", "777", "--dir", self.folder, "--save", "", "--databases",
+                        "4", "--appendonly", "yes", "--appendfsync", "always", "--aclfile", self.folder / "users"]
+
+    def command(self):
+        return [REDIS, *self.options]
+
+    def answers(self):
+        return self.socket.exists() and self.ask("PING", check=False) == "PONG\n"
+
+    def ask(self, commands, database=None, check=True):
+        return subprocess.run(self.client(database), input=commands, capture_output=True, text=True, check=check).stdout
+
+    def prepare(self):
+        self.reset()
+
+    def reset(self):
+        """Removes all keys."""
+        self.ask("FLUSHALL")
+
+    def client(self, _database):
+        return ["redis-cli", "-s", self.socket]
+
+    def load(self, commands):
+        self.ask(commands)
+
+    def settings(self, password="password"):
+        return {"engine": self.engine, "server": f"unix:{self.socket}", "user": USER, "password": password}
+
+
 def main():
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(kind()) for kind in (Postgresql, MariaDb)]
+        servers = [stack.enter_context(kind()) for kind in (Postgresql, MariaDb, Redis)]
         for server in servers:
             secret = server.folder / "password"
             secret.write_text(PASSWORD + "\n")
             lines = "".join(f"  {key:<10} = {str(value)!r}\n" for key, value in server.settings(secret).items())
             print(f"{type(server).__name__}: {' '.join(str(word) for word in server.client(DATABASE))}\n\n  [[site.data]]\n{lines}", flush=True)
-        print("both run until this is interrupted", flush=True)
+        print("all run until this is interrupted", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             signal.sigwait({signal.SIGINT, signal.SIGTERM})
     return 0

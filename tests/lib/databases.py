@@ -1,4 +1,4 @@
-"""A site with a database, and services that call its statements: of SQLite, PostgreSQL and MariaDB, which are to do the same."""
+"""A site with a database, and services that call its statements: of SQLite, PostgreSQL and MariaDB, which are to do the same, and of Redis."""
 
 import atexit
 import contextlib
@@ -9,7 +9,7 @@ import unittest
 import urllib.parse
 from pathlib import Path
 
-from database_servers import MARIADB, PASSWORD, MariaDb, Postgresql, postgresql_programs
+from database_servers import MARIADB, PASSWORD, REDIS, MariaDb, Postgresql, Redis, postgresql_programs
 from harness import Server, service, site
 
 #: What holds for all; `{...}` are an engine's own words.
@@ -89,10 +89,99 @@ INSERT INTO notes (mark) VALUES (:mark), (:mark), (:mark) RETURNING id;
 -- services: asker
 -- statements: note, note
 """
+#: Users, notes and counters without tables.
+REDIS_KEYS = """\
+HSET user:1 id 1 name ann balance 100
+HSET user:2 id 2 name bob balance 50
+RPUSH users ann bob
+SET secret:1 "nobody knows"
+"""
+REDIS_STATEMENTS = """\
+-- name: user_by_id :one
+-- services: asker
+-- params: id int
+HGETALL user:{:id}
+
+-- name: users :many
+-- services: asker, other
+LRANGE users 0 -1
+
+-- name: note :execrows
+-- services: asker
+-- params: mark text
+RPUSH notes :mark
+
+-- name: note_with_count :many
+-- services: asker
+-- params: mark text
+RPUSH notes :mark
+
+-- transaction: two_notes
+-- services: asker
+-- statements: note, note
+
+-- name: visit :one
+-- services: asker
+-- params: page text, count int
+INCRBY visits:{:page} :count
+
+-- name: visits :one
+-- services: asker
+-- params: page text
+GET visits:{:page}
+
+-- name: open_session :exec
+-- services: asker
+-- params: id text, data blob, seconds int
+SET session:{:id} :data EX :seconds
+
+-- name: session :one
+-- services: asker
+-- params: id text
+GET session:{:id}
+
+-- name: secret :one
+-- services: other
+GET secret:1
+
+-- name: take_notes :many
+-- services: asker
+-- max_rows: 3
+LPOP notes 100
+
+-- name: all_notes :many
+-- services: asker
+-- params: last int
+-- max_rows: 3
+-- max_bytes: 1KiB
+LRANGE notes 0 :last
+
+-- name: score :one
+-- services: asker
+-- params: who text, points real
+ZINCRBY scores :points :who
+
+-- name: scores :many
+-- services: other
+ZRANGE scores 0 -1 WITHSCORES
+
+-- name: push_to_visits :exec
+-- services: asker
+-- params: page text
+RPUSH visits:{:page} x
+
+-- transaction: visit_and_push
+-- services: asker
+-- statements: visit, push_to_visits
+"""
 
 
 class Sqlite:
     """The default, in a file of the data proxy's own."""
+
+    any_schema, any_statements = ANY_SCHEMA, ANY_STATEMENTS
+    #: What the statement of each test has, and what makes it wrong.
+    mistake = ("FROM users", "FROM usres")
 
     words = {
         "serial": "INTEGER PRIMARY KEY", "int": "INTEGER", "text": "TEXT",
@@ -135,6 +224,7 @@ class AtServer:
     """A throw-away server: one for all tests, with another database for each."""
 
     kind, shared = None, None
+    any_schema, any_statements, mistake = Sqlite.any_schema, Sqlite.any_statements, Sqlite.mistake
 
     def __init__(self, at=None):
         cls = type(self)
@@ -191,9 +281,29 @@ class AtMariaDb(AtServer):
         return Path(MARIADB).exists()
 
 
-def at_each(case):
+class AtRedis(AtServer):
+    kind = Redis
+    words = None
+    any_schema, any_statements, mistake = REDIS_KEYS, REDIS_STATEMENTS, ("HGETALL", "HGETAL")
+
+    @staticmethod
+    def installed():
+        return Path(REDIS).exists()
+
+    def rows(self, sql):
+        """The one table that tests of every engine look at."""
+        assert sql == "SELECT mark FROM notes", sql
+        return [(mark,) for mark in self.at.ask("LRANGE notes 0 -1").split()]
+
+
+def at_every(case):
+    """The same as `at_each`, and for Redis."""
+    return at_each(case, (AtPostgresql, AtMariaDb, AtRedis))
+
+
+def at_each(case, engines=(AtPostgresql, AtMariaDb)):
     """A test case for each server as well, in the module of the case; `case` itself is SQLite's."""
-    for engine in (AtPostgresql, AtMariaDb):
+    for engine in engines:
         name = case.__name__ + engine.__name__
         there = unittest.skipUnless(engine.installed(), f"there is no {engine.kind.__name__}")
         variant = there(type(name, (case,), {"engine": engine, "__module__": case.__module__}))
@@ -224,8 +334,10 @@ class DataServer(Server):
     def __init__(self, engine=Sqlite, change=str, more=(), asker=(), **settings):
         # A kind of database, or one that the test has made.
         self.engine = engine() if isinstance(engine, type) else engine
-        self.statements = change(ANY_STATEMENTS.format(**engine.words))
-        files = self.engine.files(ANY_SCHEMA.format(**engine.words)) | {"catalog.sql": self.statements}
+        # Commands of Redis's have braces of their own.
+        own = lambda text: text.format(**engine.words) if engine.words else text
+        self.statements = change(own(engine.any_statements))
+        files = self.engine.files(own(engine.any_schema)) | {"catalog.sql": self.statements}
         services = [asks("asker", *asker), asks("other"), *more]
         sites = [data_site("main", services, source=self.engine.settings()), site("fine")]
         super().__init__(sites, programs=("asker",), files=files, **settings)

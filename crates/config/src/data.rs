@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use suggest::closest;
+pub use wire::data::Engine;
 
 use crate::check::Seen;
 use crate::decode::{Entry, Table};
@@ -49,9 +50,9 @@ pub struct DatabaseServer {
     pub engine: Engine,
     /// Where it listens.
     pub target: Target,
-    /// What it calls the database.
+    /// What it calls the database; Redis's have numbers.
     pub database: String,
-    /// As whom the data proxy logs in.
+    /// As whom the data proxy logs in; empty for Redis's user without a name.
     pub user: String,
     /// The file with the password, if there is one.
     pub password: Option<PathBuf>,
@@ -61,28 +62,8 @@ pub struct DatabaseServer {
     pub connections: u16,
 }
 
-/// What a database server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// PostgreSQL.
-    Postgresql,
-    /// MariaDB or MySQL.
-    Mysql,
-}
-
-impl Engine {
-    /// How the configuration calls it.
-    pub fn word(self) -> &'static str {
-        ENGINES
-            .into_iter()
-            .find_map(|(word, engine)| (engine == Some(self)).then_some(word))
-            .unwrap_or_default()
-    }
-}
-
-/// The words of `engine`; the first is what holds without.
-const ENGINES: [(&str, Option<Engine>); 3] =
-    [("sqlite", None), ("postgresql", Some(Engine::Postgresql)), ("mysql", Some(Engine::Mysql))];
+/// The word of `engine` for what holds without it: a file, and no server.
+const SQLITE: &str = "sqlite";
 /// The keys that say where a server is, and how to log in.
 const OF_SERVER: [&str; 6] = ["server", "server_ca", "database", "user", "password", "connections"];
 
@@ -190,7 +171,7 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
     let Some(engine) = engine else {
         for entry in OF_SERVER.iter().filter_map(|key| table.get(key)) {
             let message = format!("`{}` goes with a database server, and this is SQLite's", entry.key());
-            let help = "say `engine = \"postgresql\"` or `engine = \"mysql\"`, or remove it";
+            let help = "say `engine = \"postgresql\"`, `\"mysql\"` or `\"redis\"`, or remove it";
             problems.report_help(entry.offset, message, help);
         }
         return Some(Database::Sqlite { schema: None });
@@ -202,11 +183,10 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
     }
     let server = table.require("server", "\"unix:/run/postgresql/.s.PGSQL.5432\"", problems);
     let target = server.and_then(|entry| server_of(&entry, table.get("server_ca"), dir, problems));
-    let mut name = |key, example| {
-        let entry = table.require(key, example, problems);
-        entry.and_then(|entry| entry.string(login_name, problems)).map(|name| name.value)
+    let (database, user) = match engine {
+        Engine::Redis => of_redis(table, problems),
+        Engine::Postgresql | Engine::Mysql => of_sql(table, problems),
     };
-    let (database, user) = (name("database", "\"shop\""), name("user", "\"shop\""));
     let connections = table.count("connections", &rules::DATA_CONNECTIONS, problems);
     let connections = u16::try_from(connections).unwrap_or(u16::MAX);
     let (target, database, user) = (target?, database?, user?);
@@ -220,6 +200,29 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
         server_ca,
         connections,
     }))
+}
+
+/// The database and the user, which have names.
+fn of_sql(table: &Table<'_>, problems: &mut Problems) -> (Option<String>, Option<String>) {
+    let mut name = |key| {
+        let entry = table.require(key, "\"shop\"", problems);
+        entry.and_then(|entry| entry.string(login_name, problems)).map(|name| name.value)
+    };
+    (name("database"), name("user"))
+}
+
+/// The same of Redis: the database has a number, 0 unless said otherwise, and the user need not be named.
+fn of_redis(table: &Table<'_>, problems: &mut Problems) -> (Option<String>, Option<String>) {
+    let number = table.count("database", &rules::REDIS_DATABASE, problems);
+    let user = match table.get("user") {
+        Some(entry) => entry.string(login_name, problems).map(|name| name.value),
+        None => Some(String::new()),
+    };
+    let no_password = "a `user` of Redis's goes with a `password`";
+    if let Some(entry) = table.get("user").filter(|_| table.get("password").is_none()) {
+        problems.report_help(entry.offset, no_password, "name its file: `password = \"secrets/shop\"`");
+    }
+    (Some(number.to_string()), user)
 }
 
 /// Where the server listens; without TLS, everybody on the way from another machine reads along.
@@ -251,14 +254,18 @@ fn server_of(
 }
 
 fn engine(text: &str) -> Result<Option<Engine>, Fault> {
-    let known = ENGINES.into_iter().find(|(word, _)| *word == text);
-    known.map(|(_, engine)| engine).ok_or_else(|| {
+    if text == SQLITE {
+        return Ok(None);
+    }
+    Engine::of(text).map(Some).ok_or_else(|| {
         let near = match text {
             "postgres" | "pg" => "postgresql",
             "mariadb" => "mysql",
+            "valkey" => "redis",
             text => text,
         };
-        one_of("`engine` is one of", near, &ENGINES.map(|(word, _)| word))
+        let words: Vec<&str> = [SQLITE].into_iter().chain(Engine::ALL.map(|(word, _)| word)).collect();
+        one_of("`engine` is one of", near, &words)
     })
 }
 

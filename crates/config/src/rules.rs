@@ -112,6 +112,8 @@ pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, defau
 pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
 /// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
 pub(crate) const DATA_CONNECTIONS: Bounds = Bounds { min: 1, max: 64, default: Some(4) };
+/// LIMIT: `databases` of redis.conf may be any number; nobody has so many.
+pub(crate) const REDIS_DATABASE: Bounds = Bounds { min: 0, max: 65_535, default: Some(0) };
 pub(crate) const CPU_PERCENT: Bounds = Bounds { min: 1, max: 102_400, default: None };
 /// LIMIT: 0 is "ask every time"; above a year a cache is as good as for ever (RFC 9111 1.2.2 took that for it).
 pub(crate) const CACHE_CONTROL_MS: Bounds = Bounds { min: 0, max: 365 * 24 * HOUR, default: None };

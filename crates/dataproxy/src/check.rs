@@ -6,19 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use statements::{Dialect, Statements};
+use statements::{Engine, Statements};
 use tokio::runtime::LocalOptions;
-use wire::data::Engine;
 
 use crate::catalog::Refusal;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
+use crate::redis::Redis;
 use crate::server::{Login, Road, Session, Tls, Way};
-use crate::source::dialect;
 use crate::{describe, setup, sqlite};
-
-/// The words by which `bulkhead data check` names what a server speaks.
-pub const ENGINES: [(&str, Engine); 2] = [("postgresql", Engine::Postgresql), ("mysql", Engine::Mysql)];
 
 /// What is to be checked, by the words of the command line.
 #[derive(Debug, Default)]
@@ -47,10 +43,7 @@ impl Options {
                 "--statements" => options.statements = value.into(),
                 "--schema" => options.schema = Some(value.into()),
                 "--database" => options.database = Some(value.into()),
-                "--engine" => {
-                    let word = text()?;
-                    options.engine = Some(ENGINES.into_iter().find(|(known, _)| *known == word)?.1);
-                }
+                "--engine" => options.engine = Some(Engine::of(&text()?)?),
                 "--server" => options.server = text()?,
                 "--name" => options.login.database = text()?,
                 "--user" => options.login.user = text()?,
@@ -67,8 +60,7 @@ impl Options {
     /// What the statements give, a line for each column; or every mistake, if there is any.
     fn check(mut self) -> Result<String, Vec<String>> {
         let text = read(&self.statements)?;
-        let dialect = self.engine.map_or(Dialect::Sqlite, dialect);
-        let file = setup::parse_statements(&text, dialect, &self.services).map_err(lines)?;
+        let file = setup::parse_statements(&text, self.engine, &self.services).map_err(lines)?;
         let Some(engine) = self.engine else { return self.check_sqlite(file) };
         if let Some(path) = &self.password {
             self.login.password = Some(setup::password_of(&read(path)?));
@@ -85,6 +77,7 @@ impl Options {
             match engine {
                 Engine::Postgresql => described::<Postgres>(&way, &file).await,
                 Engine::Mysql => described::<Mysql>(&way, &file).await,
+                Engine::Redis => described::<Redis>(&way, &file).await,
             }
             .map_err(lines)
         })

@@ -9,16 +9,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use statements::Dialect;
+use statements::Engine;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::ValueReader;
 
+use crate::answer::Answer;
 use crate::catalog::{Call, Catalog};
 use crate::mysql::Mysql;
 use crate::queue::{Job, Reply};
-use crate::server::{Fault, Login, Progress, Session as _, run};
+use crate::server::{Fault, Login, Progress, Session as _};
 
 /// What the proxy has the server prepare, and then calls.
 const STATEMENTS: &str = "-- name: one :many\n-- services: s\nSELECT 1;\n";
@@ -68,7 +69,7 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
         tls: None,
     };
     let mut session = Mysql::log_in(stream, &login).await.ok()?;
-    let file = statements::parse(STATEMENTS, Dialect::Mysql).ok()?;
+    let file = statements::parse(STATEMENTS, Some(Engine::Mysql)).ok()?;
     let prepared = session.prepare(&file).await.ok()?;
     let (replies, answer) = unbounded_channel();
     let job = Job {
@@ -81,7 +82,7 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
         replies,
         budget: Arc::default(),
     };
-    let outcome = run(&mut session, &prepared, &job, &Progress::default()).await;
+    let outcome = session.carry_out(&prepared, &job, &Progress::default()).await.map(Answer::end);
     Some((outcome, answer))
 }
 

@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod mysql;
 mod postgres;
 mod queue;
+mod redis;
 mod serve;
 mod server;
 mod setup;

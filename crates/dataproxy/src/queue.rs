@@ -112,7 +112,7 @@ impl Job {
             let about = &self.catalog.file.statements[number];
             let (own, rest) = values.split_at(about.parameters.len());
             values = rest;
-            Step { number, about, values: own }
+            Step { number, about, values: own, only_reads: self.catalog.reads[number] }
         })
     }
 
@@ -136,6 +136,8 @@ pub(crate) struct Step<'a> {
     pub(crate) about: &'a Statement,
     /// The values of its parameters, which fit.
     pub(crate) values: &'a [Value],
+    /// Whether it only reads.
+    pub(crate) only_reads: bool,
 }
 
 /// A call on a thread or a connection, which ends when this is dropped.

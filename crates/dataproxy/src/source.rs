@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use statements::{Dialect, Statements};
-use wire::data::Engine;
+use statements::{Dialect, Engine, Statements};
 
 use crate::catalog::{Catalog, Refusal};
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::queue::Queue;
+use crate::redis::Redis;
 use crate::server::{self, Way};
 use crate::sqlite;
 
@@ -23,20 +23,12 @@ pub(crate) enum DatabasePlace {
 }
 
 impl DatabasePlace {
-    /// Whose SQL the statements are.
+    /// Whose language the statements are in.
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(_) => Dialect::Sqlite,
-            Self::Server(engine, _) => dialect(*engine),
+            Self::Sqlite(_) => None,
+            Self::Server(engine, _) => Some(*engine),
         }
-    }
-}
-
-/// Whose SQL the statements at a server are.
-pub(crate) fn dialect(engine: Engine) -> Dialect {
-    match engine {
-        Engine::Postgresql => Dialect::Postgresql,
-        Engine::Mysql => Dialect::Mysql,
     }
 }
 
@@ -45,6 +37,7 @@ pub(crate) enum Source {
     Sqlite(sqlite::Source),
     Postgres(Box<server::Source<Postgres>>),
     Mysql(Box<server::Source<Mysql>>),
+    Redis(Box<server::Source<Redis>>),
 }
 
 impl Source {
@@ -73,6 +66,10 @@ impl Source {
                 let opened = server::Source::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Mysql(Box::new(source)), catalog)).map_err(said)
             }
+            DatabasePlace::Server(Engine::Redis, connections) => {
+                let opened = server::Source::open(way, *connections, file).await;
+                opened.map(|(source, catalog)| (Self::Redis(Box::new(source)), catalog)).map_err(said)
+            }
         }
     }
 
@@ -82,6 +79,7 @@ impl Source {
             Self::Sqlite(_) => {}
             Self::Postgres(source) => source.start(),
             Self::Mysql(source) => source.start(),
+            Self::Redis(source) => source.start(),
         }
     }
 
@@ -91,6 +89,7 @@ impl Source {
             Self::Sqlite(source) => &source.queue,
             Self::Postgres(source) => source.queue(),
             Self::Mysql(source) => source.queue(),
+            Self::Redis(source) => source.queue(),
         }
     }
 
@@ -103,6 +102,7 @@ impl Source {
             Self::Sqlite(source) => source.prepare(file).map(Arc::new),
             Self::Postgres(source) => source.prepare(file).await,
             Self::Mysql(source) => source.prepare(file).await,
+            Self::Redis(source) => source.prepare(file).await,
         }
     }
 
@@ -112,6 +112,7 @@ impl Source {
             Self::Sqlite(source) => source.close(),
             Self::Postgres(source) => source.close().await,
             Self::Mysql(source) => source.close().await,
+            Self::Redis(source) => source.close().await,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Strings, quoted names and comments are passed by as they are: a colon or a semicolon in them means nothing.
 
-use crate::{Dialect, Parameter, Piece};
+use crate::{Dialect, Engine, Parameter, Piece};
 
 /// A text that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,13 +54,7 @@ impl Reader<'_> {
             self.at = 0;
             self.fault("there is no statement below the annotations".into(), None);
         }
-        for (parameter, used) in self.parameters.iter().zip(self.used.clone()) {
-            if !used {
-                self.at = 0;
-                let rule = format!("the parameter `:{}` is not in the statement", parameter.name);
-                self.fault(rule, Some("leave it out of `-- params:`, or use it"));
-            }
-        }
+        self.body.faults.extend(unused(self.parameters, &self.used));
     }
 
     /// Takes all parameters; returns where the statement ends, without the `;` behind it.
@@ -82,7 +76,7 @@ impl Reader<'_> {
             match byte {
                 b';' => end = end.or(Some(self.at)),
                 b':' if self.parameter() => continue,
-                b'?' if self.dialect != Dialect::Postgresql => self.fault(
+                b'?' if self.dialect != Some(Engine::Postgresql) => self.fault(
                     "`?` for a parameter".into(),
                     Some("write `:name`, and `-- params: name type` above"),
                 ),
@@ -130,10 +124,7 @@ impl Reader<'_> {
                 self.body.pieces.push(Piece::Parameter(number));
                 self.begun = end;
             }
-            None => self.fault(
-                format!("the parameter `:{name}` has no type"),
-                Some("say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be"),
-            ),
+            None => self.fault(untyped(name), Some(HOW_TO_TYPE)),
         }
         self.at = end;
         true
@@ -149,7 +140,7 @@ pub(crate) fn quoted_end(text: &str, at: usize, dialect: Dialect) -> Option<Opti
     }
     let rest = &text[at..];
     let length = match byte {
-        b'\'' if dialect == Dialect::Postgresql && is_escape_string(&text.as_bytes()[..at]) => {
+        b'\'' if dialect == Some(Engine::Postgresql) && is_escape_string(&text.as_bytes()[..at]) => {
             end_with_escapes(rest)
         }
         b'\'' | b'"' | b'`' => rest[1..].find(char::from(byte)).map(|end| end + 2),
@@ -166,7 +157,7 @@ pub(crate) fn quoted_end(text: &str, at: usize, dialect: Dialect) -> Option<Opti
 
 fn is_comment(text: &str, at: usize, dialect: Dialect) -> bool {
     let rest = &text.as_bytes()[at..];
-    let is_ours = dialect == Dialect::Mysql && rest.starts_with(b"#");
+    let is_ours = dialect == Some(Engine::Mysql) && rest.starts_with(b"#");
     is_ours || rest.starts_with(b"--") || rest.starts_with(b"/*")
 }
 
@@ -174,6 +165,23 @@ fn is_comment(text: &str, at: usize, dialect: Dialect) -> bool {
 fn is_escape_string(before: &[u8]) -> bool {
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
     matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_word)
+}
+
+/// What to write for a parameter without a type.
+pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be";
+
+pub(crate) fn untyped(name: &str) -> String {
+    format!("the parameter `:{name}` has no type")
+}
+
+/// The parameters that were declared and are not used.
+pub(crate) fn unused(parameters: &[Parameter], used: &[bool]) -> impl Iterator<Item = Fault> {
+    let left = parameters.iter().zip(used).filter(|(_, used)| !**used);
+    left.map(|(parameter, _)| Fault {
+        line: 0,
+        rule: format!("the parameter `:{}` is not in the statement", parameter.name),
+        help: Some("leave it out of `-- params:`, or use it"),
+    })
 }
 
 /// Bytes of a string that begins here and in which a backslash takes what follows along.

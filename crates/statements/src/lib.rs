@@ -1,7 +1,7 @@
 //! Files of named statements: what a service may ask of a database, and which service may.
 //!
 //! Runs in: data proxies, and the `bulkhead` command; pure. Sees: files of the operator's. Never: reads SQL, but for where its
-//! strings, comments and parameters are, and, to show it to the operator, which tables its words name.
+//! strings, comments and parameters are, and, to show it to the operator, which tables its words name; or knows a command of Redis's.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a service calls what its
 //! database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know `-- name: ... :one`.
@@ -19,6 +19,7 @@
 //! ```
 
 mod body;
+mod command;
 mod header;
 mod parse;
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod words;
 use std::fmt;
 use std::time::Duration;
 
+pub use config::Engine;
 pub use parse::parse;
 pub use words::{Table, first_word, has_word, only_reads};
 
@@ -48,17 +50,10 @@ pub const MAX_BYTES: u32 = 4 << 20;
 /// How long a statement may take, unless it says `-- timeout:`.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whose SQL a file has: where a string ends, and what stands for a parameter, differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// SQLite's.
-    #[default]
-    Sqlite,
-    /// PostgreSQL's: `?` is an operator, and `E'...'` has escapes.
-    Postgresql,
-    /// MariaDB's and MySQL's: `#` begins a comment, and strings have no escapes (`NO_BACKSLASH_ESCAPES`).
-    Mysql,
-}
+/// Whose language a file has: where a string ends, and what stands for a parameter, differ; `None` for SQLite's. In PostgreSQL's, `?`
+/// is an operator, and `E'...'` has escapes; in MariaDB's and MySQL's, `#` begins a comment, and strings have no escapes
+/// (`NO_BACKSLASH_ESCAPES`). Redis's are commands.
+pub type Dialect = Option<Engine>;
 
 /// What a statement gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +151,21 @@ pub struct Statement {
     pub line: usize,
     /// The line where its SQL begins.
     pub sql_line: usize,
+    /// Its words, if it is a command of Redis's; it has no SQL then.
+    pub words: Vec<Word>,
     pub(crate) pieces: Vec<Piece>,
+}
+
+/// A word of a command: text and parameters, one after the other.
+pub type Word = Vec<Part>;
+
+/// A part of a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes, as written.
+    Bytes(Vec<u8>),
+    /// The place of a parameter, by its number from 0 on.
+    Parameter(usize),
 }
 
 impl Statement {

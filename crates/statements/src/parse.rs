@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::header::{Annotation, Fault, identifier};
 use crate::{
-    Dialect, FILE_MAX, Kind, MAX_BYTES, MAX_ROWS, Mistake, Parameter, STATEMENTS_MAX, STEPS_MAX, Statement,
-    Statements, TIMEOUT, Transaction, body,
+    Dialect, Engine, FILE_MAX, Kind, MAX_BYTES, MAX_ROWS, Mistake, Parameter, STATEMENTS_MAX, STEPS_MAX,
+    Statement, Statements, TIMEOUT, Transaction, body, command,
 };
 
 const NAME: &str = "name";
@@ -114,7 +114,10 @@ impl<'a> Parser<'a> {
                 self.mistake(key.line, format!("`-- {}:` is for statements that give rows", key.key), None);
             }
         }
-        let read = body::read(text, self.dialect, &parameters);
+        let (words, read) = match self.dialect {
+            Some(Engine::Redis) => command::read(text, &parameters),
+            dialect => (Vec::new(), body::read(text, dialect, &parameters)),
+        };
         // Nothing stands below the annotations of the last statement: there may be no such line.
         let is_there = !text.trim().is_empty();
         for fault in read.faults {
@@ -131,6 +134,7 @@ impl<'a> Parser<'a> {
             timeout: self.timeout(&known),
             line: begin.line,
             sql_line: *first,
+            words,
             pieces: read.pieces,
         };
         self.found.statements.push(statement);

@@ -27,16 +27,12 @@ SELECT id::text, name FROM users; -- done
 ";
 
 fn lines(text: &str) -> Vec<(usize, String)> {
-    parse(text, Dialect::Sqlite)
-        .unwrap_err()
-        .into_iter()
-        .map(|mistake| (mistake.line, mistake.to_string()))
-        .collect()
+    parse(text, None).unwrap_err().into_iter().map(|mistake| (mistake.line, mistake.to_string())).collect()
 }
 
 #[test]
 fn a_file_says_who_may_ask_what() {
-    let found = parse(GOOD, Dialect::Sqlite).unwrap();
+    let found = parse(GOOD, None).unwrap();
     let [by_id, rename, all] = &found.statements[..] else { panic!("{found:?}") };
     assert_eq!((by_id.kind, by_id.timeout, by_id.line), (Kind::One, Duration::from_millis(500), 3));
     assert_eq!(by_id.services, ["search", "profile"]);
@@ -53,7 +49,7 @@ fn a_file_says_who_may_ask_what() {
 #[test]
 fn a_parameter_may_stand_twice_and_anywhere() {
     let text = "-- name: a :one\n-- services: s\n-- params: x int, y text\nSELECT :y,:x+:x,$$:y$$, $t$ :y; $t$,a[1:2]\n";
-    let found = parse(text, Dialect::Sqlite).unwrap();
+    let found = parse(text, None).unwrap();
     let sql = found.statements[0].sql(|number| format!("<{number}>"));
     assert_eq!(sql, "SELECT <1>,<0>+<0>,$$:y$$, $t$ :y; $t$,a[1:2]");
 }
@@ -65,17 +61,17 @@ fn strings_comments_and_question_marks_are_those_of_the_dialect() {
         parse(&text, dialect).map(|found| found.statements[0].sql(|number| format!("<{number}>")))
     };
     let escapes = r"SELECT e'it\'s :x', E'\\', name'\', d ? 'key' WHERE :x";
-    assert_eq!(sql(Dialect::Postgresql, escapes).unwrap(), escapes.replace("WHERE :x", "WHERE <0>"));
-    assert!(sql(Dialect::Mysql, escapes).is_err() && sql(Dialect::Sqlite, escapes).is_err());
+    assert_eq!(sql(Some(Engine::Postgresql), escapes).unwrap(), escapes.replace("WHERE :x", "WHERE <0>"));
+    assert!(sql(Some(Engine::Mysql), escapes).is_err() && sql(None, escapes).is_err());
     let comment = "SELECT :x # :x; '\n, 'it''s \\'";
-    assert_eq!(sql(Dialect::Mysql, comment).unwrap(), comment.replacen(":x", "<0>", 1));
-    assert!(sql(Dialect::Postgresql, comment).is_err());
+    assert_eq!(sql(Some(Engine::Mysql), comment).unwrap(), comment.replacen(":x", "<0>", 1));
+    assert!(sql(Some(Engine::Postgresql), comment).is_err());
 }
 
 #[test]
 fn names_of_the_database_may_have_any_letters() {
     let text = "-- name: a :one\n-- services: s\n-- params: x int\nSELECT größe, 数 FROM straße WHERE ü=:x AND é<ӕ\n";
-    let sql = parse(text, Dialect::Sqlite).unwrap().statements[0].sql(|_| "?1".into());
+    let sql = parse(text, None).unwrap().statements[0].sql(|_| "?1".into());
     assert_eq!(sql, "SELECT größe, 数 FROM straße WHERE ü=?1 AND é<ӕ");
 }
 
@@ -152,5 +148,5 @@ fn limits_hold() {
         "-- name: a :exec\n-- services: s\nSELECT 1\n-- transaction: t\n-- services: s\n-- statements: {steps}\n"
     );
     assert!(lines(&text)[0].1.contains("at most 32"));
-    assert_eq!(parse("", Dialect::Sqlite).unwrap(), Statements::default());
+    assert_eq!(parse("", None).unwrap(), Statements::default());
 }

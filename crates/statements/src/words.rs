@@ -3,7 +3,7 @@
 //! The database alone knows: a view, a function and a trigger reach tables that no word names.
 
 use crate::body::quoted_end;
-use crate::{Dialect, Statement};
+use crate::{Dialect, Engine, Statement};
 
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ fn tokens(text: &str, dialect: Dialect) -> Vec<Token<'_>> {
         let begun = at;
         if let Some(end) = quoted_end(text, at, dialect) {
             at = end.unwrap_or(text.len());
-            let is_name = first == '`' || first == '"' && dialect != Dialect::Mysql;
+            let is_name = first == '`' || first == '"' && dialect != Some(Engine::Mysql);
             if is_name {
                 tokens.push(Token::Name(text[begun..at].trim_matches(first)));
             } else if matches!(first, '\'' | '"' | '$') {
@@ -92,7 +92,7 @@ fn tokens(text: &str, dialect: Dialect) -> Vec<Token<'_>> {
             continue;
         }
         if first == '['
-            && dialect == Dialect::Sqlite
+            && dialect.is_none()
             && let Some(length) = text[at..].find(']')
         {
             tokens.push(Token::Name(&text[at + 1..at + length]));
@@ -321,17 +321,20 @@ mod tests {
             ("SELECT a FROM", ""),
             (") FROM (", ""),
         ] {
-            assert_eq!(named(text, Dialect::Postgresql), tables, "{text}");
+            assert_eq!(named(text, Some(Engine::Postgresql)), tables, "{text}");
         }
     }
 
     #[test]
     fn quotes_are_those_of_the_database() {
-        assert_eq!(named("SELECT * FROM \"a b\".\"c\"", Dialect::Postgresql), "a b.c");
-        assert_eq!(named("SELECT * FROM [a b], `c`", Dialect::Sqlite), "a b c");
-        assert_eq!(named("SELECT * FROM `a`.`b` WHERE c = \"FROM d\" # FROM e\n", Dialect::Mysql), "a.b");
-        assert_eq!(named("SELECT $x$ FROM y $x$, E'\\' FROM z' FROM t", Dialect::Postgresql), "t");
-        assert_eq!(named("SELECT * FROM müsli", Dialect::Sqlite), "müsli");
+        assert_eq!(named("SELECT * FROM \"a b\".\"c\"", Some(Engine::Postgresql)), "a b.c");
+        assert_eq!(named("SELECT * FROM [a b], `c`", None), "a b c");
+        assert_eq!(
+            named("SELECT * FROM `a`.`b` WHERE c = \"FROM d\" # FROM e\n", Some(Engine::Mysql)),
+            "a.b"
+        );
+        assert_eq!(named("SELECT $x$ FROM y $x$, E'\\' FROM z' FROM t", Some(Engine::Postgresql)), "t");
+        assert_eq!(named("SELECT * FROM müsli", None), "müsli");
     }
 
     #[test]

@@ -61,6 +61,24 @@ choice! {
         0 => Postgresql,
         /// That of MariaDB and MySQL.
         1 => Mysql,
+        /// That of Redis and Valkey.
+        2 => Redis,
+    }
+}
+
+impl Engine {
+    /// How the configuration and command lines call each.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("postgresql", Self::Postgresql), ("mysql", Self::Mysql), ("redis", Self::Redis)];
+
+    /// How the configuration calls this one.
+    pub fn word(self) -> &'static str {
+        Self::ALL.into_iter().find_map(|(word, known)| (known == self).then_some(word)).unwrap_or_default()
+    }
+
+    /// The one of this name.
+    pub fn of(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find_map(|(known, engine)| (known == word).then_some(engine))
     }
 }
 

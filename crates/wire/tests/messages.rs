@@ -352,6 +352,7 @@ impl Samples for LauncherToDataProxy {
             Self::Schema {},
             Self::Server { engine: Engine::Postgresql, database: text(0), user: text(63), connections: 0 },
             Self::Server { engine: Engine::Mysql, database: text(63), user: text(0), connections: u16::MAX },
+            Self::Server { engine: Engine::Redis, database: text(1), user: text(7), connections: 1 },
             Self::Password {},
             Self::Connector {},
             Self::Authorities { name: text(0) },

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use config::DataSource;
 use statements::{Parameter, Statement, Statements, Transaction, Type};
-use supervisor::setup::data::dialect;
 
 use super::{command_for, python, run, rust, sources};
 use crate::fault::Fault;
@@ -114,7 +113,7 @@ fn read(data: &DataSource) -> Result<Statements, Fault> {
     let path = data.statements.display();
     let text =
         std::fs::read_to_string(&data.statements).map_err(Fault::io(format_args!("cannot read {path}")))?;
-    let dialect = dialect(data.server().map(|server| server.engine));
+    let dialect = data.server().map(|server| server.engine);
     let said = |mistakes: Vec<statements::Mistake>| {
         mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };

@@ -10,7 +10,7 @@ mod rust;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use config::{Config, DataSource, Database, Site};
+use config::{Config, DataSource, Database, Engine, Site};
 use serde::Serialize;
 
 use crate::explain::data_name;
@@ -111,7 +111,8 @@ fn command_for(
             if let Some((name, file)) = server.certificate_name().zip(server.server_ca.as_ref()) {
                 command.arg("--server-ca").arg(file).args(["--certificate-name", &name]);
             }
-            Some(format!("{} at {}", server.database, server.target))
+            let what = if server.engine == Engine::Redis { "database " } else { "" };
+            Some(format!("{what}{} at {}", server.database, server.target))
         }
     };
     for service in site.services_with(&data.name) {

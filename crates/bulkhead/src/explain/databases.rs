@@ -67,8 +67,11 @@ pub fn with_proxy<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Rea
         .each(is_token_for(&source), Loss::Whole, "it is shown it, and knows it")
 }
 
-/// With the connector of its server: all that is said on the connections.
+/// With the connector of its server: all that is said on the connections, unless that is under TLS, which ends in the data proxy.
 pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
+    if data.server().is_some_and(|server| server.server_ca.is_some()) {
+        return found;
+    }
     let source = data_name(site, data);
     let how = "it makes the connections on which its data proxy logs in, and may go on with them itself";
     let (loss, password) = match data.server().map(|server| server.engine) {
@@ -76,7 +79,9 @@ pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) ->
             Loss::Part,
             "it may be the server, and see proofs made of it, by which one that is weak is guessed",
         ),
-        Some(Engine::Postgresql) => (Loss::Whole, "it may be the server, and ask for the password as it is"),
+        Some(Engine::Postgresql | Engine::Redis) => {
+            (Loss::Whole, "it may be the server, and ask for the password as it is")
+        }
     };
     found.one(Kind::Data, &source, Loss::Whole, how).each(is_table_of(&source), Loss::Whole, how).one(
         Kind::Password,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use config::{Config, DataSource};
 use statements::{Dialect, Statement, Statements, Table};
-use supervisor::setup::data::dialect;
 
 use super::assets::data_name;
 
@@ -91,7 +90,7 @@ fn add(all: &mut Vec<Table>, table: Table) {
 }
 
 fn calls(data: &DataSource, text: &str) -> Result<Vec<Call>, String> {
-    let dialect = dialect(data.server().map(|server| server.engine));
+    let dialect: Dialect = data.server().map(|server| server.engine);
     let mistake = |mistakes: Vec<statements::Mistake>| {
         mistakes.first().map_or_else(String::new, std::string::ToString::to_string)
     };

@@ -403,9 +403,9 @@ pub(super) const DATA: &[Row] = &[
     ),
     Row::other(
         "engine",
-        "`\"sqlite\"`, `\"postgresql\"` or `\"mysql\"`",
+        "`\"sqlite\"`, `\"postgresql\"`, `\"mysql\"` or `\"redis\"`",
         "`\"sqlite\"`",
-        "what holds the database; `mysql` is MariaDB's as well: [servers](guide/data.md#postgresql-and-mariadb)",
+        "what holds the database: [PostgreSQL, MariaDB and MySQL](guide/data.md#postgresql-and-mariadb), [Redis and Valkey](guide/data.md#redis)",
     ),
     Row::other("server", "`unix:PATH` or `HOST:PORT`", "required for a server", "where it listens"),
     Row::other(
@@ -414,8 +414,13 @@ pub(super) const DATA: &[Row] = &[
         "none",
         "PEM with authorities: TLS is spoken to the server, whose certificate one of these has signed, for the host in `server`",
     ),
-    Row::other("database", "string", "required for a server", "what it calls the database"),
-    Row::other("user", "string", "required for a server", "as whom the data proxy logs in"),
+    Row::other(
+        "database",
+        "string, or a number for Redis",
+        "required for a server; Redis: 0",
+        "what it calls the database",
+    ),
+    Row::other("user", "string", "required for a server; Redis: none", "as whom the data proxy logs in"),
     Row::other("password", "file", "none", "the password; a line end behind it does not count"),
     Row::number(
         "connections",

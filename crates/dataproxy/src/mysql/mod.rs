@@ -22,8 +22,8 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::Step;
-use crate::server::{Fault, Login, Prepared, Session, all_or_mistakes};
+use crate::queue::{Job, Step};
+use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, all_or_mistakes};
 use crate::sql::{self, mistake};
 use line::{Line, read};
 use login::LoggedIn;
@@ -103,6 +103,36 @@ impl Session for Mysql {
         Ok(prepared.iter().map(|known| known.columns.iter().map(column).collect()).collect())
     }
 
+    fn only_reads(about: &Statement, _: &Self::Statement) -> bool {
+        about.only_reads()
+    }
+
+    async fn carry_out<'j>(
+        &mut self,
+        prepared: &Prepared<Self>,
+        job: &'j Job,
+        progress: &Progress,
+    ) -> Result<Answer<'j>, Fault> {
+        server::call(self, prepared, job, progress).await
+    }
+
+    async fn closed(&mut self) {
+        self.line.end().await;
+    }
+
+    fn canceller(&self) -> Option<u32> {
+        Some(self.logged_in.id)
+    }
+
+    async fn cancel(id: u32, stream: ServerStream, login: Login) {
+        if let Ok(mut other) = Self::log_in(stream, &login).await {
+            // Who is not heard is seen to be by the call, which is given up.
+            let _ = other.query(&format!("KILL QUERY {id}")).await;
+        }
+    }
+}
+
+impl Sql for Mysql {
     async fn begin(&mut self) -> Result<(), Fault> {
         self.query("START TRANSACTION").await
     }
@@ -115,7 +145,7 @@ impl Session for Mysql {
         self.query("ROLLBACK").await
     }
 
-    async fn carry_out(
+    async fn step(
         &mut self,
         statement: &Known,
         step: Step<'_>,
@@ -154,21 +184,6 @@ impl Session for Mysql {
         outcome?;
         answer.end_rows();
         Ok(())
-    }
-
-    async fn closed(&mut self) {
-        self.line.end().await;
-    }
-
-    fn canceller(&self) -> u32 {
-        self.logged_in.id
-    }
-
-    async fn cancel(id: u32, stream: ServerStream, login: Login) {
-        if let Ok(mut other) = Self::log_in(stream, &login).await {
-            // Who is not heard is seen to be by the call, which is given up.
-            let _ = other.query(&format!("KILL QUERY {id}")).await;
-        }
     }
 }
 

@@ -18,8 +18,8 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::Step;
-use crate::server::{Fault, Login, Prepared, Session, Stream, all_or_mistakes};
+use crate::queue::{Job, Step};
+use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream, all_or_mistakes};
 use crate::sql::mistake;
 use tls::Connector;
 pub(crate) use value::fuzz as fuzz_value;
@@ -80,6 +80,34 @@ impl Session for Postgres {
         Ok(found)
     }
 
+    fn only_reads(about: &Statement, _: &Self::Statement) -> bool {
+        about.only_reads()
+    }
+
+    async fn carry_out<'j>(
+        &mut self,
+        prepared: &Prepared<Self>,
+        job: &'j Job,
+        progress: &Progress,
+    ) -> Result<Answer<'j>, Fault> {
+        server::call(self, prepared, job, progress).await
+    }
+
+    async fn closed(&mut self) {
+        let _ = (&mut self.driver).await;
+    }
+
+    fn canceller(&self) -> Option<CancelToken> {
+        Some(self.client.cancel_token())
+    }
+
+    async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
+        // Who is not heard is seen to be by the call, which is given up.
+        let _ = canceller.cancel_query_raw(stream, Connector(login.tls)).await;
+    }
+}
+
+impl Sql for Postgres {
     async fn begin(&mut self) -> Result<(), Fault> {
         self.client.batch_execute("BEGIN").await.map_err(fault)
     }
@@ -92,9 +120,9 @@ impl Session for Postgres {
         self.client.batch_execute("ROLLBACK").await.map_err(fault)
     }
 
-    async fn carry_out(
+    async fn step(
         &mut self,
-        statement: &Self::Statement,
+        statement: &tokio_postgres::Statement,
         step: Step<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
@@ -120,19 +148,6 @@ impl Session for Postgres {
         }
         answer.end_rows();
         Ok(())
-    }
-
-    async fn closed(&mut self) {
-        let _ = (&mut self.driver).await;
-    }
-
-    fn canceller(&self) -> CancelToken {
-        self.client.cancel_token()
-    }
-
-    async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
-        // Who is not heard is seen to be by the call, which is given up.
-        let _ = canceller.cancel_query_raw(stream, Connector(login.tls)).await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
 use wire::data::CallFault;
 
-use super::session::{Fault, Progress, Session, run};
+use super::session::{Fault, Progress, Session};
 use super::{Known, Pool, prepare};
 use crate::queue::{Job, Lane, Work};
 
@@ -158,7 +158,7 @@ impl<S: Session> Member<S> {
     async fn carry_out(&self, session: &mut S, job: &Job) -> bool {
         let Some((_, prepared)) = &self.prepared else { return false };
         let (progress, canceller) = (Progress::default(), session.canceller());
-        let running = run(session, prepared, job, &progress);
+        let running = session.carry_out(prepared, job, &progress);
         tokio::pin!(running);
         let in_time = tokio::select! {
             biased;
@@ -170,20 +170,30 @@ impl<S: Session> Member<S> {
         let outcome = match in_time {
             Some(outcome) => outcome,
             None => {
-                self.stop(canceller);
-                let silent = || Err(Fault::Broken("the server does not answer".into()));
-                timeout(STOP_TIMEOUT, running).await.unwrap_or_else(|_| silent())
+                let stopped = match canceller {
+                    Some(canceller) => {
+                        self.stop(canceller);
+                        timeout(STOP_TIMEOUT, running).await.ok()
+                    }
+                    // There is nothing to wait for.
+                    None => None,
+                };
+                stopped.unwrap_or_else(|| Err(Fault::Broken("the server does not answer".into())))
             }
         };
         let (fault, reason, is_broken) = match outcome {
             // What stops a call may come late, and must not stop the next one.
-            Ok(()) | Err(Fault::Said) => return !is_stopped,
+            Ok(answer) => {
+                answer.end();
+                return !is_stopped;
+            }
+            Err(Fault::Said) => return !is_stopped,
             Err(Fault::Refused(fault, reason)) => (fault, reason, false),
             Err(Fault::Broken(reason)) if progress.is_unknown() => (CallFault::Lost, reason, true),
             Err(Fault::Broken(reason)) if is_stopped => (CallFault::Late, reason, true),
             Err(Fault::Broken(reason)) => (CallFault::Database, reason, true),
         };
-        if is_broken || fault == CallFault::Database {
+        if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {
             eprintln!("error: {reason}");
         }
         job.fail(fault, reason);

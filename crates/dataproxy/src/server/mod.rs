@@ -8,6 +8,7 @@
 
 mod member;
 mod session;
+mod sql;
 mod tls;
 
 use std::cell::Cell;
@@ -29,7 +30,8 @@ use worker::server_stream::ServerStream;
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
 use member::Member;
-pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes, run};
+pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes};
+pub(crate) use sql::{Sql, call};
 pub(crate) use tls::{Stream, Tls};
 
 /// LIMIT: how long a server may take to let the proxy log in.
@@ -93,8 +95,9 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
 }
 
 /// Statements that a server has prepared.
-fn catalog(file: Statements) -> Arc<Catalog> {
-    let reads = file.statements.iter().map(|statement| statement.only_reads()).collect();
+fn catalog<S: Session>(file: Statements, prepared: &Prepared<S>) -> Arc<Catalog> {
+    let reads = file.statements.iter().zip(prepared).map(|(about, known)| S::only_reads(about, known));
+    let reads = reads.collect();
     Arc::new(Catalog::new(file, reads, false))
 }
 
@@ -150,7 +153,7 @@ impl<S: Session> Source<S> {
         let (session, prepared) = way.prepare::<S>(&file).await?;
         let queue = Queue::new(connections.into());
         let pool = Rc::new(Pool { way, queue, up: Cell::new(0) });
-        let catalog = catalog(file);
+        let catalog = catalog::<S>(file, &prepared);
         let first = Some((session, (catalog.clone(), prepared)));
         Ok((Self { pool, members: JoinSet::new(), first, connections }, catalog))
     }
@@ -173,8 +176,8 @@ impl<S: Session> Source<S> {
     /// # Errors
     /// As for those of the start.
     pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
-        self.pool.way.prepare::<S>(&file).await?;
-        Ok(catalog(file))
+        let (_, prepared) = self.pool.way.prepare::<S>(&file).await?;
+        Ok(catalog::<S>(file, &prepared))
     }
 
     /// Does what there is to do, and ends.

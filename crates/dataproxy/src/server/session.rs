@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::future::Future;
 
-use statements::Statements;
+use statements::{Statement, Statements};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
 use super::Login;
 use crate::answer::{Answer, Said};
-use crate::catalog::{Call, Refusal};
+use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::{Job, Step};
+use crate::queue::Job;
 
 /// Why a call has failed, as the server says.
 #[derive(Debug)]
@@ -82,89 +82,26 @@ pub(crate) trait Session: Sized + 'static {
         prepared: &Prepared<Self>,
     ) -> impl Future<Output = Result<Vec<Vec<Described>>, Refusal>>;
 
-    /// Begins a transaction.
-    fn begin(&mut self) -> impl Future<Output = Result<(), Fault>>;
-    /// Has it hold.
-    fn commit(&mut self) -> impl Future<Output = Result<(), Fault>>;
-    /// Undoes it.
-    fn roll_back(&mut self) -> impl Future<Output = Result<(), Fault>>;
+    /// Whether a statement only reads; in doubt it does not.
+    fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
 
-    /// Carries one statement of a call out, to its end.
-    fn carry_out(
+    /// Carries a call out, to its end.
+    fn carry_out<'j>(
         &mut self,
-        statement: &Self::Statement,
-        step: Step<'_>,
-        answer: &mut Answer<'_>,
-    ) -> impl Future<Output = Result<(), Fault>>;
+        prepared: &Prepared<Self>,
+        job: &'j Job,
+        progress: &Progress,
+    ) -> impl Future<Output = Result<Answer<'j>, Fault>>;
 
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;
 
-    /// What stops a call under way.
-    fn canceller(&self) -> Self::Canceller;
+    /// What stops a call under way; `None` where the server cannot be told to.
+    fn canceller(&self) -> Option<Self::Canceller>;
     /// Stops the call under way, if there is one.
     fn cancel(
         canceller: Self::Canceller,
         stream: ServerStream,
         login: Login,
     ) -> impl Future<Output = ()> + 'static;
-}
-
-/// Carries a call out and answers it.
-pub(crate) async fn run<S: Session>(
-    session: &mut S,
-    prepared: &Prepared<S>,
-    job: &Job,
-    progress: &Progress,
-) -> Result<(), Fault> {
-    let answer = match job.call {
-        Call::Statement(number) if holds_by_itself(job, number) => {
-            if !job.catalog.reads[number] {
-                progress.may_hold();
-            }
-            all_steps(session, prepared, job).await?
-        }
-        _ => in_transaction(session, prepared, job, progress).await?,
-    };
-    answer.end();
-    Ok(())
-}
-
-/// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has to be undone
-/// if these are too many.
-fn holds_by_itself(job: &Job, number: usize) -> bool {
-    job.catalog.reads[number] || !job.catalog.file.statements[number].kind.has_rows()
-}
-
-async fn in_transaction<'j, S: Session>(
-    session: &mut S,
-    prepared: &Prepared<S>,
-    job: &'j Job,
-    progress: &Progress,
-) -> Result<Answer<'j>, Fault> {
-    session.begin().await?;
-    match all_steps(session, prepared, job).await {
-        Ok(answer) => {
-            progress.may_hold();
-            session.commit().await?;
-            Ok(answer)
-        }
-        Err(broken @ Fault::Broken(_)) => Err(broken),
-        Err(fault) => {
-            session.roll_back().await?;
-            Err(fault)
-        }
-    }
-}
-
-async fn all_steps<'j, S: Session>(
-    session: &mut S,
-    prepared: &Prepared<S>,
-    job: &'j Job,
-) -> Result<Answer<'j>, Fault> {
-    let mut answer = Answer::new(job);
-    for step in job.steps() {
-        session.carry_out(&prepared[step.number], step, &mut answer).await?;
-    }
-    Ok(answer)
 }

@@ -27,7 +27,6 @@ use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
-use crate::setup::data::dialect;
 use crate::spawn::program;
 use crate::spawn::uids::Uids;
 
@@ -83,7 +82,7 @@ impl<'u> Examiner<'u> {
                 reader.folder(path).into_iter().collect()
             }
             Content::Statements { services, engine } if self.depth == Depth::Check => {
-                statements::mistakes(path, dialect(*engine), services)
+                statements::mistakes(path, *engine, services)
                     .unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
             Content::Libraries { service } => {

@@ -7,9 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use config::{DataSource, Database, DatabaseServer, Engine, Site};
+use config::{DataSource, Database, DatabaseServer, Site};
 use jail::policy::Policy;
-use statements::Dialect;
 use wire::data::{LauncherToDataProxy, TOKEN_BYTES, Token};
 use wire::{LauncherToService, Role, Text};
 
@@ -22,15 +21,6 @@ use crate::spawn::process_spec::ProcessSpec;
 
 /// Where a data proxy with a root of its own has the folder of its database.
 pub const DATA_AT: &str = "/data";
-
-/// Whose SQL the statements of a source are.
-pub fn dialect(engine: Option<Engine>) -> Dialect {
-    match engine {
-        None => Dialect::Sqlite,
-        Some(Engine::Postgresql) => Dialect::Postgresql,
-        Some(Engine::Mysql) => Dialect::Mysql,
-    }
-}
 
 /// Where a service with a root of its own has its files.
 pub const FILES_AT: &str = "/files";
@@ -153,10 +143,7 @@ impl SpawnContext {
 
 fn server_message(server: &DatabaseServer) -> LauncherToDataProxy {
     LauncherToDataProxy::Server {
-        engine: match server.engine {
-            Engine::Postgresql => wire::data::Engine::Postgresql,
-            Engine::Mysql => wire::data::Engine::Mysql,
-        },
+        engine: server.engine,
         database: Text::new(&*server.database),
         user: Text::new(&*server.user),
         connections: server.connections,
