@@ -77,7 +77,11 @@ impl Way {
     /// A session on a new connection.
     async fn log_in<S: Session>(&self) -> Result<S, String> {
         let session = async { S::log_in(self.connect().await?, &self.login).await };
-        timeout(LOGIN_TIMEOUT, session).await.map_err(|_| "the server does not answer".to_owned())?
+        let silent = match &self.login.tls {
+            Some(_) => "the server does not answer; it may speak no TLS, which `server_ca` asks for",
+            None => "the server does not answer",
+        };
+        timeout(LOGIN_TIMEOUT, session).await.map_err(|_| silent.to_owned())?
     }
 
     /// Has the server say what it thinks of all statements.
