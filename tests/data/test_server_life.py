@@ -3,7 +3,8 @@
 import unittest
 
 from client import Load, until
-from databases import ANY_SCHEMA, ANY_STATEMENTS, AtPostgresql, Sqlite, asks, data_site
+from database_servers import Postgresql
+from databases import ANY_SCHEMA, ANY_STATEMENTS, AtPostgresql, DataServer, Sqlite, asks, data_site
 from harness import rootless_too, site
 from reloading import Reloading
 
@@ -27,6 +28,15 @@ class AtServer(Reloading):
 
     def titles(self):
         return sorted(process.title for process in self.processes("connector") + self.processes("dataproxy"))
+
+
+class AsksForPasswords(Postgresql):
+    """A PostgreSQL that wants to see the password itself, as whoever sat in its place could."""
+
+    def install(self):
+        super().install()
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text(rules.read_text().replace("local all all scram-sha-256", "local all all password"))
 
 
 @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
@@ -57,6 +67,10 @@ class ServerLife(unittest.TestCase):
             self.assertIn("dataproxy main/catalog: it ended", server.reload(server.other({"connections": 3})))
             self.assertIn('password authentication failed for user "shop"', server.log())
             steady.finish().assert_clean(self)
+
+    def test_a_server_is_not_told_the_password_as_it_is(self):
+        with AsksForPasswords() as at, DataServer(AtPostgresql(at), answers=False) as server:
+            self.assertTrue(until(lambda: "it asks for the password as it is" in server.log(), 20), server.log())
 
     def test_a_source_that_moves_into_a_file_needs_no_connector(self):
         with AtServer() as server:

@@ -75,13 +75,11 @@ pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) ->
     let source = data_name(site, data);
     let how = "it makes the connections on which its data proxy logs in, and may go on with them itself";
     let (loss, password) = match data.server().map(|server| server.engine) {
-        Some(Engine::Mysql) | None => (
+        Some(Engine::Mysql | Engine::Postgresql) | None => (
             Loss::Part,
             "it may be the server, and see proofs made of it, by which one that is weak is guessed",
         ),
-        Some(Engine::Postgresql | Engine::Redis) => {
-            (Loss::Whole, "it may be the server, and ask for the password as it is")
-        }
+        Some(Engine::Redis) => (Loss::Whole, "it may be the server, to which the password is sent as it is"),
     };
     found.one(Kind::Data, &source, Loss::Whole, how).each(is_table_of(&source), Loss::Whole, how).one(
         Kind::Password,

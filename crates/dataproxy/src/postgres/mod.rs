@@ -2,6 +2,7 @@
 //!
 //! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value.
 
+mod login;
 mod tls;
 mod value;
 
@@ -21,6 +22,7 @@ use crate::describe::Described;
 use crate::queue::{Job, Step};
 use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream, all_or_mistakes};
 use crate::sql::mistake;
+use login::Guarded;
 use tls::Connector;
 pub(crate) use value::fuzz as fuzz_value;
 use value::{Bound, Column};
@@ -32,7 +34,7 @@ pub(crate) struct Postgres {
     driver: JoinHandle<()>,
 }
 
-async fn drive(connection: Connection<ServerStream, Stream>) {
+async fn drive(connection: Connection<Guarded, Stream>) {
     if let Err(error) = connection.await {
         eprintln!("error: the server has ended the connection: {}", words(&error));
     }
@@ -49,7 +51,8 @@ impl Session for Postgres {
             config.password(password);
         }
         let tls = Connector(login.tls.clone());
-        let connected = config.ssl_mode(tls.mode()).connect_raw(stream, tls).await;
+        let guarded = Guarded::new(stream, login.tls.is_some());
+        let connected = config.ssl_mode(tls.mode()).connect_raw(guarded, tls).await;
         let (client, connection) =
             connected.map_err(|error| format!("the server refuses the login: {}", words(&error)))?;
         Ok(Self { client, driver: tokio::task::spawn_local(drive(connection)) })
@@ -103,7 +106,8 @@ impl Session for Postgres {
 
     async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
         // Who is not heard is seen to be by the call, which is given up.
-        let _ = canceller.cancel_query_raw(stream, Connector(login.tls)).await;
+        let _ =
+            canceller.cancel_query_raw(Guarded::new(stream, login.tls.is_some()), Connector(login.tls)).await;
     }
 }
 

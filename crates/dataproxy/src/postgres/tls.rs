@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
-use worker::server_stream::ServerStream;
 
+use super::login::Guarded;
 use crate::server::{Stream, Tls};
 
 /// Speaks TLS where there are authorities to check the server by.
@@ -20,15 +20,15 @@ impl Connector {
     }
 }
 
-impl TlsConnect<ServerStream> for Connector {
+impl TlsConnect<Guarded> for Connector {
     type Stream = Stream;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Stream>>>>;
 
-    fn connect(self, stream: ServerStream) -> Self::Future {
+    fn connect(self, connection: Guarded) -> Self::Future {
         Box::pin(async {
             let tls = self.0.ok_or(io::ErrorKind::Unsupported)?;
-            tls.connect(stream).await
+            tls.connect(connection.into_inner()).await
         })
     }
 }

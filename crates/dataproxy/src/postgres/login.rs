@@ -1,0 +1,155 @@
+//! What the server asks for at the login, as far as it must not ask for the password as it is.
+//!
+//! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a question.
+//!
+//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use worker::server_stream::ServerStream;
+
+/// `Authentication...`, of which the first 4 bytes say which one (PostgreSQL's documentation, "Message Formats").
+const AUTHENTICATION: u8 = b'R';
+const OK: [u8; 4] = 0_u32.to_be_bytes();
+const CLEARTEXT_PASSWORD: [u8; 4] = 3_u32.to_be_bytes();
+/// A message's kind and length, and which authentication it is.
+const HEAD: usize = 9;
+
+/// A connection on which nobody is told to send a password as it is.
+pub(super) struct Guarded {
+    stream: ServerStream,
+    login: Option<Login>,
+}
+
+/// The messages of a login, which come in pieces.
+#[derive(Default)]
+struct Login {
+    head: Vec<u8>,
+    /// Bytes of the message that have no meaning here.
+    left: usize,
+}
+
+impl Guarded {
+    /// `is_secured`: what goes over it is TLS, which has been shown to be the server's.
+    pub(super) fn new(stream: ServerStream, is_secured: bool) -> Self {
+        Self { stream, login: (!is_secured).then(Login::default) }
+    }
+
+    /// The connection itself.
+    pub(super) fn into_inner(self) -> ServerStream {
+        self.stream
+    }
+}
+
+impl Login {
+    /// Takes what has come; whether the login is over.
+    fn take(&mut self, mut bytes: &[u8]) -> io::Result<bool> {
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let skipped = self.left.min(bytes.len());
+                (self.left, bytes) = (self.left - skipped, &bytes[skipped..]);
+                continue;
+            }
+            let (byte, rest) = (bytes[0], &bytes[1..]);
+            self.head.push(byte);
+            bytes = rest;
+            if self.is_over()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at the head of a message, once all of it is there.
+    fn is_over(&mut self) -> io::Result<bool> {
+        let Some(length) = self.head.get(1..5) else { return Ok(false) };
+        let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+        let needed = if self.head[0] == AUTHENTICATION { HEAD.min(length + 1) } else { 5 };
+        if self.head.len() < needed {
+            return Ok(false);
+        }
+        let asked = self.head.get(5..HEAD).filter(|_| self.head[0] == AUTHENTICATION);
+        if asked == Some(&CLEARTEXT_PASSWORD) {
+            let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or speak TLS by `server_ca`";
+            return Err(io::Error::other(rule));
+        }
+        let is_over = asked == Some(&OK);
+        self.left = (length + 1).saturating_sub(self.head.len());
+        self.head.clear();
+        Ok(is_over)
+    }
+}
+
+impl AsyncRead for Guarded {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if let (Poll::Ready(Ok(())), Some(login)) = (&read, &mut self.login) {
+            match login.take(&buffer.filled()[before..]) {
+                Ok(true) => self.login = None,
+                Ok(false) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Guarded {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, content: &[u8]) -> Vec<u8> {
+        let length = (content.len() as u32 + 4).to_be_bytes();
+        [&[kind][..], &length, content].concat()
+    }
+
+    /// Whether the login is over, or why it is refused, if the bytes come in pieces of this size.
+    fn said(bytes: &[u8], piece: usize) -> Result<bool, String> {
+        let mut login = Login::default();
+        for piece in bytes.chunks(piece) {
+            if login.take(piece).map_err(|error| error.to_string())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    #[test]
+    fn a_password_is_not_sent_as_it_is() {
+        let notice = message(b'N', b"SNOTICE\0R\0\0\0\x08\0\0\0\x03\0");
+        let sasl = message(AUTHENTICATION, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
+        let (ok, cleartext) = (message(AUTHENTICATION, &OK), message(AUTHENTICATION, &CLEARTEXT_PASSWORD));
+        for piece in 1..40 {
+            assert_eq!(said(&[&*notice, &sasl, &ok].concat(), piece), Ok(true), "{piece}");
+            assert_eq!(said(&[&*notice, &sasl].concat(), piece), Ok(false), "{piece}");
+            for before in [&[][..], &notice, &sasl] {
+                let refused = said(&[before, &cleartext, &ok].concat(), piece);
+                assert!(refused.is_err_and(|why| why.contains("scram-sha-256")), "{piece}");
+            }
+            // What its length says it is not: the client takes no more of it, either.
+            assert_eq!(said(&message(AUTHENTICATION, b"\0\0"), piece), Ok(false), "{piece}");
+        }
+    }
+}
