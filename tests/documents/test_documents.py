@@ -177,6 +177,8 @@ class Scratch:
                 for key in ("statements", "schema", "password"):
                     if key in data:
                         self.path(data[key]).write_text("-- nothing\n")
+                if "server_ca" in data:
+                    self.make_certificate(data["server_ca"], ["*"])
             if "templates" in site:
                 self.path(site["templates"]["folder"]).mkdir(exist_ok=True)
             for service in site.get("service", []):
