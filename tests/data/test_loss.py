@@ -227,19 +227,16 @@ class AtServers:
 
 
 @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
-@rootless_too
 class ServerAtPostgresql(AtServers, unittest.TestCase):
     engine = AtPostgresql
 
 
 @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
-@rootless_too
 class ServerAtMariaDb(AtServers, unittest.TestCase):
     engine = AtMariaDb
 
 
 @unittest.skipUnless(AtRedis.installed(), "there is no Redis")
-@rootless_too
 class ServerAtRedis(AtServers, unittest.TestCase):
     engine = AtRedis
 

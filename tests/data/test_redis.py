@@ -11,7 +11,6 @@ import pytest
 
 from client import Connection, until
 from databases import AtRedis, DataServer
-from harness import rootless_too
 from test_statements import INJECTIONS
 
 #: What would be a command, a reply or the end of a word, where words have no lengths.
@@ -68,7 +67,6 @@ def statement(body, name="a", params="key text"):
 
 
 @unittest.skipUnless(AtRedis.installed(), "there is no Redis")
-@rootless_too
 class Redis(unittest.TestCase):
     def test_replies_are_rows(self):
         with DataServer(AtRedis) as server:

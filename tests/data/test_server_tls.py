@@ -6,7 +6,7 @@ import unittest
 from client import until
 from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql, Redis
 from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer
-from harness import free_port, rootless_too
+from harness import free_port
 from tls_server import openssl
 
 #: A statement that says whether the connection on which it is carried out has TLS.
@@ -176,21 +176,18 @@ class Cases:
 
 
 @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
-@rootless_too
 class TlsToPostgresql(Cases, unittest.TestCase):
     engine, plain = TlsAtPostgresql, PostgresqlWithoutTls
     no_tls = "server does not support TLS"
 
 
 @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
-@rootless_too
 class TlsToMariaDb(Cases, unittest.TestCase):
     engine, plain = TlsAtMariaDb, MariaDbWithoutTls
     no_tls = "it speaks no TLS, which `server_ca` asks for"
 
 
 @unittest.skipUnless(AtRedis.installed(), "there is no Redis")
-@rootless_too
 class TlsToRedis(Cases, unittest.TestCase):
     engine, plain = TlsAtRedis, RedisWithoutTls
     # It waits for the end of what it takes for a command.

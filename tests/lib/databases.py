@@ -302,11 +302,12 @@ def at_every(case):
 
 
 def at_each(case, engines=(AtPostgresql, AtMariaDb)):
-    """A test case for each server as well, in the module of the case; `case` itself is SQLite's."""
+    """A test case for each server as well, in the module of the case; `case` itself is SQLite's. What a server does is the same for
+    whatever uid a data proxy has: rootless, `test_server_life` has the way to one."""
     for engine in engines:
         name = case.__name__ + engine.__name__
         there = unittest.skipUnless(engine.installed(), f"there is no {engine.kind.__name__}")
-        variant = there(type(name, (case,), {"engine": engine, "__module__": case.__module__}))
+        variant = there(type(name, (case,), {"engine": engine, "rootless": False, "__module__": case.__module__}))
         setattr(sys.modules[case.__module__], name, variant)
     return case
 

@@ -15,7 +15,6 @@ import pytest
 
 import backend
 from client import until
-from harness import rootless_too
 from tls_server import Tls, certificate, client_certificate, insecure, openssl
 
 SHOWN = """
@@ -147,7 +146,6 @@ class Issuer:
         return openssl("crl", "-outform", form, input=made)
 
 
-@rootless_too
 class Revoked(unittest.TestCase):
     """Lists of what authorities have revoked."""
 
@@ -290,7 +288,6 @@ class Revoked(unittest.TestCase):
             self.assertEqual([self.lets_in(pair) for pair in (self.near, self.bad)], [True, False])
 
 
-@rootless_too
 class Shown(unittest.TestCase):
     """What a client's certificate says reaches who answers for the site; what a client says of itself does not."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import TOP, Server, program, rootless_too
+from harness import TOP, Server, program
 
 pytestmark = pytest.mark.alone
 
@@ -36,7 +36,6 @@ class Folder:
                               env=environment | QUICK)
 
 
-@rootless_too
 class New(unittest.TestCase):
     def setUp(self):
         self.folder = Folder(self)
