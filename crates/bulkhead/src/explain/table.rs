@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(last("a/shop"), ["part of all 3", "1"]);
         assert_eq!(last("a/search"), ["part of 2", "1"]);
         assert_eq!(last("a/catalog:data"), ["all 3", "all 3"]);
-        assert_eq!(last("a/catalog:data:connector"), ["all 3", "1"]);
+        assert_eq!(last("a/catalog:data:connector"), ["all 3", "part of 1"]);
         assert_eq!(last("a"), ["-", "-"]);
         assert!(!all(&demo(None)).contains("TABLES"));
     }
