@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -20,6 +21,8 @@ use wire::{ChildToLauncher, Counters, DecodeError, MESSAGE_MAX, Message};
 const TURN: u64 = 32;
 /// How much nonsense a peer may send before it is heard no more.
 const PROTOCOL_VIOLATIONS_MAX: u32 = 100;
+/// How long a sender waits for room where the process has no descriptor left by which it would hear of it.
+const NO_DESCRIPTOR_WAIT: Duration = Duration::from_millis(10);
 /// A question, not a wait.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -35,7 +38,7 @@ pub enum ChannelEnd {
 /// A message with the descriptor that came along; `None` at the end of the channel.
 pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
 
-/// Makes the event loop watch a non-blocking descriptor; must be called inside the runtime.
+/// Makes the event loop watch a non-blocking descriptor for what comes and for room; must be called inside the runtime.
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     watch_for(descriptor, Interest::READABLE | Interest::WRITABLE)
 }
@@ -46,6 +49,34 @@ pub(crate) fn watch_for(descriptor: OwnedFd, events: Interest) -> io::Result<Asy
     // `OwnedFd` cannot, and `AsyncFd` owns it until it has been taken off the event loop.
     #[expect(deprecated, reason = "sound for an OwnedFd; the successor would need unsafe code here")]
     AsyncFd::with_interest(descriptor, events)
+}
+
+/// Tries until there is room in a socket: `attempt` gives `None` while there is none.
+///
+/// Sockets of processes that talk are watched for what comes alone, as in [`crate::pair`]: whoever reads a message makes room, and
+/// would wake the sender of each for nothing. A copy of the descriptor is watched for as long as somebody waits for room.
+pub(crate) async fn with_room<T>(
+    socket: BorrowedFd<'_>,
+    mut attempt: impl FnMut() -> Option<T>,
+) -> io::Result<T> {
+    loop {
+        if let Some(done) = attempt() {
+            return Ok(done);
+        }
+        // Without a descriptor to spare the wait is for a time.
+        let Ok(watched) = socket.try_clone_to_owned().and_then(|copy| watch_for(copy, Interest::WRITABLE))
+        else {
+            tokio::time::sleep(NO_DESCRIPTOR_WAIT).await;
+            continue;
+        };
+        loop {
+            let mut ready = watched.writable().await?;
+            if let Some(done) = attempt() {
+                return Ok(done);
+            }
+            ready.clear_ready();
+        }
+    }
 }
 
 /// A channel on which `In` arrives and `Out` leaves.
@@ -111,7 +142,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     /// Takes over a channel's descriptor; must be called inside the runtime.
     pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(Self { socket: watch(descriptor)?, _edges: PhantomData })
+        Ok(Self { socket: watch_for(descriptor, Interest::READABLE)?, _edges: PhantomData })
     }
 
     /// The next message with its descriptor; `None` when the peer has closed the channel.
@@ -192,17 +223,11 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// Sends a message, waiting for room.
     pub async fn send(&self, message: &Out, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        loop {
-            match self.try_send(message, descriptor) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
-            }
-            let mut ready = self.socket.writable().await?;
-            match self.try_send(message, descriptor) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                result => return result,
-            }
-        }
+        let attempt = || match self.try_send(message, descriptor) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            result => Some(result),
+        };
+        with_room(self.socket.as_fd(), attempt).await?
     }
 
     /// As [`Self::try_send`], with several descriptors, at most [`sys::seqpacket::MANY_MAX`].
@@ -235,14 +260,14 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// After a message for which there was no room: waits until the peer has made some.
     pub async fn room(&self) -> io::Result<()> {
-        loop {
-            let mut ready = self.socket.writable().await?;
+        let attempt = || {
             let mut question = [PollFd::new(&self.socket, PollFlags::OUT)];
-            if poll(&mut question, Some(&AT_ONCE))? > 0 {
-                return Ok(());
+            match poll(&mut question, Some(&AT_ONCE)) {
+                Ok(0) => None,
+                polled => Some(polled.map(drop)),
             }
-            ready.clear_ready();
-        }
+        };
+        Ok(with_room(self.socket.as_fd(), attempt).await??)
     }
 
     /// Takes nothing more: what the peer sent before still arrives, and what it sends from now on stays with it.

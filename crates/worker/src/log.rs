@@ -11,15 +11,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use wire::log::{Access, BATCH_MAX, Level, RECORD_MAX, Record, TEXT_MAX, append, begin};
 
-use crate::channel::watch;
+use crate::channel::with_room;
 
 /// How many full batches wait in memory while the logger does not read.
 ///
@@ -37,7 +36,7 @@ pub struct Log(Rc<Shared>);
 #[derive(Debug)]
 struct Shared {
     /// The logger; without it, events go to standard error and accesses nowhere.
-    channel: Option<AsyncFd<OwnedFd>>,
+    channel: Option<OwnedFd>,
     site: Cell<u16>,
     flush_ms: Cell<u32>,
     buffers: RefCell<Buffers>,
@@ -85,7 +84,6 @@ impl Log {
         if let Some(descriptor) = &channel {
             rustix::io::ioctl_fionbio(descriptor, true)?;
         }
-        let channel = channel.map(watch).transpose()?;
         let log = Self(Rc::new(Shared {
             channel,
             site: Cell::new(site),
@@ -228,15 +226,7 @@ impl Log {
         let Some(channel) = &self.0.channel else {
             return;
         };
-        while !self.send_all() {
-            let Ok(mut ready) = channel.writable().await else {
-                return;
-            };
-            if self.send_all() {
-                return;
-            }
-            ready.clear_ready();
-        }
+        let _ = with_room(channel.as_fd(), || self.send_all().then_some(())).await;
     }
 
     /// Sends a batch that is not full some time after its first record.
