@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use statements::{Parameter, Statements, Type};
@@ -47,6 +48,8 @@ pub struct Catalog {
     pub reads: Vec<bool>,
     /// Whether one thread writes for all.
     one_writes: bool,
+    /// How long statements usually take at a server, in microseconds, by number; 0 while nobody knows.
+    usual_us: Vec<AtomicU32>,
     names: HashMap<String, Call>,
 }
 
@@ -58,7 +61,25 @@ impl Catalog {
         let transactions = file.transactions.iter().enumerate();
         let transactions = transactions.map(|(number, one)| (one.name.clone(), Call::Transaction(number)));
         let names = statements.chain(transactions).collect();
-        Self { file, reads, one_writes, names }
+        let usual_us = file.statements.iter().map(|_| AtomicU32::new(0)).collect();
+        Self { file, reads, one_writes, usual_us, names }
+    }
+
+    /// A statement has taken so long.
+    pub(crate) fn took(&self, number: usize, time: Duration) {
+        let now = u32::try_from(time.as_micros()).unwrap_or(u32::MAX / 8).clamp(1, u32::MAX / 8);
+        let usual = &self.usual_us[number];
+        let before = usual.load(Ordering::Relaxed);
+        usual.store(
+            if before == 0 { now } else { (7 * before.min(u32::MAX / 8) + now) / 8 },
+            Ordering::Relaxed,
+        );
+    }
+
+    /// How long a statement usually takes, if that is known.
+    pub(crate) fn usual(&self, number: usize) -> Option<Duration> {
+        let usual = self.usual_us[number].load(Ordering::Relaxed);
+        (usual > 0).then(|| Duration::from_micros(usual.into()))
     }
 
     /// What a service may call by this name; `None` also if there is no such thing: it learns no names.

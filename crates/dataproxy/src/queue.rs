@@ -105,6 +105,16 @@ impl Job {
         false
     }
 
+    /// Bytes of its parameters.
+    pub(crate) fn length(&self) -> usize {
+        let length = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            Value::Null | Value::Int(_) | Value::Real(_) => size_of::<u64>(),
+        };
+        self.values.iter().map(length).sum()
+    }
+
     /// Its statements, each with its values.
     pub(crate) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
         let mut values = &self.values[..];
@@ -148,6 +158,14 @@ pub struct Work {
     service: usize,
     lane: Lane,
     queue: Arc<Queue>,
+}
+
+impl Work {
+    /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left when all
+    /// connections that the service may have take the same.
+    pub(crate) fn take_along(&self, mut fits: impl FnMut(&Job) -> bool) -> Vec<Job> {
+        self.queue.state().lanes[self.lane as usize].take_along(self.service, &mut fits)
+    }
 }
 
 impl Drop for Work {
@@ -301,6 +319,18 @@ impl LaneQueue {
         Some((service, job))
     }
 
+    /// See [`Work::take_along`].
+    fn take_along(&mut self, service: usize, fits: &mut dyn FnMut(&Job) -> bool) -> Vec<Job> {
+        let Some(waiting) = self.services.get_mut(&service) else { return Vec::new() };
+        let share = waiting.jobs.len() / self.most;
+        let count = waiting.jobs.iter().take(share).take_while(|job| fits(job)).count();
+        let jobs = waiting.jobs.drain(..count).collect();
+        if count > 0 && waiting.jobs.is_empty() {
+            self.order.retain(|other| *other != service);
+        }
+        jobs
+    }
+
     fn has_turn(&self) -> bool {
         self.position().is_some()
     }
@@ -353,6 +383,37 @@ mod tests {
         assert_eq!(other.job.id, 7);
         drop(under_way);
         assert_eq!(next(&queue).unwrap().job.id, 2);
+    }
+
+    #[test]
+    fn calls_come_along_in_their_order_and_leave_some_to_the_other_connections() {
+        let queue = Queue::new(3);
+        (0..7).for_each(|id| queue.add(Lane::Read, 1, job(id)));
+        let along = |work: &Work, last: u32| {
+            work.take_along(|job| job.id <= last).iter().map(|job| job.id).collect::<Vec<_>>()
+        };
+        let first = next(&queue).unwrap();
+        assert_eq!(along(&first, 9), [1, 2, 3]);
+        let second = next(&queue).unwrap();
+        assert_eq!((second.job.id, along(&second, 4)), (4, vec![]));
+        assert_eq!(along(&second, 5), [5]);
+        queue.add(Lane::Read, 2, job(7));
+        assert_eq!(next(&queue).unwrap().job.id, 7);
+        drop((first, second));
+        assert_eq!(next(&queue).unwrap().job.id, 6);
+        assert!(queue.state().lanes[1].services.is_empty());
+    }
+
+    #[test]
+    fn a_service_whose_calls_all_came_along_is_in_no_order() {
+        let queue = Queue::new(1);
+        (0..3).for_each(|id| queue.add(Lane::Read, 1, job(id)));
+        let work = next(&queue).unwrap();
+        assert_eq!(work.take_along(|_| true).len(), 2);
+        drop(work);
+        assert!(next(&queue).is_none());
+        queue.add(Lane::Read, 1, job(3));
+        assert_eq!(next(&queue).unwrap().job.id, 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::{Buf as _, BytesMut};
 use mysql_common::io::ParseBuf;
-use mysql_common::proto::codec::PacketCodec;
+use mysql_common::proto::codec::{PacketCodec, packet_to_chunks};
 use mysql_common::proto::{MyDeserialize, MySerialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use worker::server_stream::ServerStream;
@@ -55,10 +55,26 @@ impl Line {
         matches!(self.stream, Stream::Tls(_))
     }
 
-    /// Sends the first packet of a command.
+    /// Sends a command.
     pub(super) async fn command(&mut self, packet: &impl MySerialize) -> io::Result<()> {
+        self.put(packet);
+        self.flush().await?;
+        self.begin_answer();
+        Ok(())
+    }
+
+    /// Adds a command to what is sent next.
+    pub(super) fn put(&mut self, packet: &impl MySerialize) {
+        let mut bytes = Vec::new();
+        packet.serialize(&mut bytes);
+        packet_to_chunks(0, &mut &bytes[..], &mut self.output);
+    }
+
+    /// The packets of the next command's answer come, which are numbered from 1 on, as the command's own is 0.
+    pub(super) fn begin_answer(&mut self) {
+        // The codec counts by what it writes, and has not written the command, so that others may have been written since.
         self.codec.reset_seq_id();
-        self.send(packet).await
+        let _ = self.codec.encode(&mut [].as_slice(), &mut BytesMut::new());
     }
 
     /// Sends a packet.
@@ -71,6 +87,11 @@ impl Line {
     /// Sends a packet that is written already.
     pub(super) async fn send_bytes(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         self.codec.encode(&mut bytes, &mut self.output).map_err(io::Error::other)?;
+        self.flush().await
+    }
+
+    /// Sends what was added.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
         while self.output.has_remaining() {
             self.stream.write_buf(&mut self.output).await?;
         }

@@ -116,6 +116,28 @@ impl Session for Mysql {
         server::call(self, prepared, job, progress).await
     }
 
+    async fn read_together<'j>(
+        &mut self,
+        prepared: &Prepared<Self>,
+        jobs: &[&'j Job],
+        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+    ) {
+        let steps = || jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
+        steps().for_each(|(_, step)| self.put(&prepared[step.number], &step));
+        if let Err(error) = self.line.flush().await {
+            return settle(Err(lost(error)));
+        }
+        for (job, step) in steps() {
+            let mut answer = Answer::new(job);
+            let outcome = self.rows(&step, &mut answer).await;
+            let is_broken = matches!(outcome, Err(Fault::Broken(_)));
+            settle(outcome.map(|()| answer));
+            if is_broken {
+                return;
+            }
+        }
+    }
+
     async fn closed(&mut self) {
         self.line.end().await;
     }
@@ -151,10 +173,24 @@ impl Sql for Mysql {
         step: Step<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
+        self.put(statement, &step);
+        self.line.flush().await.map_err(lost)?;
+        self.rows(&step, answer).await
+    }
+}
+
+impl Mysql {
+    /// Adds a statement to what is sent next.
+    fn put(&mut self, statement: &Known, step: &Step<'_>) {
         let values = statement.places.iter().map(|&place| value::bound(&step.values[place]));
         let values: Vec<_> = values.collect();
         let (request, _) = ComStmtExecuteRequestBuilder::new(statement.id).build(&values);
-        self.line.command(&request).await.map_err(lost)?;
+        self.line.put(&request);
+    }
+
+    /// Reads what the server answers to a statement.
+    async fn rows(&mut self, step: &Step<'_>, answer: &mut Answer<'_>) -> Result<(), Fault> {
+        self.line.begin_answer();
         let capabilities = self.logged_in.capabilities;
         let first = self.line.packet().await.map_err(lost)?;
         let count = match first[0] {
@@ -185,9 +221,7 @@ impl Sql for Mysql {
         answer.end_rows();
         Ok(())
     }
-}
 
-impl Mysql {
     /// Carries out a query that gives no rows.
     async fn query(&mut self, sql: &str) -> Result<(), Fault> {
         self.line.command(&Command(COM_QUERY, sql)).await.map_err(lost)?;

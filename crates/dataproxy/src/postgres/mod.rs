@@ -9,6 +9,7 @@ mod value;
 use std::pin::pin;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use statements::{Parameter, Statement, Statements};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
@@ -96,6 +97,28 @@ impl Session for Postgres {
         server::call(self, prepared, job, progress).await
     }
 
+    async fn read_together<'j>(
+        &mut self,
+        prepared: &Prepared<Self>,
+        jobs: &[&'j Job],
+        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+    ) {
+        let client = &self.client;
+        let steps = jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
+        let answers = steps.map(|(job, step)| async move {
+            let mut answer = Answer::new(job);
+            rows(client, &prepared[step.number], step, &mut answer).await.map(|()| answer)
+        });
+        let mut answers: FuturesOrdered<_> = answers.collect();
+        while let Some(outcome) = answers.next().await {
+            let is_broken = matches!(outcome, Err(Fault::Broken(_)));
+            settle(outcome);
+            if is_broken {
+                return;
+            }
+        }
+    }
+
     async fn closed(&mut self) {
         let _ = (&mut self.driver).await;
     }
@@ -130,29 +153,40 @@ impl Sql for Postgres {
         step: Step<'_>,
         answer: &mut Answer<'_>,
     ) -> Result<(), Fault> {
-        let values = step.values.iter().map(Bound);
         if !step.about.kind.has_rows() {
+            let values = step.values.iter().map(Bound);
             let changed = self.client.execute_raw(statement, values).await.map_err(fault)?;
             answer.changed(changed);
             return Ok(());
         }
-        let names: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
-        let mut rows = pin!(self.client.query_raw(statement, values).await.map_err(fault)?);
-        answer.begin(step.number, &names);
-        while let Some(row) = rows.next().await {
-            let row = row.map_err(fault)?;
-            if !answer.begin_row()? {
-                continue;
-            }
-            for at in 0..row.len() {
-                let column: Column<'_> = row.try_get(at).map_err(fault)?;
-                column.put(answer.bytes()).map_err(|reason| Fault::Refused(CallFault::Database, reason))?;
-            }
-            answer.end_row()?;
-        }
-        answer.end_rows();
-        Ok(())
+        rows(&self.client, statement, step, answer).await
     }
+}
+
+/// Carries out a statement that gives rows.
+async fn rows(
+    client: &Client,
+    statement: &tokio_postgres::Statement,
+    step: Step<'_>,
+    answer: &mut Answer<'_>,
+) -> Result<(), Fault> {
+    let values = step.values.iter().map(Bound);
+    let names: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
+    let mut rows = pin!(client.query_raw(statement, values).await.map_err(fault)?);
+    answer.begin(step.number, &names);
+    while let Some(row) = rows.next().await {
+        let row = row.map_err(fault)?;
+        if !answer.begin_row()? {
+            continue;
+        }
+        for at in 0..row.len() {
+            let column: Column<'_> = row.try_get(at).map_err(fault)?;
+            column.put(answer.bytes()).map_err(|reason| Fault::Refused(CallFault::Database, reason))?;
+        }
+        answer.end_row()?;
+    }
+    answer.end_rows();
+    Ok(())
 }
 
 impl Postgres {

@@ -106,6 +106,30 @@ impl Session for Redis {
         Ok(answer)
     }
 
+    async fn read_together<'j>(
+        &mut self,
+        _: &Prepared<Self>,
+        jobs: &[&'j Job],
+        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+    ) {
+        let steps = || jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
+        steps().for_each(|(_, step)| self.line.put(&words(&step)));
+        if let Err(error) = self.line.send().await {
+            return settle(Err(lost(error)));
+        }
+        for (job, step) in steps() {
+            let outcome = match self.line.reply(step.about.max_bytes as usize).await {
+                Err(error) => return settle(Err(lost(error))),
+                Ok((Reply::Failed(reason), _)) => Err(fault(reason)),
+                Ok((reply, is_cut)) => {
+                    let mut answer = Answer::new(job);
+                    rows::pass_on(&step, (&reply, is_cut), &mut answer).map(|()| answer)
+                }
+            };
+            settle(outcome);
+        }
+    }
+
     async fn closed(&mut self) {
         self.line.end().await;
     }

@@ -1,14 +1,19 @@
 //! One connection of a pool: made, used, made again.
 
+use std::cell::{Cell, RefCell};
+use std::iter;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use wire::data::CallFault;
 
 use super::session::{Fault, Progress, Session};
 use super::{Known, Pool, prepare};
+use crate::answer::Answer;
+use crate::catalog::Call;
 use crate::queue::{Job, Lane, Work};
 
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
@@ -16,6 +21,14 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// LIMIT: how long a server that was lost is left alone between two attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(3);
+
+/// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor are woken for
+/// each answer alone.
+const TOGETHER_MAX: usize = 16;
+/// LIMIT: bytes of their parameters: a server that answers before it has read all of them must not be waited for.
+const TOGETHER_BYTES_MAX: usize = 16 << 10;
+/// LIMIT: how long they usually take in all.
+const TOGETHER_TIME_MAX: Duration = Duration::from_millis(10);
 
 /// See the file's head.
 pub(super) struct Member<S: Session> {
@@ -138,7 +151,14 @@ impl<S: Session> Member<S> {
                     }
                 }
             }
-            if work.job.begins() && !self.carry_out(&mut session, &work.job).await {
+            let along = self.along(&work);
+            let jobs: Vec<&Job> = iter::once(&work.job).chain(&along).filter(|job| job.begins()).collect();
+            let is_usable = match jobs[..] {
+                [] => true,
+                [job] => self.carry_out(&mut session, job).await,
+                _ => self.read_together(&mut session, &jobs).await,
+            };
+            if !is_usable {
                 return Ended::Lost;
             }
         }
@@ -157,7 +177,7 @@ impl<S: Session> Member<S> {
     /// Carries one call out; whether the connection can be used again.
     async fn carry_out(&self, session: &mut S, job: &Job) -> bool {
         let Some((_, prepared)) = &self.prepared else { return false };
-        let (progress, canceller) = (Progress::default(), session.canceller());
+        let (progress, canceller, begun) = (Progress::default(), session.canceller(), Instant::now());
         let running = session.carry_out(prepared, job, &progress);
         tokio::pin!(running);
         let in_time = tokio::select! {
@@ -181,23 +201,68 @@ impl<S: Session> Member<S> {
                 stopped.unwrap_or_else(|| Err(Fault::Broken("the server does not answer".into())))
             }
         };
-        let (fault, reason, is_broken) = match outcome {
-            // What stops a call may come late, and must not stop the next one.
-            Ok(answer) => {
-                answer.end();
-                return !is_stopped;
-            }
-            Err(Fault::Said) => return !is_stopped,
-            Err(Fault::Refused(fault, reason)) => (fault, reason, false),
-            Err(Fault::Broken(reason)) if progress.is_unknown() => (CallFault::Lost, reason, true),
-            Err(Fault::Broken(reason)) if is_stopped => (CallFault::Late, reason, true),
-            Err(Fault::Broken(reason)) => (CallFault::Database, reason, true),
-        };
-        if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {
-            eprintln!("error: {reason}");
+        if let (Call::Statement(number), false) = (job.call, is_stopped) {
+            job.catalog.took(number, begun.elapsed());
         }
-        job.fail(fault, reason);
-        !is_stopped && !is_broken
+        let broken = match () {
+            () if progress.is_unknown() => CallFault::Lost,
+            () if is_stopped => CallFault::Late,
+            () => CallFault::Database,
+        };
+        // What stops a call may come late, and must not stop the next one.
+        settle(job, outcome, broken) && !is_stopped
+    }
+
+    /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that nothing is
+    /// lost by them if the connection is, and nobody waits long for those before.
+    fn along(&self, work: &Work) -> Vec<Job> {
+        let catalog = &work.job.catalog;
+        let (mut count, mut bytes, mut time) = (0, 0, Duration::ZERO);
+        let mut fits = |job: &Job| {
+            let Call::Statement(number) = job.call else { return false };
+            let Some(usual) = catalog.usual(number) else { return false };
+            count += 1;
+            bytes += job.length();
+            time += usual;
+            let is_short = count <= TOGETHER_MAX && bytes <= TOGETHER_BYTES_MAX && time <= TOGETHER_TIME_MAX;
+            is_short && catalog.reads[number] && Arc::ptr_eq(catalog, &job.catalog)
+        };
+        if fits(&work.job) { work.take_along(fits) } else { Vec::new() }
+    }
+
+    /// Carries out calls that only read, one after the other; whether the connection can be used again.
+    async fn read_together(&self, session: &mut S, jobs: &[&Job]) -> bool {
+        let Some((_, prepared)) = &self.prepared else { return false };
+        let (canceller, begun) = (session.canceller(), Instant::now());
+        let (settled, broken) = (Cell::new(0), RefCell::new(None));
+        let mut one = |outcome: Result<Answer<'_>, Fault>| match outcome {
+            Err(Fault::Broken(reason)) => *broken.borrow_mut() = Some(reason),
+            outcome => {
+                settle(jobs[settled.get()], outcome, CallFault::Database);
+                settled.set(settled.get() + 1);
+            }
+        };
+        let in_time = {
+            let mut running = pin!(session.read_together(prepared, jobs, &mut one));
+            let deadline = jobs.iter().map(|job| job.deadline).min().unwrap_or(begun);
+            let in_time = timeout_at(deadline.into(), &mut running).await.is_ok();
+            if let (false, Some(canceller)) = (in_time, canceller) {
+                self.stop(canceller);
+                let _ = timeout(STOP_TIMEOUT, running).await;
+            }
+            in_time
+        };
+        let rest = &jobs[settled.get()..];
+        if rest.is_empty() {
+            let each = begun.elapsed() / u32::try_from(jobs.len()).unwrap_or(u32::MAX);
+            jobs.iter().flat_map(|job| job.steps()).for_each(|step| jobs[0].catalog.took(step.number, each));
+            return in_time;
+        }
+        let fault = if in_time { CallFault::Database } else { CallFault::Late };
+        let reason = broken.take().unwrap_or_else(|| "the server does not answer".to_owned());
+        eprintln!("error: {reason}");
+        rest.iter().for_each(|job| job.fail(fault, &reason));
+        false
     }
 
     /// Has the server stop the call under way.
@@ -212,4 +277,22 @@ impl<S: Session> Member<S> {
             let _ = timeout(STOP_TIMEOUT, stopping).await;
         });
     }
+}
+
+/// Tells a service what has become of its call, if the connection is broken that is `broken`; whether it can be used again.
+fn settle(job: &Job, outcome: Result<Answer<'_>, Fault>, broken: CallFault) -> bool {
+    let (fault, reason, is_broken) = match outcome {
+        Ok(answer) => {
+            answer.end();
+            return true;
+        }
+        Err(Fault::Said) => return true,
+        Err(Fault::Refused(fault, reason)) => (fault, reason, false),
+        Err(Fault::Broken(reason)) => (broken, reason, true),
+    };
+    if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {
+        eprintln!("error: {reason}");
+    }
+    job.fail(fault, reason);
+    !is_broken
 }

@@ -93,6 +93,15 @@ pub(crate) trait Session: Sized + 'static {
         progress: &Progress,
     ) -> impl Future<Output = Result<Answer<'j>, Fault>>;
 
+    /// Carries calls out that are each one statement and only read: the server has all of them before the first answer comes.
+    /// `settle` takes what has become of each, in their order; nothing follows [`Fault::Broken`].
+    fn read_together<'j>(
+        &mut self,
+        prepared: &Prepared<Self>,
+        jobs: &[&'j Job],
+        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+    ) -> impl Future<Output = ()>;
+
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;
 
