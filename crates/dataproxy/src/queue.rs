@@ -162,7 +162,7 @@ pub struct Work {
 
 impl Work {
     /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left when all
-    /// connections that the service may have take the same.
+    /// connections that the service may have now take the same.
     pub(crate) fn take_along(&self, mut fits: impl FnMut(&Job) -> bool) -> Vec<Job> {
         self.queue.state().lanes[self.lane as usize].take_along(self.service, &mut fits)
     }
@@ -322,7 +322,9 @@ impl LaneQueue {
     /// See [`Work::take_along`].
     fn take_along(&mut self, service: usize, fits: &mut dyn FnMut(&Job) -> bool) -> Vec<Job> {
         let Some(waiting) = self.services.get_mut(&service) else { return Vec::new() };
-        let share = waiting.jobs.len() / self.most;
+        // Connections that others wait for are not for it alone.
+        let connections = (self.most / self.order.len().max(1)).max(1);
+        let share = waiting.jobs.len() / connections;
         let count = waiting.jobs.iter().take(share).take_while(|job| fits(job)).count();
         let jobs = waiting.jobs.drain(..count).collect();
         if count > 0 && waiting.jobs.is_empty() {

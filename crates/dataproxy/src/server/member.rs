@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor are woken for
 /// each answer alone.
-const TOGETHER_MAX: usize = 16;
+const TOGETHER_MAX: usize = 32;
 /// LIMIT: bytes of their parameters: a server that answers before it has read all of them must not be waited for.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
 /// LIMIT: how long they usually take in all.
