@@ -8,11 +8,13 @@ use std::rc::Rc;
 
 use statements::Statements;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use wire::data::LauncherToDataProxy;
 use wire::log::Level;
 
 use crate::catalog::Refusal;
 use crate::client::Shared;
+use crate::server::{PAUSE_MAX, PAUSE_MIN};
 use crate::setup::read_login;
 use crate::source::Source;
 
@@ -77,15 +79,29 @@ fn only_latest(tasks: &mut JoinSet<()>) {
     while tasks.try_join_next().is_some() {}
 }
 
+/// Asks the database until it has said something of the statements: it may be down.
 async fn hold_statements(source: Rc<Source>, shared: Rc<Shared>, read: Statements) {
-    match source.prepare(read).await {
-        Ok(catalog) => {
-            let count = catalog.file.statements.len();
-            *shared.catalog.borrow_mut() = catalog;
-            shared.log.event(Level::Info, format_args!("{count} statements were read again"));
+    let (mut pause, mut said) = (PAUSE_MIN, String::new());
+    let catalog = loop {
+        match source.prepare(read.clone()).await {
+            Ok(catalog) => break catalog,
+            Err(Refusal::Database(reason)) => {
+                if said != reason {
+                    let text = format_args!(
+                        "the statements of before stay until the database has prepared the new ones: {reason}"
+                    );
+                    shared.log.event(Level::Error, text);
+                    said = reason;
+                }
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(mistakes) => return statements_stay(&shared, &mistakes),
         }
-        Err(refusal) => statements_stay(&shared, &refusal),
-    }
+    };
+    let count = catalog.file.statements.len();
+    *shared.catalog.borrow_mut() = catalog;
+    shared.log.event(Level::Info, format_args!("{count} statements were read again"));
 }
 
 fn statements_stay(shared: &Shared, refusal: &Refusal) {
