@@ -137,7 +137,7 @@ pub struct Statement {
     pub name: String,
     /// What it gives back.
     pub kind: Kind,
-    /// The services that may call it, as `SERVICE`.
+    /// The services that may call it by itself; none if it is for transactions alone.
     pub services: Vec<String>,
     /// In the order in which callers give them.
     pub parameters: Vec<Parameter>,
@@ -169,6 +169,11 @@ pub enum Part {
 }
 
 impl Statement {
+    /// Whether nobody calls it but as a part of a transaction.
+    pub fn is_for_transactions(&self) -> bool {
+        self.services.is_empty()
+    }
+
     /// Its text, with what a database writes for the parameter of each number, from 0 on.
     pub fn sql(&self, mut placeholder: impl FnMut(usize) -> String) -> String {
         let piece = |piece: &Piece| match piece {
