@@ -54,6 +54,7 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
 fn catalog<S: Session>(file: Statements, prepared: &Prepared<S>) -> Arc<Catalog> {
     let reads = file.statements.iter().zip(prepared).map(|(about, known)| S::only_reads(about, known));
     let reads = reads.collect();
+    S::warnings(&file, prepared).iter().for_each(|odd| eprintln!("warning: the statements: {odd}"));
     Arc::new(Catalog::new(file, reads, false))
 }
 
