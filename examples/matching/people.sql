@@ -50,13 +50,11 @@ JOIN messages AS m ON (m.sender = v.person AND m.receiver = p.id) OR (m.sender =
 WHERE v.token = :login ORDER BY m.id DESC LIMIT 200;
 
 -- name: add_message :exec
--- services: messages
 -- params: login blob, name text, text text
 INSERT INTO messages (sender, receiver, text)
 VALUES ((SELECT person FROM viewers WHERE token = :login), (SELECT id FROM people WHERE name = :name), :text);
 
 -- name: count_message :exec
--- services: messages
 INSERT INTO sent (day, messages) VALUES (date('now'), 1) ON CONFLICT DO UPDATE SET messages = messages + 1;
 
 -- A message to nobody breaks a rule of the table, and then it is not counted either.

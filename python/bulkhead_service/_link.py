@@ -55,10 +55,11 @@ class Unavailable(DataError):
 
 
 class Lost(DataError):
-    """The data proxy ended while the call was under way: what it changes may have happened, or not."""
+    """The data proxy or its database server was lost while the call was under way: what it changes may have happened, or not."""
 
-    def __init__(self) -> None:
-        super().__init__("the data source was lost while the call was under way")
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the data source was lost while the call was under way: {reason}")
+        self.reason = reason
 
 
 class Call:
@@ -189,7 +190,7 @@ class _Proxy:
         elif message.kind == "Failed":
             # The proxy is there, but has lost its server: nobody knows what has become of the call.
             lost = message.fault == "Lost"
-            self._calls.pop(message.id).fail(Lost() if lost else Failed(message.fault, message.reason))
+            self._calls.pop(message.id).fail(Lost(message.reason) if lost else Failed(message.fault, message.reason))
         else:
             call.answer += message.results
             if len(call.answer) > _ANSWER_BYTES_MAX:
@@ -217,7 +218,7 @@ class _Proxy:
         self._calls.clear()
         self._later.clear()
         for call in calls:
-            call.fail(Lost())
+            call.fail(Lost("its data proxy has gone"))
         for call in later:
             call.proxy = None
         self._link.gone(self, later)

@@ -23,6 +23,13 @@ SELECT s.id, s.text FROM secrets AS s WHERE s.text = :type;
 -- name: joined :many
 -- services: other
 SELECT u.id, s.id AS secret FROM users AS u LEFT JOIN secrets AS s ON s.id = u.id;
+
+-- name: forget :exec
+DELETE FROM notes;
+
+-- transaction: forget_all
+-- services: asker
+-- statements: forget
 """
 CARGO = """\
 [package]
@@ -66,6 +73,8 @@ class Generated(unittest.TestCase):
             self.assertIn("    async def add_user(self, name: str) -> int:\n", text)
             self.assertIn("    async def transfer(self, id_1: int, amount_1: int, id_2: int, amount_2: int) -> list[Rows]:\n", text)
             self.assertIn("    async def texts(self, type: Optional[str]) -> list[Texts]:\n", text)
+            # What nobody may call by itself has no function.
+            self.assertEqual(re.findall(r"async def (forget\w*)", text), ["forget_all"])
             # It runs: the names are there, and nothing is executed but definitions.
             code = f"import sys; sys.path.insert(0, {str(TOP / 'python')!r})\n{text.replace('from __future__ import annotations', '')}\nprint(Catalog)"
             said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import re
+import subprocess
 import threading
 import unittest
 import urllib.parse
@@ -10,7 +11,9 @@ import urllib.parse
 import pytest
 
 from client import Connection, until
+from database_servers import Redis as RedisServer
 from databases import AtRedis, DataServer
+from harness import TOP
 from test_statements import INJECTIONS
 
 #: What would be a command, a reply or the end of a word, where words have no lengths.
@@ -126,9 +129,10 @@ class Redis(unittest.TestCase):
         with DataServer(AtRedis) as server:
             # The first has counted, and the second cannot hold: nothing is undone, and nobody is told otherwise.
             status, said = server.ask("transaction", "visit_and_push", ["/", 1], ["/"])
-            self.assertEqual((status, "lost while the call was under way" in said), (503, True), said)
+            why = "`push_to_visits` has failed, and Redis does not undo the others: WRONGTYPE"
+            self.assertEqual((status, f"lost while the call was under way: {why}" in said), (503, True), said)
             self.assertEqual(server.ask("one", "visits", "/"), (200, {"value": "1"}))
-            self.assertTrue(until(lambda: "`push_to_visits` has failed, and Redis does not undo the others: WRONGTYPE" in server.log(), 10), server.log())
+            self.assertTrue(until(lambda: why in server.log(), 10), server.log())
             # Neither has held.
             server.engine.at.ask("HSET visits:h a b")
             self.assertEqual(server.ask("transaction", "visit_and_push", ["h", 1], ["h"])[1].split(":")[0], "Constraint")
@@ -140,6 +144,36 @@ class Redis(unittest.TestCase):
             self.assertEqual(server.ask("one", "visits", "/3"), (200, None))
             self.assertEqual(server.ask("one", "visit", "/3", 1), (200, {"value": 1}))
 
+    def test_keys_that_overlap_are_said(self):
+        odd = "-- name: ann :one\n-- services: other\nGET visits:ann\n"
+        with DataServer(AtRedis, lambda text: f"{text}\n{odd}") as server:
+            line = 1 + server.statements.splitlines().index("-- name: ann :one")
+            first = 1 + server.statements.splitlines().index("-- name: visit :one")
+            said = f"`visit` in line {first} and `ann` in line {line} can reach the same key: a value can make one of `visits:{{:page}}` and `visits:ann`"
+            self.assertTrue(until(lambda: f"warning [dataproxy main/catalog] the statements: line {first}: {said}" in server.log(), 10), server.log())
+            checked = server.command("check", server.config)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
+            self.assertIn(said, checked.stderr)
+            self.assertIn("declare the parameter an `int`", checked.stderr)
+            self.assertEqual((checked.stderr + server.log()).count("can reach the same key"), 2)
+
+    def test_what_is_known_of_commands_without_a_server_is_what_it_says(self):
+        text = (TOP / "crates/statements/src/usual.rs").read_text()
+        known = set(re.findall(r'"([^"]+)"', text.partition("READS:")[2].partition("];")[0]))
+        with RedisServer() as at:
+            told = json.loads(subprocess.run([*at.client(None), "--json", "COMMAND"], capture_output=True, text=True, check=True).stdout)
+        commands = {}
+        for one in told:
+            commands |= {about[0]: about for about in (one, *(one[9] or []))}
+        flags = {name: set(about[2]) | set(about[6]) for name, about in commands.items()}
+        self.assertEqual([name for name in known if "readonly" not in flags.get(name, {"readonly"})], [])
+        places = {name: (1, 1, 1) for name in known}
+        for *numbers, names in re.findall(r"\(\s*\((-?\d+), (-?\d+), (-?\d+)\),\s*&\[([^]]*)\]", text):
+            places |= {name: tuple(map(int, numbers)) for name in re.findall(r'"([^"]+)"', names)}
+        self.assertIn("bitop", places)
+        single = {name: keys for name, keys in places.items() if name in commands and "|" not in name and not commands[name][9]}
+        self.assertEqual({name: keys for name, keys in single.items() if tuple(commands[name][3:6]) != keys}, {})
+
     def test_limits_hold(self):
         with DataServer(AtRedis) as server:
             for number in range(5):
@@ -148,8 +182,9 @@ class Redis(unittest.TestCase):
             self.assertEqual(server.ask("many", "all_notes", 3), (502, "TooLarge: it has more than 3 rows"))
             # What was taken is taken, and nobody is told that it was not.
             status, said = server.ask("many", "take_notes")
-            self.assertEqual((status, "lost while the call was under way" in said), (503, True), said)
-            self.assertTrue(until(lambda: "it has been carried out, but it has more than 3 rows" in server.log(), 10), server.log())
+            why = "it has been carried out, but it has more than 3 rows"
+            self.assertEqual((status, f"lost while the call was under way: {why}" in said), (503, True), said)
+            self.assertTrue(until(lambda: why in server.log(), 10), server.log())
             server.engine.at.ask(f"RPUSH notes {'x' * 100_000}")
             for _ in range(3):
                 self.assertEqual(server.ask("many", "all_notes", 0), (502, "TooLarge: it has more than 1024 bytes"))

@@ -4,8 +4,9 @@ import os
 import unittest
 
 from client import until
-from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql, Redis
+from database_servers import DATABASE, NOBODY, PASSWORD, USER, MariaDb, Postgresql, Redis, quoted
 from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer
+from renewing import HOLDS, STAYS, Renewing
 from harness import free_port
 from tls_server import openssl
 
@@ -76,8 +77,7 @@ class MariaDbWithTls(WithTls, MariaDb):
 
     def prepare(self):
         super().prepare()
-        quoted = PASSWORD.replace("\\", "\\\\").replace("'", "\\'")
-        self.ask(f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted}' REQUIRE SSL; GRANT ALL ON {DATABASE}.* TO {USER}@'127.0.0.1'")
+        self.ask(f"CREATE USER {USER}@'127.0.0.1' IDENTIFIED BY '{quoted(PASSWORD)}' REQUIRE SSL; GRANT ALL ON {DATABASE}.* TO {USER}@'127.0.0.1'")
 
 
 class MariaDbWithoutTls(MariaDbWithTls):
@@ -138,9 +138,9 @@ class TlsAtRedis(TlsAt, AtRedis):
 class Cases:
     engine = None
 
-    def server(self, engine=None, **more):
+    def server(self, engine=None, kind=DataServer, **more):
         secured = SECURED.format(self.engine.secured) if self.engine.secured else ""
-        return DataServer(engine or self.engine(), change=lambda text: text + secured, **more)
+        return kind(engine or self.engine(), change=lambda text: text + secured, **more)
 
     def assert_refused(self, engine, why):
         with self.server(engine, answers=False) as server:
@@ -164,6 +164,20 @@ class Cases:
         engine.at.make_authority("stranger")
         engine.authority = "stranger"
         self.assert_refused(engine, "UnknownIssuer")
+
+    def test_authorities_that_are_read_again(self):
+        engine = self.engine()
+        engine.at.make_authority("stranger")
+        known, stranger = (engine.at.at(f"{name}.crt").read_text() for name in ("ca", "stranger"))
+        with self.server(engine, kind=Renewing) as server:
+            server.renew("ca.pem", stranger, f"`server_ca`: {STAYS}")
+            self.assertIn("UnknownIssuer", server.log())
+            self.assertTrue(server.answers_anew(), server.log())
+            # What is no certificate is refused by the reload itself.
+            server.write("ca.pem", "nothing")
+            self.assertIn("there is no certificate in it", server.command("reload", "--run-dir", "run").stderr)
+            server.renew("ca.pem", stranger + known, f"`server_ca`: {HOLDS}")
+            self.assertTrue(server.answers_anew(), server.log())
 
     def test_a_certificate_for_another_host(self):
         self.assert_refused(self.engine(host="localhost"), "not valid for name")

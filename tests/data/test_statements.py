@@ -76,6 +76,14 @@ class Statements(unittest.TestCase):
             # The parameters of one statement are not enough.
             self.assertEqual(server.ask("transaction", "transfer", [1, 30])[1], "Parameters: it has 4 parameters, and 2 came")
 
+    def test_a_step_may_be_for_its_transaction_alone(self):
+        with DataServer(self.engine, lambda text: text.replace("withdraw :execrows\n-- services: other\n", "withdraw :execrows\n")) as server:
+            self.assertEqual(server.ask("transaction", "transfer", [1, 30], [2, 30])[0], 200)
+            for of in ("asker", "other"):
+                said = server.ask("exec", "withdraw", 1, 30, of=of)
+                self.assertEqual(said, (502, "Refused: there is no such statement for this service"))
+            self.assertEqual(server.ask("exec", "deposit", 1, 30, of="other"), (200, 1))
+
     def test_limits_hold(self):
         with DataServer(self.engine) as server:
             began = time.monotonic()

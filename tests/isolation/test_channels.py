@@ -111,7 +111,7 @@ class Channels(unittest.TestCase):
             self.assertNotRegex(line, r"^\S+ \w+ \[bulkheadd\] forged")
             self.assertNotIn("\x1b", line)
             if "forged-by-rogue" in line:
-                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue|dataproxy rogue/catalog|publisher rogue)\] ")
+                self.assertRegex(line, r"\[(gate 1|site rogue|service rogue/\w+|admin|signer|stapler|connector rogue(/catalog:data)?|dataproxy rogue/catalog|publisher rogue)\] ")
         for path in (self.server.folder / "log").glob("*.access.log"):
             if not path.name.startswith("rogue.") and not self.may_write_all:
                 self.assertNotIn("forged-by-rogue", path.read_text(errors="replace"), path.name)
@@ -315,7 +315,7 @@ class Service(Channels):
         ], [("rogue.test", "/relayed"), ("rogue.test", "/handed")])
 
 
-def with_data(rogue=None, engine=None):
+def with_data(rogue=None, engine=None, kind=Rogue):
     """A server with a site that has a database; its data proxy is the rogue, or its service `relayed`, for which there is a second one."""
     both = {} if rogue else {"data": ["catalog", "second"]}
     services = [asks("asker", **both), *([] if rogue else [asks("relayed", command=["bin/relayed"], **both)])]
@@ -326,7 +326,7 @@ def with_data(rogue=None, engine=None):
     about = data_site("rogue", services, source=engine and engine.settings())
     if not rogue:
         about["data"].append(about["data"][0] | {"name": "second"})
-    return Rogue([*GOOD, about], rogue, programs=("probe", "asker"), files=files)
+    return kind([*GOOD, about], rogue, programs=("probe", "asker"), files=files)
 
 
 class Data(Channels):
@@ -360,6 +360,47 @@ class Data(Channels):
             r"\[dataproxy rogue/catalog\] .*rogue: connector: 0 connected, 3 unknown",
             r"\[connector rogue/catalog:data\] .*sends nonsense; its channel is closed",
         ], [self.ASK])
+
+
+class Replaced(Rogue):
+    """A server whose database's connector is a rogue's as soon as its data proxy has connections, which the database's operator ends."""
+
+    def __init__(self, sites, _role, **more):
+        super().__init__(sites, None, **more)
+
+    def __enter__(self):
+        super().__enter__()
+        connector = self.process("connector rogue/catalog:data")
+        self.give("rogue")
+        connector.kill()
+        AtPostgresql.shared.end_connections()
+        return self
+
+    def give(self, name):
+        """Makes this program the connectors'."""
+        new = self.folder / "programs" / "new"
+        shutil.copy(harness.program(name), new)
+        new.rename(self.folder / "programs" / "connector")
+
+
+@unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+class ConnectorOfData(Channels):
+    ASK = ("rogue.test", "/asker/many?statement=users")
+
+    def test_a_connector_of_a_database_and_its_data_proxy(self):
+        """It may hand over what it likes: the data proxy takes no such connection, and has one again when the connector is one."""
+        server = with_data("connector", AtPostgresql(), Replaced)
+        self.misbehave(server, "connector rogue/catalog:data", LOADS, [
+            *ended("connector rogue/catalog:data"), *logged("connector rogue/catalog:data"),
+            r"\[connector rogue/catalog:data\] .*rogue: clients: what is no connection, for [1-9]\d* requests",
+            r"\[dataproxy rogue/catalog\] .*the connector has handed over what is no connection",
+            r"\[dataproxy rogue/catalog\] .*the connector sends nonsense; its channel is closed",
+            r"\[dataproxy rogue/catalog\] .*the server cannot be connected to: ",
+        ], [self.ASK])
+        server.give("connector")
+        for process in server.processes("connector rogue/catalog:data"):
+            process.kill()
+        self.assertTrue(until(lambda: server.status(self.ASK[1], self.ASK[0]) == 200, 20), server.log()[-3000:])
 
 
 class Orders(Channels):

@@ -197,6 +197,8 @@ class AtServer(Swept):
             report = probe(server, "main/catalog:data", "sweep")
             self.assertLessEqual({"channel", "stream"}, set(report["on"]))
             self.compare("dataproxy-at-server", report)
+            # Its connector makes connections to Unix sockets alone, as its server has one.
+            self.compare("connector-unix", probe(server, "main/catalog:data:connector", "sweep"))
             self.assertEqual(server.status("/asker/many?statement=users"), 200)
 
 

@@ -175,9 +175,21 @@ class Postgresql(DatabaseServer):
         return [self.programs / "psql", "-X", "-q", "-t", "-A", "-F", "\t", "-v", "ON_ERROR_STOP=1", "-h", self.folder, "-U", "postgres",
                 "-d", database or "postgres"]
 
+    def change_password(self, password):
+        self.ask(f"ALTER ROLE {USER} PASSWORD '{password.replace(chr(39), chr(39) * 2)}'")
+
+    def end_connections(self):
+        """Ends those of the user's."""
+        self.ask(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{USER}'")
+
     def load(self, schema):
         """Makes the tables of the user's."""
         self.ask(f"SET ROLE {USER};\n{schema}", DATABASE)
+
+
+def quoted(text):
+    """A text between the quotes of MariaDB."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 class MariaDb(DatabaseServer):
@@ -200,9 +212,15 @@ class MariaDb(DatabaseServer):
         return [MARIADB, *self.options, "--skip-networking", f"--socket={self.socket}", f"--pid-file={self.folder}/pid"]
 
     def prepare(self):
-        quoted = PASSWORD.replace("\\", "\\\\").replace("'", "\\'")
-        self.ask(f"CREATE USER {USER}@localhost IDENTIFIED BY '{quoted}'; GRANT ALL ON {DATABASE}.* TO {USER}@localhost")
+        self.ask(f"CREATE USER {USER}@localhost IDENTIFIED BY '{quoted(PASSWORD)}'; GRANT ALL ON {DATABASE}.* TO {USER}@localhost")
         self.reset()
+
+    def change_password(self, password):
+        self.ask(f"ALTER USER {USER}@localhost IDENTIFIED BY '{quoted(password)}'")
+
+    def end_connections(self):
+        """Ends those of the user's."""
+        self.ask(f"KILL USER {USER}@localhost")
 
     def reset(self):
         """Makes the database anew, without tables."""
@@ -245,6 +263,13 @@ class Redis(DatabaseServer):
     def reset(self):
         """Removes all keys."""
         self.ask("FLUSHALL")
+
+    def change_password(self, password):
+        self.ask(f"ACL SETUSER {USER} resetpass #{hashlib.sha256(password.encode()).hexdigest()}")
+
+    def end_connections(self):
+        """Ends those of the user's."""
+        self.ask(f"CLIENT KILL USER {USER}")
 
     def client(self, _database):
         return ["redis-cli", "-s", self.socket]

@@ -1,5 +1,5 @@
 """A headless Chromium loads a page with twenty parts over HTTP/2, and shows it; the picture is left in target/protocol.
-Another page opens a WebSocket on the same connection.
+Another page opens a WebSocket on the same connection. A third one opens WebSockets of the SDK's.
 """
 
 import struct
@@ -93,6 +93,51 @@ class Browser(unittest.TestCase):
             self.assertTrue(until(logged, 10), server.log("main.access"))
             self.assertNotIn(" 101 ", server.log("main.access"), "over HTTP/1.1")
 
+
+    @ours
+    def test_a_websocket_of_the_sdk(self):
+        page = "<!doctype html><title>Talk</title><script src=talk.js></script>"
+        with serve(programs=("talk",), files={"page.html": page, "talk.js": TALK}) as server, Chromium() as browser:
+            browser.load(f"{server.url}/page.html")
+            talk = f"wss://main.test:{server.tls_port}/talk"
+            self.assertEqual(browser.evaluate(f"open({talk!r})"), "open echo.v1")
+            self.assertEqual(browser.evaluate("echo(['hello', 'ä'.repeat(50000), '', new Uint8Array(1000000).map((_, at) => at * 7)])"), "4 of 4")
+            # A service that goes says so, and the page comes back to its successor.
+            server.relaunch("main/talk")
+            self.assertEqual(browser.evaluate("ended"), "1001 true")
+            self.assertEqual(browser.evaluate(f"open({talk!r})"), "open echo.v1")
+            self.assertEqual(browser.evaluate("echo(['again'])"), "1 of 1")
+            # A page of another origin gets none, though it is of the same server; its WebSocket has a connection of its own.
+            refused = f"wss://localhost:{server.tls_port}/talk"
+            self.assertEqual(browser.evaluate(f"open({refused!r})"), "never open 1006")
+            self.assertTrue(until(lambda: '"GET /talk HTTP/1.1" 403 ' in server.log("main.access"), 10), server.log("main.access"))
+            browser.load(f"{server.local_url}/page.html")
+            self.assertEqual(browser.evaluate(f"open({talk!r})"), "never open 1006")
+            self.assertEqual(browser.evaluate(f"open({refused!r})"), "open echo.v1", "its own")
+
+
+#: What a page does with a WebSocket: `ended` is what has become of the last one.
+TALK = '''
+let both, ended;
+const open = (url) => new Promise((told) => {
+    both = new WebSocket(url, ["echo.v0", "echo.v1"]);
+    both.binaryType = "arraybuffer";
+    let opened = false;
+    both.onopen = () => { opened = true; told(`open ${both.protocol}`); };
+    ended = new Promise((end) => {
+        both.onclose = (event) => { opened ? end(`${event.code} ${event.wasClean}`) : told(`never open ${event.code}`); };
+    });
+});
+const text = (one) => typeof one == "string" ? one : new Uint8Array(one).join();
+const echo = (sent) => new Promise((told) => {
+    let came = 0, same = 0;
+    both.onmessage = (event) => {
+        same += text(event.data) == text(sent[came]);
+        if (++came == sent.length) told(`${same} of ${came}`);
+    };
+    sent.forEach((one) => both.send(one));
+});
+'''
 
 #: Sends three messages, waits until each has come back, and closes.
 SCRIPT = '''

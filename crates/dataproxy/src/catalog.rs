@@ -181,11 +181,14 @@ SELECT :id, :big, :name, :raw, :on
 INSERT INTO t VALUES (:id)
 -- transaction: both
 -- services: c
--- statements: add, add
+-- statements: add, step
+-- name: step :exec
+-- params: id int
+DELETE FROM t WHERE id = :id
 ";
 
     fn catalog() -> Catalog {
-        Catalog::new(statements::parse(FILE, Default::default()).unwrap(), vec![true, false], true)
+        Catalog::new(statements::parse(FILE, Default::default()).unwrap(), vec![true, false, false], true)
     }
 
     #[test]
@@ -195,6 +198,7 @@ INSERT INTO t VALUES (:id)
         assert_eq!(catalog.granted("a", "add"), None);
         assert_eq!(catalog.granted("c", "add"), None);
         assert_eq!(catalog.granted("c", "both"), Some(Call::Transaction(0)));
+        assert_eq!(["a", "b", "c", ""].map(|service| catalog.granted(service, "step")), [None; 4]);
         for name in ["", "nothing", "GET", "get ", "get\0", "SELECT 1"] {
             assert_eq!(catalog.granted("a", name), None, "{name:?}");
         }

@@ -69,7 +69,7 @@ impl Options {
             let tls = Tls::new(read(path)?.as_bytes(), &self.certificate_name);
             self.login.tls = Some(tls.map_err(|reason| vec![format!("{}: {reason}", path.display())])?);
         }
-        let way = Way { road: Road::Direct(self.server), login: self.login };
+        let way = Way::new(Road::Direct(self.server), self.login);
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build_local(LocalOptions::default());
         let runtime = runtime.map_err(|error| vec![format!("no event loop: {error}")])?;

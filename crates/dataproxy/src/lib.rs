@@ -21,6 +21,7 @@ mod mysql;
 mod postgres;
 mod queue;
 mod redis;
+mod renewal;
 mod serve;
 mod server;
 mod setup;

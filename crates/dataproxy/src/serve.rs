@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use wire::data::{LauncherToDataProxy, Token};
-use wire::log::Level;
 use wire::{ChildToLauncher, NO_PARTITION};
 use worker::dialer::Dialer;
 use worker::log::Log;
@@ -19,6 +18,7 @@ use worker::{Fault, Start};
 
 use crate::catalog::Catalog;
 use crate::client::{Service, Shared, attend};
+use crate::renewal::Renewal;
 use crate::setup::{Control, Setup};
 use crate::source::Source;
 
@@ -31,7 +31,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     let Some((setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let mut opening = Opening { control, setup: Rc::new(setup), dialer: Rc::default(), early: Vec::new() };
-    let Some((source, catalog)) = opening.open().await? else { return Ok(()) };
+    let Some((mut source, catalog)) = opening.open().await? else { return Ok(()) };
     let shared = Rc::new(Shared {
         queue: source.queue().clone(),
         catalog: RefCell::new(catalog),
@@ -41,7 +41,10 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
         limiter: Default::default(),
     });
     opening.control.send(&ChildToLauncher::Ready {}, None).await?;
-    Proxy { opening, source, shared, clients: JoinSet::new() }.serve().await
+    source.start();
+    let source = Rc::new(source);
+    let renewal = Renewal::new(source.clone(), shared.clone());
+    Proxy { opening, source, renewal, shared, clients: JoinSet::new() }.serve().await
 }
 
 /// A source that is being opened, which may take a while, and what the launcher says meanwhile.
@@ -85,21 +88,27 @@ impl Opening {
 /// A data proxy that serves.
 struct Proxy {
     opening: Opening,
-    source: Source,
+    source: Rc<Source>,
+    renewal: Renewal,
     shared: Rc<Shared>,
     clients: JoinSet<()>,
 }
 
 impl Proxy {
     async fn serve(mut self) -> Result<(), Fault> {
-        self.source.start();
         while let Some((message, descriptor)) = self.opening.next().await? {
             match (message, descriptor) {
                 (LauncherToDataProxy::Attach { service, token }, Some(channel)) => {
                     self.attach(service.as_str(), token, channel)?;
                 }
                 (LauncherToDataProxy::Connector {}, Some(channel)) => self.opening.dialer.attach(channel)?,
-                (LauncherToDataProxy::Statements {}, Some(file)) => self.replace(&file).await,
+                (LauncherToDataProxy::Statements {}, Some(file)) => {
+                    self.renewal.statements(self.opening.setup.read_statements(&file));
+                }
+                (
+                    message @ (LauncherToDataProxy::Password {} | LauncherToDataProxy::Authorities { .. }),
+                    Some(file),
+                ) => self.renewal.login(&message, &file),
                 (LauncherToDataProxy::Report {}, _) => {
                     self.opening.control.report(self.shared.counters.snapshot());
                 }
@@ -109,8 +118,11 @@ impl Proxy {
         }
         // Services have calls under way, or are on their way to the process that takes this one's place.
         while self.clients.join_next().await.is_some() {}
+        self.renewal.end().await;
         self.shared.log.flush().await;
-        self.source.close().await;
+        if let Some(source) = Rc::into_inner(self.source) {
+            source.close().await;
+        }
         Ok(())
     }
 
@@ -120,24 +132,5 @@ impl Proxy {
         let service = Service { name: service.to_owned(), number };
         self.clients.spawn_local(attend(self.shared.clone(), service, token, channel));
         Ok(())
-    }
-
-    /// Has another file of statements hold, if nothing is wrong with it.
-    async fn replace(&self, file: &OwnedFd) {
-        let prepared = match self.opening.setup.read_statements(file) {
-            Ok(statements) => self.source.prepare(statements).await,
-            Err(refusal) => Err(refusal),
-        };
-        match prepared {
-            Ok(catalog) => {
-                let count = catalog.file.statements.len();
-                *self.shared.catalog.borrow_mut() = catalog;
-                self.shared.log.event(Level::Info, format_args!("{count} statements were read again"));
-            }
-            Err(refusal) => {
-                let text = format_args!("the statements of before stay: {refusal}");
-                self.shared.log.event(Level::Error, text);
-            }
-        }
     }
 }

@@ -49,15 +49,11 @@ impl Setup {
                     setup.login.database = database.as_str().to_owned();
                     setup.login.user = user.as_str().to_owned();
                 }
-                (LauncherToDataProxy::Password {}, Some(file)) => {
-                    let password = password(&file).map_err(Fault::Operator)?;
-                    setup.login.password = Some(password);
-                }
-                (LauncherToDataProxy::Authorities { name }, Some(file)) => {
-                    let text = files::read(&file, certificate::authorities::FILE_BYTES_MAX);
-                    let tls =
-                        text.and_then(|text| Tls::new(&text, name.as_str())).map_err(Fault::Operator)?;
-                    setup.login.tls = Some(tls);
+                (
+                    message @ (LauncherToDataProxy::Password {} | LauncherToDataProxy::Authorities { .. }),
+                    Some(file),
+                ) => {
+                    read_login(&mut setup.login, &message, &file).map_err(Fault::Operator)?;
                 }
                 (LauncherToDataProxy::Statements {}, Some(file)) => setup.statements = Some(file),
                 (LauncherToDataProxy::Schema {}, Some(file)) => setup.schema = Some(file),
@@ -84,7 +80,7 @@ impl Setup {
         let statements = self.read_statements(file).map_err(|refusal| refusal.to_string())?;
         let schema = self.schema.as_ref().map(read).transpose();
         let schema = schema.map_err(|reason| format!("the schema: {reason}"))?;
-        let way = Way { road: Road::Connector(dialer), login: self.login.clone() };
+        let way = Way::new(Road::Connector(dialer), self.login.clone());
         Source::open(place, schema.as_deref(), way, statements).await
     }
 
@@ -108,6 +104,21 @@ pub(crate) fn parse_statements(
     };
     let mistakes: Vec<String> = found.unknown_services(services).into_iter().map(unknown).collect();
     if mistakes.is_empty() { Ok(found) } else { Err(Refusal::Mistakes(mistakes)) }
+}
+
+/// Changes a login by a file that has come along; the key of the configuration that names it.
+pub(crate) fn read_login(
+    login: &mut Login,
+    message: &LauncherToDataProxy,
+    file: &OwnedFd,
+) -> Result<&'static str, String> {
+    let LauncherToDataProxy::Authorities { name } = message else {
+        login.password = Some(password(file)?);
+        return Ok("password");
+    };
+    let text = files::read(file, certificate::authorities::FILE_BYTES_MAX)?;
+    login.tls = Some(Tls::new(&text, name.as_str())?);
+    Ok("server_ca")
 }
 
 /// The password in a file.

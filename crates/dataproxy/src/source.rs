@@ -93,6 +93,29 @@ impl Source {
         }
     }
 
+    /// The way to the database's server, if it is at one.
+    pub(crate) fn way(&self) -> Option<&Way> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(source) => Some(source.way()),
+            Self::Mysql(source) => Some(source.way()),
+            Self::Redis(source) => Some(source.way()),
+        }
+    }
+
+    /// Has the server say whether it takes the login that was read last.
+    ///
+    /// # Errors
+    /// What it says against it.
+    pub(crate) async fn try_login(&self) -> Result<(), String> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(source) => source.try_login().await,
+            Self::Mysql(source) => source.try_login().await,
+            Self::Redis(source) => source.try_login().await,
+        }
+    }
+
     /// Has the database prepare other statements.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ const KINDS: &[(&str, Policy)] = &[
     ("signer", Policy::Signer),
     ("stapler", Policy::Stapler),
     ("connector", Policy::Connector { unix: true, tcp: true, udp: false, names: false }),
+    ("connector-unix", Policy::Connector { unix: true, tcp: false, udp: false, names: false }),
     ("connector-names", Policy::Connector { unix: true, tcp: true, udp: false, names: true }),
     ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true, names: false }),
     ("broker", Policy::Broker),

@@ -1,7 +1,7 @@
 //! Files of named statements: what a service may ask of a database, and which service may.
 //!
 //! Runs in: data proxies, and the `bulkhead` command; pure. Sees: files of the operator's. Never: reads SQL, but for where its
-//! strings, comments and parameters are, and, to show it to the operator, which tables its words name; or knows a command of Redis's.
+//! strings, comments and parameters are, and, to show it to the operator, which tables its words name; or asks a server.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a service calls what its
 //! database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know `-- name: ... :one`.
@@ -21,16 +21,20 @@
 mod body;
 mod command;
 mod header;
+mod keys;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod words;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use config::Engine;
+pub use keys::{KeyPlaces, key_places};
 pub use parse::parse;
+pub use usual::names;
 pub use words::{Table, first_word, has_word, only_reads};
 
 /// LIMIT: bytes of a file.
@@ -137,7 +141,7 @@ pub struct Statement {
     pub name: String,
     /// What it gives back.
     pub kind: Kind,
-    /// The services that may call it, as `SERVICE`.
+    /// The services that may call it by itself; none if it is for transactions alone.
     pub services: Vec<String>,
     /// In the order in which callers give them.
     pub parameters: Vec<Parameter>,
@@ -169,6 +173,11 @@ pub enum Part {
 }
 
 impl Statement {
+    /// Whether nobody calls it but as a part of a transaction.
+    pub fn is_for_transactions(&self) -> bool {
+        self.services.is_empty()
+    }
+
     /// Its text, with what a database writes for the parameter of each number, from 0 on.
     pub fn sql(&self, mut placeholder: impl FnMut(usize) -> String) -> String {
         let piece = |piece: &Piece| match piece {

@@ -51,6 +51,8 @@ struct Parser<'a> {
     names: HashMap<&'a str, usize>,
     /// The statements that transactions name, which may come later: the transaction, the names, the line.
     steps: Vec<(usize, Vec<&'a str>, usize)>,
+    /// Which statements have `-- services:`, by number.
+    grants: Vec<bool>,
 }
 
 impl<'a> Parser<'a> {
@@ -74,6 +76,7 @@ impl<'a> Parser<'a> {
             self.mistake(1, format!("a file has at most {STATEMENTS_MAX} statements and transactions"), None);
         }
         self.resolve_steps();
+        self.check_grants();
     }
 
     /// Takes notice of the name that a section begins with.
@@ -124,10 +127,13 @@ impl<'a> Parser<'a> {
             let line = if is_there { first + fault.line } else { begin.line };
             self.mistake(line, fault.rule, fault.help.map(str::to_owned));
         }
+        let is_named = known.contains_key("services");
+        let services = if is_named { self.services(begin, &known) } else { Vec::new() };
+        self.grants.push(is_named);
         let statement = Statement {
             name: name.to_owned(),
             kind,
-            services: self.services(begin, &known),
+            services,
             parameters,
             max_rows: self.value(&known, "max_rows", Annotation::rows).unwrap_or(MAX_ROWS),
             max_bytes: self.value(&known, "max_bytes", Annotation::bytes).unwrap_or(MAX_BYTES),
@@ -184,14 +190,33 @@ impl<'a> Parser<'a> {
         known
     }
 
-    /// The services that may call what a section has; nobody is a mistake, as such a statement is good for nothing.
+    /// The services that may call what a section has; nobody is a mistake.
     fn services(&mut self, begin: &Annotation<'_>, known: &HashMap<&str, Annotation<'_>>) -> Vec<String> {
         if !known.contains_key("services") {
-            let help =
-                "write `-- services: NAME, ...`, of services of the site that have this source in `data`";
-            self.mistake(begin.line, "it does not say which services may call it".into(), Some(help.into()));
+            self.nobody_calls(begin.line, "");
         }
         self.value(known, "services", Annotation::services).unwrap_or_default()
+    }
+
+    fn nobody_calls(&mut self, line: usize, or: &str) {
+        let help = format!(
+            "write `-- services: NAME, ...`, of services of the site that have this source in `data`{or}"
+        );
+        self.mistake(line, "it does not say which services may call it".into(), Some(help));
+    }
+
+    /// A statement may leave its services out if a transaction has it: then it is called as a part of that alone. One that nobody can
+    /// call is good for nothing.
+    fn check_grants(&mut self) {
+        let transactions = &self.found.transactions;
+        let used: Vec<usize> = transactions.iter().flat_map(|group| group.steps.iter().copied()).collect();
+        let grants = std::mem::take(&mut self.grants).into_iter().enumerate();
+        for (number, _) in grants.filter(|(number, is_named)| !is_named && !used.contains(number)) {
+            self.nobody_calls(
+                self.found.statements[number].line,
+                ", or name it in the `-- statements:` of a transaction",
+            );
+        }
     }
 
     fn timeout(&mut self, known: &HashMap<&str, Annotation<'_>>) -> Duration {

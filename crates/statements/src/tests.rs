@@ -95,7 +95,7 @@ DELETE FROM t WHERE a = :a AND b = ?; DROP TABLE t;
 SELECT 'x
 -- transaction: d
 -- services: s
--- statements: c, e
+-- statements: B, e
 SELECT 1;
 -- transaction: f
 -- services: s
@@ -135,6 +135,21 @@ fn a_statement_says_something_and_uses_what_it_declares() {
     assert!(said[0].contains("no statement below"), "{said:?}");
     assert!(said.iter().any(|said| said.contains("`:x` is not in the statement")), "{said:?}");
     assert_eq!(found.iter().filter(|(_, said)| said.contains("no statement below")).count(), 2);
+}
+
+#[test]
+fn a_statement_of_a_transaction_may_name_no_services() {
+    let text = "-- name: take :exec\nSELECT 1\n-- transaction: t\n-- services: s\n-- statements: take, put\n-- name: put :exec\nSELECT 2\n";
+    let found = parse(text, None).unwrap();
+    assert!(found.statements.iter().all(Statement::is_for_transactions), "{found:?}");
+    assert_eq!(found.services(), [("s", 3)]);
+    let alone = lines(&text.replace("take, put", "take"));
+    assert_eq!(alone.len(), 1, "{alone:?}");
+    assert!(alone[0].0 == 6 && alone[0].1.contains("or name it in the `-- statements:`"), "{alone:?}");
+    assert_eq!(lines(&text.replace("-- services: s\n", ""))[0].0, 3);
+    assert!(
+        lines(&text.replace("take :exec", "take :exec\n-- services:"))[0].1.contains("item of it is empty")
+    );
 }
 
 #[test]

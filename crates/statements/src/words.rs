@@ -17,7 +17,10 @@ pub struct Table {
 impl Statement {
     /// Whether it only reads, as far as its words say; in doubt it does not.
     pub fn only_reads(&self) -> bool {
-        only_reads(&self.sql(|_| "?".into()))
+        match self.words.is_empty() {
+            true => only_reads(&self.sql(|_| "?".into())),
+            false => self.usually_only_reads(),
+        }
     }
 
     /// The tables that it names behind `FROM`, `JOIN`, `INTO`, `UPDATE` and the like, each once.

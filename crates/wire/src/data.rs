@@ -103,12 +103,12 @@ messages! {
         8 => Schema {},
         /// The source is this database of a server, to which the connector makes connections.
         9 => Server { engine: Engine, database: Text<NAME_MAX>, user: Text<NAME_MAX>, connections: u16 },
-        /// The file with the password of the server's user comes along; before `Begin`.
+        /// The file with the password of the server's user comes along; after `Begin`, it replaces an earlier one.
         10 => Password {},
         /// A channel to the connector comes along, in place of an earlier one.
         11 => Connector {},
         /// The server is spoken to over TLS; its certificate is for this name, and signed by one of the authorities in the file
-        /// that comes along, PEM; before `Begin`.
+        /// that comes along, PEM; after `Begin`, they replace earlier ones.
         12 => Authorities { name: Text<SERVER_NAME_MAX> },
     }
 }

@@ -22,13 +22,16 @@ use std::process::ExitCode;
 
 use wire::Role;
 
+/// Of a site, and of its database.
+const ROGUE_CONNECTORS: [&str; 2] = ["connector rogue", "connector rogue/catalog:data"];
+
 fn main() -> ExitCode {
     let title = std::env::args().next().unwrap_or_default();
     let title = title.strip_prefix("bulkhead: ").unwrap_or_default().to_owned();
     let role = match title.split(' ').next() {
         Some("gate") if title != "gate 1" => return worker::run(gate::run),
         Some("site") if title != "site rogue" => return worker::run(site::worker::run),
-        Some("connector") if title != "connector rogue" => return worker::run(connector::serve),
+        Some("connector") if !ROGUE_CONNECTORS.contains(&&*title) => return worker::run(connector::serve),
         Some("gate") => Role::Gate,
         Some("site") => Role::Site,
         Some("logger") => Role::Logger,

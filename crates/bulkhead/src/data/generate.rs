@@ -88,10 +88,11 @@ pub fn generate(config: Option<&Path>, what: &Generate) -> Result<ExitCode, Faul
     };
     let file = read(data)?;
     let is_granted = |services: &[String]| what.service.as_ref().is_none_or(|name| services.contains(name));
+    let granted = file.statements.iter().filter(|one| is_granted(&one.services));
     let callable = Callable {
         source: &data.name,
         file: &file,
-        statements: file.statements.iter().filter(|one| is_granted(&one.services)).collect(),
+        statements: granted.filter(|one| !one.is_for_transactions()).collect(),
         transactions: file.transactions.iter().filter(|one| is_granted(&one.services)).collect(),
         columns: columns(&described),
     };

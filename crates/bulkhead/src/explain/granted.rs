@@ -111,7 +111,8 @@ fn calls_of(file: &Statements, dialect: Dialect) -> Vec<Call> {
         }
     });
     let transactions: Vec<Call> = transactions.collect();
-    single.into_iter().chain(transactions).collect()
+    // A step that no service is named for is a part of its transactions, and no call of its own.
+    single.into_iter().filter(|call| !call.services.is_empty()).chain(transactions).collect()
 }
 
 fn call(statement: &Statement, dialect: Dialect) -> Call {
@@ -133,7 +134,7 @@ pub mod tests {
     const STATEMENTS: &str = "-- name: article :one\n-- services: search, shop\n-- params: id int\n\
         SELECT name FROM articles JOIN makers USING (maker) WHERE id = :id;\n\
         -- name: order_it :exec\n-- services: shop\n-- params: id int\nINSERT INTO orders SELECT id FROM articles WHERE id = :id;\n\
-        -- name: take :exec\n-- services: nobody_yet\n-- params: id int\nUPDATE articles SET left = left - 1 WHERE id = :id;\n\
+        -- name: take :exec\n-- params: id int\nUPDATE articles SET left = left - 1 WHERE id = :id;\n\
         -- transaction: buy\n-- services: shop\n-- statements: take, order_it\n";
 
     /// A shop with a database at a server, and its statements.
@@ -169,7 +170,7 @@ pub mod tests {
         assert_eq!(of("search"), ["articles", "makers"]);
         assert_eq!(of("shop"), ["articles!", "makers", "orders!"]);
         let writing: Vec<bool> = granted.calls("a/catalog").iter().map(|call| call.writes).collect();
-        assert_eq!(writing, [false, true, true, true]);
+        assert_eq!(writing, [false, true, true]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; statements, by data proxies; what this machine says of
-//! names, by those who look names up. Opened for them, and looked at from time to time.
+//! lists of revoked ones and users, by workers of their site; statements, passwords and servers' authorities, by data
+//! proxies; what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
@@ -24,7 +24,7 @@ use supervisor::change::plan::{FileStamp, Stamp, plan_files};
 use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
-use supervisor::setup::reloaded_files::{for_workers, open};
+use supervisor::setup::reloaded_files::{for_data_proxy, for_workers, open};
 use supervisor::setup::stapler;
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
@@ -37,8 +37,8 @@ enum Purpose {
     Certificate { site: u16, number: u16 },
     /// For a site's workers, which are told so.
     Site(u16, LauncherToSite),
-    /// It is of this data source of a site, for its proxy.
-    Statements { site: u16, number: u16 },
+    /// For the proxy of this data source of a site, which is told so.
+    Data { site: u16, number: u16, told: LauncherToDataProxy },
     /// For those who look names up. A machine may be without.
     Names(NamesFile),
 }
@@ -48,7 +48,7 @@ impl Purpose {
     fn id(&self, path: &Path) -> FileId {
         let number = match self {
             Self::Certificate { number, .. }
-            | Self::Statements { number, .. }
+            | Self::Data { number, .. }
             | Self::Site(_, LauncherToSite::ClientRevoked { number, .. }) => *number,
             Self::Site(_, LauncherToSite::RuleUsers { rule, .. }) => *rule,
             Self::Site(..) | Self::Names(_) => 0,
@@ -61,7 +61,11 @@ impl Purpose {
     fn named(&self) -> Option<(&'static str, u16)> {
         match self {
             Self::Certificate { site, .. } => Some(("certificates", *site)),
-            Self::Statements { site, .. } => Some(("statements", *site)),
+            Self::Data { site, told: LauncherToDataProxy::Password {}, .. } => Some(("password", *site)),
+            Self::Data { site, told: LauncherToDataProxy::Authorities { .. }, .. } => {
+                Some(("server_ca", *site))
+            }
+            Self::Data { site, .. } => Some(("statements", *site)),
             Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
             Self::Site(site, LauncherToSite::ClientRevoked { .. }) => Some(("client_crl", *site)),
             Self::Site(site, _) => Some(("users", *site)),
@@ -192,6 +196,11 @@ impl FileReload {
         self.files = files;
     }
 
+    /// Has the files looked at at once: who has a configuration read again has changed something.
+    pub(crate) fn look_soon(&mut self) {
+        self.next = self.next.map(|_| Instant::now());
+    }
+
     /// Each certificate: its site and number, its file, and what the signer has said of it.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
         self.certificates.iter().map(|(&id, &at)| {
@@ -301,7 +310,7 @@ impl FileReload {
         match &self.files[place].purpose {
             Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
             Purpose::Names(_) => supervisor.users_of_names(),
-            Purpose::Statements { site, number } => {
+            Purpose::Data { site, number, .. } => {
                 let proxies = supervisor.active(Role::DataProxy, None).into_iter();
                 let is_its = |proxy: &u64| {
                     let spec = supervisor.spec_of(*proxy);
@@ -338,9 +347,7 @@ impl FileReload {
                             supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
                         }
                         Purpose::Site(_, message) => supervisor.send(reader, message, file),
-                        Purpose::Statements { .. } => {
-                            supervisor.send(reader, &LauncherToDataProxy::Statements {}, file);
-                        }
+                        Purpose::Data { told, .. } => supervisor.send(reader, told, file),
                         Purpose::Names(which) => {
                             file.into_iter().for_each(|file| supervisor.hand_names(reader, *which, file));
                         }
@@ -435,10 +442,11 @@ fn files_of(site: u16, about: &Site) -> Vec<ReloadedFile> {
     });
     let others = for_workers(about).into_iter();
     let others = others.map(|(told, path)| ReloadedFile::new(Purpose::Site(site, told), path));
-    let statements = (0u16..).zip(&about.data).map(|(number, data)| {
-        ReloadedFile::new(Purpose::Statements { site, number }, data.statements.clone())
+    let of_data = (0u16..).zip(&about.data).flat_map(|(number, data)| {
+        let files = for_data_proxy(data).into_iter();
+        files.map(move |(told, path)| ReloadedFile::new(Purpose::Data { site, number, told }, path))
     });
-    certificates.chain(others).chain(statements).collect()
+    certificates.chain(others).chain(of_data).collect()
 }
 
 /// Those that are next, as far as they are of this site, or of none.

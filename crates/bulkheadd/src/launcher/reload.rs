@@ -65,7 +65,12 @@ impl Launcher {
             return self.report(asker, "");
         }
         match self.sockets(&prepared.config) {
-            Ok(sockets) => self.carry_out_reload(asker, prepared, source, sockets),
+            Ok(sockets) => {
+                if look == Look::All {
+                    self.components.certificates.files.look_soon();
+                }
+                self.carry_out_reload(asker, prepared, source, sockets);
+            }
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
     }

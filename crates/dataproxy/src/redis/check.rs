@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use resp::Reply;
-use statements::{Part, Statement, Word};
+use statements::{KeyPlaces, Part, Statement, key_places, names};
 
+use super::Known;
 use super::line::Line;
 
 /// LIMIT: bytes of what the server says of a command.
@@ -36,8 +37,7 @@ struct About {
     /// Words that it has; negative for so many or more.
     arity: i64,
     flags: Vec<String>,
-    /// The first and the last word that is a key, and from one to the next.
-    keys: (i64, i64, i64),
+    keys: KeyPlaces,
     /// Whether what it does is said by a second word.
     has_subcommands: bool,
 }
@@ -68,8 +68,8 @@ impl Commands {
         Ok(())
     }
 
-    /// Whether a statement's command only reads; or what is wrong with it.
-    pub(super) fn check(&self, statement: &Statement) -> Result<bool, String> {
+    /// Whether a statement's command only reads, and where its keys are; or what is wrong with it.
+    pub(super) fn check(&self, statement: &Statement) -> Result<Known, String> {
         if let Some(nullable) = statement.parameters.iter().find(|parameter| parameter.nullable) {
             let (name, kind) = (&nullable.name, nullable.kind.word());
             return Err(format!("`:{name}` may be NULL, which Redis does not have: write `{name} {kind}`"));
@@ -101,21 +101,17 @@ impl Commands {
         if !has_keys(about, statement)? {
             return refused("names no key");
         }
-        Ok(about.flags.iter().any(|flag| flag == "readonly"))
+        Ok(Known { reads: about.flags.iter().any(|flag| flag == "readonly"), keys: about.keys })
     }
 }
 
 /// Whether a statement has keys; refuses those that a service could choose.
 fn has_keys(about: &About, statement: &Statement) -> Result<bool, String> {
     let words = &statement.words;
-    let (first, last, step) = about.keys;
-    let count = i64::try_from(words.len()).unwrap_or(i64::MAX);
-    let last = if last < 0 { count + last } else { last };
-    let step = usize::try_from(step).unwrap_or(1).max(1);
-    for at in (first.max(1)..=last).step_by(step) {
-        let word = usize::try_from(at).ok().and_then(|at| words.get(at));
-        match word.and_then(|word| word.first()) {
-            Some(Part::Bytes(text)) if !text.is_empty() => {}
+    let mut has_keys = false;
+    for at in key_places(about.keys, words.len()) {
+        match words.get(at).and_then(|word| word.first()) {
+            Some(Part::Bytes(text)) if !text.is_empty() => has_keys = true,
             Some(Part::Parameter(number)) => {
                 let (key, own) = (&statement.parameters[*number].name, &statement.name);
                 return Err(format!(
@@ -125,22 +121,11 @@ fn has_keys(about: &About, statement: &Statement) -> Result<bool, String> {
             _ => return Err("a key is empty".into()),
         }
     }
-    Ok(first > 0 && last >= first)
+    Ok(has_keys)
 }
 
 fn unknown(name: &str) -> String {
     format!("the server knows no command `{name}`")
-}
-
-/// By which names the server may know a command: its first word, and with its second one.
-fn names(words: &[Word]) -> Vec<String> {
-    let text = |word: &Word| match &word[..] {
-        [Part::Bytes(bytes)] => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
-        _ => None,
-    };
-    let Some(first) = words.first().and_then(text) else { return Vec::new() };
-    let both = words.get(1).and_then(text).map(|second| format!("{first}|{second}"));
-    [first].into_iter().chain(both).collect()
 }
 
 /// What a server says of a command.

@@ -8,7 +8,7 @@ mod line;
 mod rows;
 
 use resp::Reply;
-use statements::{Part, Statement, Statements};
+use statements::{KeyPlaces, Mistake, Part, Statement, Statements};
 use wire::data::{CallFault, Value};
 use worker::server_stream::ServerStream;
 
@@ -32,6 +32,7 @@ pub(crate) struct Redis {
 /// A command that the server knows, and has nothing against.
 pub(crate) struct Known {
     reads: bool,
+    keys: KeyPlaces,
 }
 
 impl Session for Redis {
@@ -71,9 +72,7 @@ impl Session for Redis {
         for about in &file.statements {
             commands.learn(&mut self.line, about).await.map_err(Refusal::Database)?;
             let checked = commands.check(about);
-            said.push(
-                checked.map(|reads| Known { reads }).map_err(|rule| mistake(about, about.sql_line, &rule)),
-            );
+            said.push(checked.map_err(|rule| mistake(about, about.sql_line, &rule)));
         }
         all_or_mistakes::<Self>(said)
     }
@@ -85,6 +84,10 @@ impl Session for Redis {
 
     fn only_reads(_: &Statement, known: &Known) -> bool {
         known.reads
+    }
+
+    fn warnings(file: &Statements, prepared: &Prepared<Self>) -> Vec<Mistake> {
+        file.overlaps(|number, _| prepared.get(number).map_or((0, 0, 0), |known| known.keys))
     }
 
     async fn carry_out<'j>(

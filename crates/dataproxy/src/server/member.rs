@@ -11,16 +11,13 @@ use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use wire::data::CallFault;
 
 use super::session::{Fault, Progress, Session};
-use super::{Known, Pool, prepare};
+use super::{Known, PAUSE_MAX, PAUSE_MIN, Pool, prepare};
 use crate::answer::Answer;
 use crate::catalog::Call;
 use crate::queue::{Job, Lane, Work};
 
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// LIMIT: how long a server that was lost is left alone between two attempts.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor are woken for
 /// each answer alone.
@@ -271,7 +268,7 @@ impl<S: Session> Member<S> {
         tokio::task::spawn_local(async move {
             let stopping = async {
                 if let Ok(stream) = pool.way.connect().await {
-                    S::cancel(canceller, stream, pool.way.login.clone()).await;
+                    S::cancel(canceller, stream, (*pool.way.login()).clone()).await;
                 }
             };
             let _ = timeout(STOP_TIMEOUT, stopping).await;

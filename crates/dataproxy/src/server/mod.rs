@@ -10,12 +10,9 @@ mod member;
 mod session;
 mod sql;
 mod tls;
+mod way;
 
 use std::cell::Cell;
-use std::io;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +20,6 @@ use std::time::Duration;
 use statements::Statements;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wire::data::DATABASE_TARGET;
-use worker::dialer::Dialer;
-use worker::server_stream::ServerStream;
 
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
@@ -33,57 +27,15 @@ use member::Member;
 pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes};
 pub(crate) use sql::{Sql, call};
 pub(crate) use tls::{Stream, Tls};
+pub(crate) use way::{Login, Road, Way};
 
-/// LIMIT: how long a server may take to let the proxy log in.
-const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// LIMIT: how long a server that was lost is left alone between two attempts.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(3);
 /// LIMIT: how long a server may take to prepare all statements.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How to log in.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Login {
-    pub(crate) database: String,
-    pub(crate) user: String,
-    pub(crate) password: Option<String>,
-    /// What the server's certificate is checked by; without, there is no TLS.
-    pub(crate) tls: Option<Tls>,
-}
-
-/// How a connection comes about.
-pub(crate) enum Road {
-    /// A connector makes it.
-    Connector(Rc<Dialer<ServerStream>>),
-    /// This process makes it, to `unix:PATH` or `HOST:PORT`.
-    Direct(String),
-}
-
-/// The way to a server.
-pub(crate) struct Way {
-    pub(crate) road: Road,
-    pub(crate) login: Login,
-}
-
 impl Way {
-    async fn connect(&self) -> Result<ServerStream, String> {
-        let connected = match &self.road {
-            Road::Connector(dialer) => {
-                dialer.connect(DATABASE_TARGET).await.map_err(|why| in_words(why).into())
-            }
-            Road::Direct(address) => direct(address).map_err(|error| error.to_string()),
-        };
-        connected.map_err(|why: String| format!("the server cannot be connected to: {why}"))
-    }
-
-    /// A session on a new connection.
-    async fn log_in<S: Session>(&self) -> Result<S, String> {
-        let session = async { S::log_in(self.connect().await?, &self.login).await };
-        let silent = match &self.login.tls {
-            Some(_) => "the server does not answer; it may speak no TLS, which `server_ca` asks for",
-            None => "the server does not answer",
-        };
-        timeout(LOGIN_TIMEOUT, session).await.map_err(|_| silent.to_owned())?
-    }
-
     /// Has the server say what it thinks of all statements.
     pub(crate) async fn prepare<S: Session>(&self, file: &Statements) -> Result<(S, Prepared<S>), Refusal> {
         let mut session: S = self.log_in().await.map_err(Refusal::Database)?;
@@ -102,26 +54,8 @@ async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepa
 fn catalog<S: Session>(file: Statements, prepared: &Prepared<S>) -> Arc<Catalog> {
     let reads = file.statements.iter().zip(prepared).map(|(about, known)| S::only_reads(about, known));
     let reads = reads.collect();
+    S::warnings(&file, prepared).iter().for_each(|odd| eprintln!("warning: the statements: {odd}"));
     Arc::new(Catalog::new(file, reads, false))
-}
-
-fn direct(address: &str) -> io::Result<ServerStream> {
-    let socket: OwnedFd = match address.strip_prefix("unix:") {
-        Some(path) => UnixStream::connect(path)?.into(),
-        None => TcpStream::connect(address)?.into(),
-    };
-    socket.try_into()
-}
-
-fn in_words(why: wire::Unreachable) -> &'static str {
-    use wire::Unreachable::{Crowded, Forbidden, Late, Refused, Unknown, Unresolved};
-    match why {
-        Refused | Unknown => "nobody listens there",
-        Late => "it does not answer",
-        Crowded => "too many connections are wanted",
-        Forbidden => "the system refuses; its connector has said why",
-        Unresolved => "its name has no address",
-    }
 }
 
 /// What all connections of a source share.
@@ -173,6 +107,19 @@ impl<S: Session> Source<S> {
     /// Where calls go.
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.pool.queue
+    }
+
+    /// The way to the server.
+    pub(crate) fn way(&self) -> &Way {
+        &self.pool.way
+    }
+
+    /// Has the server say whether it takes the login that was read last.
+    ///
+    /// # Errors
+    /// What it says against it.
+    pub(crate) async fn try_login(&self) -> Result<(), String> {
+        self.pool.way.try_newer::<S>().await
     }
 
     /// Has the server prepare other statements.

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::Future;
 
-use statements::{Statement, Statements};
+use statements::{Mistake, Statement, Statements};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
@@ -84,6 +84,11 @@ pub(crate) trait Session: Sized + 'static {
 
     /// Whether a statement only reads; in doubt it does not.
     fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
+
+    /// What is odd about statements that hold all the same.
+    fn warnings(_file: &Statements, _prepared: &Prepared<Self>) -> Vec<Mistake> {
+        Vec::new()
+    }
 
     /// Carries a call out, to its end.
     fn carry_out<'j>(

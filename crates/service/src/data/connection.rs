@@ -56,7 +56,9 @@ pub(super) async fn serve(
     connection.outgoing.push_back(ServiceToDataProxy::Login { token });
     connection.run(&channel, &mut orders).await;
     // Those that were sent may have been carried out, others were not.
-    connection.calls.into_values().for_each(|call| drop(call.reply.send(Err(DataError::Lost))));
+    for call in connection.calls.into_values() {
+        let _ = call.reply.send(Err(DataError::Lost { reason: "its data proxy has gone".into() }));
+    }
     orders.close();
     let left = std::iter::from_fn(|| orders.try_recv().ok());
     let left = connection.later.into_iter().map(Order::Call).chain(left);
@@ -152,9 +154,10 @@ impl Connection {
                 let _ = call.reply.send(Ok(call.answer));
             }
             DataProxyToService::Failed { id, fault, reason } => {
+                let reason = reason.as_str().to_owned();
                 let error = match fault {
-                    CallFault::Lost => DataError::Lost,
-                    fault => DataError::Failed { fault, reason: reason.as_str().to_owned() },
+                    CallFault::Lost => DataError::Lost { reason },
+                    fault => DataError::Failed { fault, reason },
                 };
                 let Some(call) = self.calls.remove(&id) else { return false };
                 let _ = call.reply.send(Err(error));

@@ -18,8 +18,11 @@ pub enum DataError {
     #[error("the data source is not there")]
     Unavailable,
     /// The data proxy or its database server was lost while the call was under way: what it changes may have happened, or not.
-    #[error("the data source was lost while the call was under way")]
-    Lost,
+    #[error("the data source was lost while the call was under way: {reason}")]
+    Lost {
+        /// In words: what the proxy says, or that it has gone.
+        reason: String,
+    },
     /// The row does not fit the type that was asked for.
     #[error("the row does not fit: {0}")]
     Shape(String),

@@ -26,11 +26,12 @@ pub(super) fn mistakes(path: &Path, dialect: Dialect, services: &[&str]) -> io::
     open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(match statements::parse(&text, dialect) {
         Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
-        Ok(found) => found
-            .unknown_services(services)
-            .into_iter()
-            .map(|(name, line)| unknown_service(name, line))
-            .collect(),
+        Ok(found) => {
+            let unknown = found.unknown_services(services).into_iter();
+            let unknown = unknown.map(|(name, line)| unknown_service(name, line));
+            let overlaps = found.overlaps(|_, statement| statement.usual_keys()).into_iter();
+            unknown.chain(overlaps.take(MISTAKES_MAX).map(odd)).collect()
+        }
     })
 }
 
@@ -38,6 +39,10 @@ fn finding(mistake: Mistake) -> Finding {
     let Mistake { line, rule, help } = mistake;
     let help = help.unwrap_or_else(|| "the guide to databases says what such a file has".into());
     warning(format!("has a mistake in line {line}, so its data proxy will not start: {rule}"), help)
+}
+
+fn odd(Mistake { rule, help, .. }: Mistake) -> Finding {
+    warning(format!("has statements whose keys overlap: {rule}"), help.unwrap_or_default())
 }
 
 fn unknown_service(name: &str, line: usize) -> Finding {

@@ -15,7 +15,7 @@ use wire::{LauncherToService, Role, Text};
 use crate::Supervisor;
 use crate::directories;
 use crate::error::{Error, at, during};
-use crate::setup::reloaded_files::open;
+use crate::setup::reloaded_files::{for_data_proxy, open};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -121,18 +121,11 @@ impl SpawnContext {
                     messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
                 }
             }
-            Database::Server(server) => {
-                messages.push((server_message(server), None));
-                if let Some(password) = &server.password {
-                    messages.push((LauncherToDataProxy::Password {}, Some(opened(password)?)));
-                }
-                if let Some((name, file)) = server.certificate_name().zip(server.server_ca.as_ref()) {
-                    let message = LauncherToDataProxy::Authorities { name: Text::new(name) };
-                    messages.push((message, Some(opened(file)?)));
-                }
-            }
+            Database::Server(server) => messages.push((server_message(server), None)),
         }
-        messages.push((LauncherToDataProxy::Statements {}, Some(opened(&source.statements)?)));
+        for (message, path) in for_data_proxy(source) {
+            messages.push((message, Some(opened(&path)?)));
+        }
         let services = site.services_with(&source.name);
         messages
             .extend(services.map(|one| (LauncherToDataProxy::Service { name: Text::new(&*one.name) }, None)));

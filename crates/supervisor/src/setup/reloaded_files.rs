@@ -1,4 +1,4 @@
-//! The files that the launcher opens for workers, and opens again when they have changed.
+//! The files that the launcher opens for workers and data proxies, and opens again when they have changed.
 //!
 //! Runs in: the launcher, as root. Sees: files that the operator named. Never: reads a byte of one.
 
@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use config::Site;
+use config::{DataSource, Site};
+use wire::data::LauncherToDataProxy;
 use wire::{LauncherToSite, Text};
 
 /// The files that a site's workers read, each with what they are told of it.
@@ -29,6 +30,18 @@ pub fn for_workers(site: &Site) -> Vec<(LauncherToSite, PathBuf)> {
         Some((message, auth.users.clone()))
     });
     authorities.chain(revoked).chain(users).collect()
+}
+
+/// The files that the proxy of a data source reads, each with what it is told of it.
+pub fn for_data_proxy(source: &DataSource) -> Vec<(LauncherToDataProxy, PathBuf)> {
+    let server = source.server();
+    let password = server.and_then(|server| server.password.clone());
+    let password = password.map(|path| (LauncherToDataProxy::Password {}, path));
+    let authorities = server.and_then(|server| server.certificate_name().zip(server.server_ca.clone()));
+    let authorities =
+        authorities.map(|(name, path)| (LauncherToDataProxy::Authorities { name: Text::new(name) }, path));
+    let statements = (LauncherToDataProxy::Statements {}, source.statements.clone());
+    password.into_iter().chain(authorities).chain([statements]).collect()
 }
 
 /// Opens a regular file; another kind might keep the launcher waiting.
