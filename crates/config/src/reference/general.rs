@@ -158,9 +158,10 @@ pub(super) const TLS: &[Row] = &[
         "reread",
         Unit::Duration,
         &REREAD_MS,
-        "how often the files of `certificates`, `client_ca`, `client_crl` and `users` (of `auth`) are \
-         checked for changes. A changed file is used from then on; a file with a mistake is reported in \
-         the error log, and the old contents stay",
+        "how often the files of `certificates`, `client_ca`, `client_crl`, `users` (of `auth`) and, of \
+         `[[site.data]]`, `statements`, `password` and `server_ca` are checked for changes; `bulkhead reload` \
+         checks them at once. A changed file is used from then on; a file with a mistake is reported in the \
+         error log, and the old contents stay",
     ),
     Row::other(
         "resumption",
