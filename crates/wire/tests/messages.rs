@@ -136,6 +136,8 @@ impl Samples for LauncherToSuccessor {
             Self::TicketKey { site: 1, generation: 2, secret: bytes(TICKET_KEY_BYTES) },
             Self::Used { slot: u32::MAX },
             Self::TakesRetire { serial: u64::MAX },
+            Self::Memory { serial: u64::MAX, descriptor: 22 },
+            Self::LeftMemory { slot: u32::MAX, descriptor: 23 },
         ]);
         all
     }
@@ -357,6 +359,10 @@ impl Samples for LauncherToDataProxy {
             Self::Connector {},
             Self::Authorities { name: text(0) },
             Self::Authorities { name: text(253) },
+            Self::Remote { source: text(0), authority: text(0) },
+            Self::Remote { source: text(63), authority: text(259) },
+            Self::Certificate {},
+            Self::Key {},
         ]
     }
 }
@@ -404,6 +410,8 @@ impl Samples for LauncherToPublisher {
             Self::Attach { service: text(63) },
             Self::Report {},
             Self::Republish {},
+            Self::Memory {},
+            Self::Kept {},
         ]
     }
 }

@@ -3,19 +3,20 @@
 //!
 //! Runs in: `cargo test`; with `BLESS=1` it writes both files.
 
+mod peers;
+
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 
 use wire::data::{
-    self, CallFault, DataProxyToService, ResultWriter, ServiceToDataProxy, TOKEN_BYTES, Token, ValueRef,
+    CallFault, DataProxyToService, ResultWriter, ServiceToDataProxy, TOKEN_BYTES, Token, ValueRef,
 };
 use wire::log::{Level, Record};
 use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{
-    Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind, LauncherToService, Message, Source,
-    Text, ToWorker, WorkerLimits, log,
+    Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind, LauncherToService, Layout, Message,
+    Source, Text, ToWorker, WorkerLimits, log,
 };
 
 const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"";
@@ -25,13 +26,10 @@ const WORDS: [&str; 13] = [
     "ADDRESS", "BOOL", "U8", "U16", "U32", "U64", "Bytes", "Choice", "Edge", "List", "Raw", "Record", "Text",
 ];
 
-/// Writes the messages `of` an edge, or all of them if none is named.
-fn edge<M: Message>(name: &str, of: &[&str], out: &mut String) {
+/// Writes the messages of an edge.
+fn edge(name: &str, layouts: &[Layout], out: &mut String) {
     let _ = writeln!(out, "{name} = Edge(\"{name}\", VERSION, {{");
-    let layouts = M::layouts();
-    let unknown = of.iter().find(|wanted| layouts.iter().all(|layout| layout.name != **wanted));
-    assert_eq!(unknown, None, "{name} has no such message");
-    for layout in layouts.into_iter().filter(|layout| of.is_empty() || of.contains(&layout.name)) {
+    for layout in layouts {
         let fields = layout.fields.iter().map(|(field, kind)| format!("(\"{field}\", {kind}), "));
         let fields: String = fields.collect();
         let _ = writeln!(out, "    {}: (\"{}\", ({})),", layout.number, layout.name, fields.trim_end());
@@ -40,21 +38,7 @@ fn edge<M: Message>(name: &str, of: &[&str], out: &mut String) {
 }
 
 fn constants(out: &mut String) {
-    let constants = [
-        ("VERSION", usize::from(wire::VERSION)),
-        ("MESSAGE_MAX", wire::MESSAGE_MAX),
-        ("BUNDLES_MAX", wire::BUNDLES_MAX),
-        ("NUMBERS_MAX", wire::NUMBERS_MAX),
-        ("PART_MAX", data::PART_MAX),
-        ("PARAMETERS_BYTES_MAX", data::PARAMETERS_BYTES_MAX),
-        ("VALUES_MAX", data::VALUES_MAX),
-        ("CALLS_MAX", data::CALLS_MAX),
-        ("LOG_BATCH_MAX", log::BATCH_MAX),
-        ("LOG_RECORD_MAX", log::RECORD_MAX),
-        ("LOG_TEXT_MAX", log::TEXT_MAX),
-        ("ORDER_ANSWER_MAX", wire::orders::ORDER_ANSWER_MAX),
-    ];
-    for (name, value) in constants {
+    for (name, value) in peers::constants() {
         let _ = writeln!(out, "{name} = {value}");
     }
     out.push('\n');
@@ -70,33 +54,13 @@ fn messages() -> String {
 fn body() -> String {
     let mut out = String::new();
     constants(&mut out);
-    edge::<LauncherToService>("LAUNCHER_TO_SERVICE", &[], &mut out);
-    edge::<ChildToLauncher>("CHILD_TO_LAUNCHER", &["Ready", "Counters", "Idle"], &mut out);
-    edge::<ToWorker>("TO_WORKER", &[], &mut out);
-    edge::<FromWorker>("FROM_WORKER", &["Returns", "Drain"], &mut out);
-    edge::<ServiceToDataProxy>("SERVICE_TO_DATA_PROXY", &[], &mut out);
-    edge::<DataProxyToService>("DATA_PROXY_TO_SERVICE", &[], &mut out);
-    edge::<AdminToService>("ADMIN_TO_SERVICE", &[], &mut out);
-    edge::<ServiceToAdmin>("SERVICE_TO_ADMIN", &[], &mut out);
+    peers::edges().iter().for_each(|(name, layouts)| edge(name, layouts, &mut out));
     out
-}
-
-/// Whether a file is as it should be; with `BLESS`, makes it so.
-fn compare(name: &str, wanted: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    if std::env::var_os("BLESS").is_some() {
-        if found != wanted {
-            std::fs::write(&path, wanted).expect("the file can be written");
-        }
-        return;
-    }
-    assert!(found == wanted, "run `BLESS=1 cargo test -p wire` to rewrite {name}");
 }
 
 #[test]
 fn python_has_the_same_messages() {
-    compare("python/bulkhead_service/_messages.py", &messages());
+    peers::compare("python/bulkhead_service/_messages.py", &messages());
 }
 
 /// A line for each message: its edge, and its bytes.
@@ -219,5 +183,5 @@ fn results_of_a_call() -> Vec<u8> {
 
 #[test]
 fn python_has_samples_of_all_messages() {
-    compare("tests/python/wire_samples.txt", &samples());
+    peers::compare("tests/python/wire_samples.txt", &samples());
 }

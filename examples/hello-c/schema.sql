@@ -1,0 +1,1 @@
+CREATE TABLE greetings (name TEXT PRIMARY KEY, times INTEGER NOT NULL);
