@@ -4,11 +4,13 @@ import json
 import re
 import statistics
 
-import plot
+from benchlib import plot
 from load import BALLAST
 from peers import LABELS, NAMES
 from starvation import Starvation
 
+COLOURS = {"ours": "#1f4e9c", "guarded-apache": "#c2412d", "apache": "#e39a8c", "guarded-nginx": "#2f8551",
+           "nginx": "#94c7a6"}
 OWN = ("ours", "guarded-apache", "guarded-nginx")
 WHERE = {"few": "bulk from 4 networks", "many": "bulk from everywhere"}
 INTRODUCTION = """\
@@ -91,7 +93,7 @@ def starvation(one, found):
         rows.append([LABELS[name], *cells])
     section.text = table([f"left with {one.title.lower()}", *[f"{x:,}" for x in xs]], rows)
     section.text += "\n" + held(found, xs[-1])
-    lines = [plot.Line(LABELS[name], points(found[name], "ratio", 100), plot.COLOURS[name],
+    lines = [plot.Line(LABELS[name], points(found[name], "ratio", 100), COLOURS[name],
                        "" if name in OWN else "7 4") for name in sorted(found, key=NAMES.index)]
     section.svg = plot.lines(one.title, "What regular clients still get, beside the same server without the attack",
                              lines, f"{one.title.lower()} that attackers hold or try to hold", "throughput left, %",
@@ -136,7 +138,7 @@ def infrequent(one, found):
             for series in order]
     section.text = table(["p50 / p99 in ms with bulk clients", *[f"{x:,}" for x in xs]], rows)
     lines = [plot.Line(f"{LABELS[label_of(series)[0]]}{', everywhere' if label_of(series)[1] == 'many' else ''}",
-                       points(found[series], "p99_us", 1e-3), plot.COLOURS[label_of(series)[0]],
+                       points(found[series], "p99_us", 1e-3), COLOURS[label_of(series)[0]],
                        "7 4" if label_of(series)[1] == "many" else "") for series in order]
     section.svg = plot.lines("Infrequent clients beside bulk clients",
                              "p99 latency of a small request; broken lines: bulk clients from everywhere", lines,
@@ -170,7 +172,7 @@ def filters(one, found):
                      f"≤ {one.limit:g} µs", slopes[name] <= one.limit)
     section.text = table(["median latency in µs of the quietest round, with filters", *[str(x) for x in xs], "for each"], rows)
     lines = [plot.Line(LABELS.get(name, "bare processes"), points(found[name], "p50_us"),
-                       plot.COLOURS.get(name, "#888888"), "" if name in LABELS else "2 4") for name in found]
+                       COLOURS.get(name, "#888888"), "" if name in LABELS else "2 4") for name in found]
     section.svg = plot.lines(one.title, "Median latency of one request at a time, each on a new connection", lines,
                              "filter processes in the chain", "µs", log_x=False)
     return section

@@ -1,19 +1,14 @@
 """Line plots as SVG: one line for each server, with its name at its end; the range of the rounds behind it."""
 
 import math
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from benchlib.chart import text  # noqa: E402
+from benchlib.chart import text
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 452, 64, 216, 92, 56
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 452, 64, 236, 92, 56
 STYLE = ("text{font:12px 'Helvetica Neue',Helvetica,Arial,sans-serif;fill:#3b4048}"
          ".title{font-size:17px;font-weight:600;fill:#16191d}.note{font-size:12.5px;fill:#6a717c}"
          ".tick{font-size:11.5px;fill:#6a717c}.end{font-size:12.5px;font-weight:600}"
          ".goal{font-size:11.5px;fill:#9a6a00;paint-order:stroke;stroke:#fff;stroke-width:4px}")
-COLOURS = {"ours": "#1f4e9c", "guarded-apache": "#c2412d", "apache": "#e39a8c", "guarded-nginx": "#2f8551",
-           "nginx": "#94c7a6"}
 
 
 def nice(limit):
