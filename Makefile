@@ -5,7 +5,7 @@ HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
 # What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
+ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build stage dist demo matching db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
@@ -19,6 +19,7 @@ build:
 	@./tests/prepare build
 	cargo build --profile $(PROFILE) --workspace
 	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT)
+	$(MAKE) --no-print-directory -C c OUT=$(CURDIR)/$(OUT)
 
 # What an archive has, to be unpacked anywhere: its programs need nothing of the machine but the kernel. The units lie where
 # systemd looks for them if that is /usr/local.
@@ -29,6 +30,7 @@ stage: build
 		[ ! -e $$role ] || install -D -t $(CURDIR)/$(DIST)/libexec/bulkhead $$role || exit 1; done
 	install -D -m 0644 -t $(DIST)/lib/systemd/system examples/systemd/*.service examples/systemd/*.socket
 	install -D -m 0644 -t $(DIST) README.md CHANGELOG.md LICENSE-*
+	$(MAKE) --no-print-directory -C c OUT=$(CURDIR)/$(OUT) DESTDIR=$(CURDIR)/$(DIST) PREFIX= install
 	cp -r docs $(DIST)/docs
 
 dist: stage
@@ -132,11 +134,15 @@ mutants:
 fuzz:
 	@./tests/prepare fuzz
 	./fuzz/run
+	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT) fuzz
+	$(MAKE) --no-print-directory -C c OUT=$(CURDIR)/$(OUT) fuzz
 
 # The same for about a second each.
 fuzz-smoke:
 	@./tests/prepare fuzz
 	./fuzz/run --smoke
+	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT) SECONDS_EACH=2 fuzz
+	$(MAKE) --no-print-directory -C c OUT=$(CURDIR)/$(OUT) SECONDS_EACH=2 fuzz
 
 # The cookbook's recipes, followed from an empty Debian with the archive of `dist`: needs root and the network.
 journey:

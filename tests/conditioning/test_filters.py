@@ -145,7 +145,7 @@ class Replacement(unittest.TestCase):
 
     def test_a_chain_in_which_a_filter_hangs_is_replaced(self):
         # One that has not read for as long as it may have needed to start, which is nine times this.
-        limits = {"start_timeout": "200ms"}
+        limits = {"start_timeout": "400ms"}
         for deeds in ((["zero=one"], ["one=hang"], ["last"]), (["zero=hang"], ["last"])):
             with self.subTest(deeds=deeds), filtered(*deeds, limits=limits) as server:
                 before = set(pids(server))
@@ -156,7 +156,7 @@ class Replacement(unittest.TestCase):
                     self.assertTrue(until(lambda: not before & set(pids(server)), 30), server.stderr())
                     self.assertTrue(hangs.is_closed())
                     self.assertTrue(waits.is_closed())
-                self.assertTrue(until(lambda: server.status("/two") == 200))
+                self.assertTrue(until(lambda: server.status("/two") == 200, 20), server.stderr())
                 self.assertIn(f"filter {len(deeds) - 2} (pid", server.stderr())
                 self.assertIn("did not read what waits for it", server.stderr())
 

@@ -1,84 +1,27 @@
 """Data proxies and databases that fail under load: what was acknowledged is there, what failed is said, and nothing happens twice."""
 
 import contextlib
-import json
 import os
 import signal
 import sqlite3
 import subprocess
 import tempfile
-import threading
 import unittest
-import urllib.parse
 from pathlib import Path
 
 import pytest
 
-from client import Connection, until
+from client import until
 from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer, Sqlite, at_every
 from harness import rootless_too, wait_for_time
 from upgrading import UpgradingServer
+from writing import WRITERS, Writing, look
 
 pytestmark = pytest.mark.slow
-
-WRITERS = 4
-
-
-class Writing:
-    """Clients that write one note after the other, and know what became of each."""
-
-    def __init__(self, port):
-        self.port, self.stopped = port, threading.Event()
-        self.written, self.failed = [], {}
-        self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(WRITERS)]
-        for thread in self.threads:
-            thread.start()
-
-    def _run(self, at):
-        connection, number = None, 0
-        while not self.stopped.is_set():
-            number += 1
-            mark = f"{at}-{number}"
-            # Each way to write takes its turn.
-            how, statement, values = [("exec", "note", [mark]), ("many", "note_with_count", [mark]),
-                                      ("transaction", "two_notes", [[f"{mark}-a"], [f"{mark}-b"]])][number % 3]
-            words = urllib.parse.urlencode({"statement": statement, "values": json.dumps(values)})
-            try:
-                connection = connection or Connection(self.port)
-                answer = connection.get(f"/asker/{how}?{words}", "main.test")
-                if answer.status == 200:
-                    self.written.append(mark)
-                else:
-                    self.failed[mark] = answer.text.strip()
-            except OSError as error:
-                self.failed[mark], connection = repr(error), None
-
-    def finish(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join(20)
-        return self
 
 
 class UpgradedNotes(UpgradingServer, DataServer):
     """A server whose programs can be replaced."""
-
-
-def look(case, server, writing):
-    """Compares what clients know with what is in the database."""
-    server.engine.check()
-    marks = [mark for mark, in server.engine.rows("SELECT mark FROM notes")]
-    case.assertEqual(len(marks), len(set(marks)), "something was written twice")
-    there, halves = {mark for mark in marks if mark.count("-") == 1}, {mark for mark in marks if mark.count("-") == 2}
-    for mark in {half.rpartition("-")[0] for half in halves}:
-        case.assertLessEqual({f"{mark}-a", f"{mark}-b"}, halves, "half of a transaction")
-        there.add(mark)
-    missing = [mark for mark in writing.written if mark not in there]
-    case.assertEqual(missing, [], "acknowledged, and not there")
-    # Of what failed only that may be there of which nobody could know.
-    unknown = {mark for mark, why in writing.failed.items() if "lost while the call was under way" in why}
-    strange = {mark: writing.failed.get(mark) for mark in there - set(writing.written) - unknown if mark in writing.failed}
-    case.assertEqual(strange, {}, "said to have failed, and there")
 
 
 @at_every

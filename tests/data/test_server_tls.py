@@ -102,6 +102,38 @@ class RedisWithoutTls(RedisWithTls):
         return words
 
 
+class PostgresqlThatAsks(PostgresqlWithTls):
+    """It lets nobody in without a certificate of its authority."""
+
+    def install(self):
+        super().install()
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text(rules.read_text().replace("32 scram-sha-256\n", "32 scram-sha-256 clientcert=verify-ca\n"))
+
+    def command(self):
+        return [*super().command(), "-c", f"ssl_ca_file={self.at('ca.crt')}"]
+
+
+class MariaDbThatAsks(MariaDbWithTls):
+    """It lets its user in with a certificate of its authority alone."""
+
+    def command(self):
+        return [*super().command(), f"--ssl-ca={self.at('ca.crt')}"]
+
+    def prepare(self):
+        super().prepare()
+        self.ask(f"ALTER USER {USER}@'127.0.0.1' REQUIRE X509")
+
+
+class RedisThatAsks(RedisWithTls):
+    """It lets nobody in without a certificate of its authority."""
+
+    def command(self):
+        words = super().command()
+        words[words.index("--tls-auth-clients") + 1] = "yes"
+        return words
+
+
 class TlsAt:
     """A database there, and what the configuration says of it: by which authority the server's certificate is checked, for which host."""
 
@@ -133,6 +165,43 @@ class TlsAtRedis(TlsAt, AtRedis):
     kind = RedisWithTls
     # It has no command for that which is for everybody.
     secured = None
+
+
+class ShowsAt:
+    """A database there, to which a certificate of this authority is shown, or none."""
+
+    shared = None
+
+    def __init__(self, signed_by="ca"):
+        super().__init__()
+        self.signed_by = signed_by
+
+    def settings(self):
+        return super().settings() | ({"certificate": "own.pem", "key": "own.key"} if self.signed_by else {})
+
+    def files(self, schema):
+        return super().files(schema) | (self.pair(self.signed_by) if self.signed_by else {})
+
+    def pair(self, authority):
+        """A new certificate of an authority, and its key."""
+        if not self.at.at(f"{authority}.crt").exists():
+            self.at.make_authority(authority)
+        openssl("req", "-x509", "-CA", self.at.at(f"{authority}.crt"), "-CAkey", self.at.at(f"{authority}.key"), "-newkey", "ec", "-pkeyopt",
+                "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=proxy", "-keyout", self.at.at("own.key"), "-out",
+                self.at.at("own.crt"), "-addext", "basicConstraints=critical,CA:FALSE")
+        return {"own.pem": self.at.at("own.crt").read_text(), "own.key": self.at.at("own.key").read_text()}
+
+
+class ShowsToPostgresql(ShowsAt, TlsAtPostgresql):
+    kind = PostgresqlThatAsks
+
+
+class ShowsToMariaDb(ShowsAt, TlsAtMariaDb):
+    kind = MariaDbThatAsks
+
+
+class ShowsToRedis(ShowsAt, TlsAtRedis):
+    kind = RedisThatAsks
 
 
 class Cases:
@@ -189,21 +258,50 @@ class Cases:
             self.assert_refused(engine, self.no_tls)
 
 
+    def test_a_server_that_asks_for_a_certificate(self):
+        with self.server(self.shows()) as server:
+            self.assertEqual(server.get("/asker/many?statement=users", "main.test").status, 200)
+            checked = server.command("data", "check", "--config", server.config)
+            self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def test_a_server_that_asks_and_is_shown_none_or_a_strangers(self):
+        for signed_by in (None, "stranger"):
+            with self.subTest(signed_by=signed_by), self.server(self.shows(signed_by), answers=False) as server:
+                checked = server.command("data", "check", "--config", server.config)
+                self.assertEqual(checked.returncode, 2, checked.stdout)
+                self.assertTrue(until(lambda: "error [dataproxy main/catalog]" in server.log(), 20), server.log())
+
+    def test_a_certificate_that_is_replaced(self):
+        engine = self.shows()
+        with self.server(engine, kind=Renewing) as server:
+            for text, name in zip(engine.pair("ca").values(), ("own.pem", "own.key")):
+                server.write(name, text)
+            server.renew("own.key", engine.at.at("own.key").read_text(), HOLDS)
+            self.assertTrue(server.answers_anew(), server.log())
+            # The check of a key beside another certificate refuses the reload, or the data proxy waits for the other half.
+            pair = engine.pair("ca")
+            server.write("own.key", pair["own.key"])
+            server.command("reload", "--run-dir", "run")
+            self.assertTrue(server.answers_anew(), server.log())
+            server.renew("own.pem", pair["own.pem"], HOLDS)
+            self.assertTrue(server.answers_anew(), server.log())
+
+
 @unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
 class TlsToPostgresql(Cases, unittest.TestCase):
-    engine, plain = TlsAtPostgresql, PostgresqlWithoutTls
+    engine, plain, shows = TlsAtPostgresql, PostgresqlWithoutTls, ShowsToPostgresql
     no_tls = "server does not support TLS"
 
 
 @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
 class TlsToMariaDb(Cases, unittest.TestCase):
-    engine, plain = TlsAtMariaDb, MariaDbWithoutTls
+    engine, plain, shows = TlsAtMariaDb, MariaDbWithoutTls, ShowsToMariaDb
     no_tls = "it speaks no TLS, which `server_ca` asks for"
 
 
 @unittest.skipUnless(AtRedis.installed(), "there is no Redis")
 class TlsToRedis(Cases, unittest.TestCase):
-    engine, plain = TlsAtRedis, RedisWithoutTls
+    engine, plain, shows = TlsAtRedis, RedisWithoutTls, ShowsToRedis
     # It waits for the end of what it takes for a command.
     no_tls = "it may speak no TLS, which `server_ca` asks for"
 

@@ -55,6 +55,8 @@ NOT_RUN = {
         "changes the code and runs its tests, again and again",
     "BULKHEAD_RELOADS=100 tests/run test_changes_under_load": "the long forms of tests that CI runs in short",
     "python3 -m venv venv": "asks PyPI; tests/python runs the page with what tests/prepare has installed",
+    "make -C bulkhead/c PREFIX=/usr/local install": "installs into /usr/local; test_c_guide runs it elsewhere",
+    "mkdir -p bin && cc -o bin/hello hello.c $(pkg-config --cflags --libs bulkhead)": "test_c_guide runs it",
     "make protocol                                    # installs what is missing, and runs them all": "runs these tests",
     "out=target/$(rustc -vV | sed -n 's/^host: //p')/release": "installs into /usr/local",
     "install -m 0755 search.new /srv/www/bin/search        # a new file, as the old one cannot be written while it runs":
@@ -179,6 +181,8 @@ class Scratch:
                         self.path(data[key]).write_text("-- nothing\n")
                 if "server_ca" in data:
                     self.make_certificate(data["server_ca"], ["*"])
+                if "certificate" in data:
+                    self.make_certificate(data["certificate"], ["*"], data["key"])
             if "templates" in site:
                 self.path(site["templates"]["folder"]).mkdir(exist_ok=True)
             for service in site.get("service", []):
@@ -186,7 +190,7 @@ class Scratch:
         self.path("bulkhead.toml").write_text(text)
 
     def make_runnable(self, about):
-        for name in about["command"][:1]:
+        for name in about.get("command", [])[:1]:
             self.make_program(name)
         for folder in about.get("read", []):
             self.make_folder(folder)
@@ -255,7 +259,7 @@ class Limits(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("examples", "rs"), ("python", "py"))
+        files = [path for folder, kind in (("crates", "rs"), ("cc", "[ch]"), ("c", "[ch]"), ("examples", "rs"), ("python", "py"))
                  for path in (TOP / folder).rglob(f"*.{kind}")]
         cls.code = "\n".join(path.read_text() for path in files)
         cls.page = cls.PAGE.read_text()

@@ -461,6 +461,23 @@ class Templates(Channels):
             r"\[service rogue/pages\] .*templates that the publisher has sent cannot be used: a template is not UTF-8",
         ], [self.PAGE])
 
+    def test_what_a_publisher_leaves_its_successor(self):
+        """The memory for versions is full of nonsense, and no larger than it was; the successor has the operator's folder hold."""
+        with self.with_templates("publisher") as server:
+            page = lambda: get(server.port, self.PAGE[1], self.PAGE[0]).body
+            self.assertTrue(until(lambda: b"page of the rogue" in page(), 10), server.log())
+            full = f"of its memory, {16 << 20} bytes are full"
+            self.assertTrue(until(lambda: full in server.log(), 5), server.log())
+            self.server = server
+            others = self.others("publisher rogue")
+            programs = server.folder / "programs"
+            shutil.copy(harness.program("publisher"), programs / "new")
+            (programs / "new").rename(programs / "publisher")
+            server.process("publisher rogue").kill()
+            self.assertTrue(until(lambda: b"page" in (body := page()) and b"rogue" not in body, 20), server.log())
+            self.assertRegex(server.log(), r"\[publisher rogue\] the version that held cannot be told.*what the folder has holds")
+            self.assertEqual(set(others), set(self.others("publisher rogue")))
+
 
 class Logger(Channels):
     def test_logger(self):

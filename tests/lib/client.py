@@ -6,6 +6,10 @@ import subprocess
 import time
 
 
+#: By their ports, servers that say what they have logged of refusals, for a load that met some.
+SERVERS = {}
+
+
 class Response:
     """An answer, as it was on the wire."""
 
@@ -160,6 +164,7 @@ class Load:
         command += ["-H", f"Host: {host}"] + (["-H", "Connection: close"] if close else [])
         command.append(f"http://127.0.0.1:{port}{target}")
         self.what = f"{host}{target}{' close' if close else ''}"
+        self.server = SERVERS.get(port)
         self.seconds = seconds
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.text = None
@@ -185,7 +190,9 @@ class Load:
 
     def assert_clean(self, case, at_least=50):
         """Nothing went wrong, and something went on at all."""
-        case.assertEqual((self.refused, self.errors), (0, [0, 0, 0, 0]), f"{self.what}: {self.text}")
+        bad = bool(self.refused or any(self.errors))
+        logged = self.server.refusals() if bad and self.server else ""
+        case.assertEqual((self.refused, self.errors), (0, [0, 0, 0, 0]), f"{self.what}: {self.text}{logged}")
         case.assertGreaterEqual(self.requests, at_least, f"{self.what}: {self.text}")
 
 

@@ -43,7 +43,7 @@ GIVEN = set()
 USER_RANGE = "51001-51999"
 #: The programs of our own that have to lie side by side.
 ROLES = ("bulkhead", "bulkheadd", "bulkhead-guard", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker",
-         "dataproxy", "publisher", "inspector", "bulkhead-probe")
+         "dataproxy", "datadoor", "publisher", "inspector", "bulkhead-probe")
 
 SETTINGS = {
     "server": {"user_range": USER_RANGE, "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},
@@ -293,6 +293,7 @@ class Server:
         except BaseException:
             self._end(failed=True)
             raise
+        client.SERVERS[self.port] = self
         return self
 
     def __exit__(self, kind, error, _):
@@ -385,6 +386,15 @@ class Server:
         """The text of a log: `error`, or `main.access`."""
         path = self.folder / "log" / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def refusals(self):
+        """The last lines of each log that are no successes, for whoever met one."""
+        time.sleep(1.5)  # Longer than lines wait in any process.
+        found = []
+        for path in sorted((self.folder / "log").glob("*.log")):
+            lines = [line for line in path.read_text(errors="replace").splitlines() if not re.search(r'" [123]\d\d ', line)]
+            found += [f"{path.name}: {line}" for line in lines[-12:]]
+        return "\n" + "\n".join(found)
 
     def get(self, target="/", host="main.test", **more):
         return client.get(self.port, target, host, **more)

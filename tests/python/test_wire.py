@@ -1,12 +1,9 @@
 """The messages of services in Python: as Rust writes them, and as nobody should; and a worker that is told them by hand."""
 
-import array
 import copy
 import dataclasses
-import os
 import random
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -15,6 +12,7 @@ from pathlib import Path
 
 from filter_program import PYTHON
 from python_services import PROGRAM, SDK
+from told import LIMITS, MESSAGES, OTHERS, Told, answer, connect, said
 
 sys.path.insert(0, str(SDK))
 
@@ -22,11 +20,6 @@ from bulkhead_service import _messages, data  # noqa: E402
 from bulkhead_service._codec import DecodeError  # noqa: E402
 from bulkhead_service._head import BadHead, Head  # noqa: E402
 from bulkhead_service._log import Level, batch_head, event_record  # noqa: E402
-
-SAMPLES = [line.split(" ") for line in (Path(__file__).parent / "wire_samples.txt").read_text().splitlines()]
-MESSAGES = [(getattr(_messages, name), bytes.fromhex(text)) for name, text in SAMPLES if name not in ("LOG", "RESULTS")]
-OTHERS = {name: bytes.fromhex(text) for name, text in SAMPLES if name in ("LOG", "RESULTS")}
-LIMITS = next(message for edge, message in MESSAGES if edge is _messages.LAUNCHER_TO_SERVICE)
 
 
 class Codec(unittest.TestCase):
@@ -117,107 +110,14 @@ class Heads(unittest.TestCase):
         self.assertGreater(taken, 1000)
 
 
-class Told:
-    """A worker whose launcher, logger and site are the test."""
-
-    def __init__(self, folder, *arguments):
-        (folder / "program.py").write_text(PROGRAM)
-        self.control, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.log, log = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {"PYTHONPATH": f"{folder}:{SDK}", "PYTHONDONTWRITEBYTECODE": "1"}
-
-        def place():
-            # In two steps: either may have the number of the other.
-            high = [os.dup2(one.fileno(), number) for one, number in ((control, 103), (log, 104))]
-            for number, wanted in zip(high, (3, 4)):
-                os.dup2(number, wanted)
-
-        words = [PYTHON, "-m", "program", *arguments]
-        self.process = subprocess.Popen(
-            words, env=environment, preexec_fn=place, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        control.close()
-        log.close()
-        self.sources = []
-        for one in (self.control, self.log):
-            one.settimeout(3)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.communicate()
-        for one in (self.control, self.log, *self.sources):
-            one.close()
-
-    def tell(self, kind, descriptor=None, **values):
-        send(self.control, _messages.LAUNCHER_TO_SERVICE.encode(kind, **values), descriptor)
-
-    def begin(self, connections=512):
-        """Tells it its limits, and attaches a site; the site's end of that channel."""
-        limits = vars(_messages.LAUNCHER_TO_SERVICE.decode(LIMITS))
-        limits["limits"].connections = connections
-        self.tell(**limits)
-        source = self.attach()
-        self.tell("Begin")
-        self.assert_said("Ready")
-        return source
-
-    def attach(self):
-        source, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.tell("Attach", its, source="Site")
-        its.close()
-        source.settimeout(3)
-        self.sources.append(source)
-        return source
-
-    def assert_said(self, kind):
-        said = _messages.CHILD_TO_LAUNCHER.decode(self.control.recv(1000))
-        assert said.kind == kind, said
-        return said
-
-    def ended(self):
-        """Its exit status, and what it has printed."""
-        _, said = self.process.communicate(timeout=10)
-        return self.process.returncode, said
-
-
-def send(channel, message, *descriptors):
-    numbers = array.array("i", [one.fileno() for one in descriptors if one is not None])
-    channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)] if numbers else [])
-
-
-def said(source):
-    return _messages.FROM_WORKER.decode(source.recv(20_000))
-
-
-def connect(source, number=1, preread=b"", descriptors=1):
-    """Sends a connection; our end of it."""
-    ours, its = socket.socketpair()
-    ours.settimeout(3)
-    bundle = _messages.TO_WORKER.decode(next(message for edge, message in MESSAGES if edge is _messages.TO_WORKER)).bundle
-    bundle.id, bundle.preread = number, preread
-    send(source, _messages.TO_WORKER.encode("Connection", bundle=bundle), *[its] * descriptors)
-    its.close()
-    return ours
-
-
-def answer(stream):
-    """All of it, with the head apart."""
-    whole = b""
-    while part := stream.recv(65536):
-        whole += part
-    head, _, body = whole.partition(b"\r\n\r\n")
-    return head, body
-
-
 class Worker(unittest.TestCase):
     def setUp(self):
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def start(self, *arguments):
-        return self.enterContext(Told(self.folder, *arguments))
+        (self.folder / "program.py").write_text(PROGRAM)
+        environment = {"PYTHONPATH": f"{self.folder}:{SDK}", "PYTHONDONTWRITEBYTECODE": "1"}
+        return self.enterContext(Told([PYTHON, "-m", "program", *arguments], environment))
 
     def test_credits_and_ends(self):
         worker = self.start()

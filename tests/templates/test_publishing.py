@@ -73,19 +73,6 @@ class Killed(Published):
                 self.assertEqual(server.of_version("direct"), {number})
             self.assert_clean(readers)
 
-    def test_a_publisher_that_cannot_start_costs_nobody_a_page(self):
-        with Pages(restart={"broken_after": 2, "within": "60s"}) as server:
-            readers = self.readers(server)
-            server.write("templates/head.html", "{% if %}")
-            server.process("publisher").kill()
-            broken = lambda: "head.html:1: syntax error" in server.log()
-            self.assertTrue(until(broken, 15), server.log())
-            self.assertEqual(server.of_version(), {1})
-            server.write_version(2)
-            self.assertTrue(until(lambda: server.command("relaunch", "--run-dir", "run", "main:templates").returncode == 0, 20), server.log())
-            self.assertTrue(until(lambda: server.of_version() == {2}, 10))
-            self.assert_clean(readers, 10)
-
     def test_a_killed_worker_comes_back_with_the_version_that_holds(self):
         with Pages(SERVICES) as server:
             self.publish(server, 2)
@@ -203,3 +190,6 @@ class Isolated(unittest.TestCase):
             sockets = [what for what in publisher.descriptors().values() if what.startswith("socket:")]
             # The launcher, the logger, and one process of a service.
             self.assertEqual(len(sockets), 3, publisher.descriptors())
+            # Its own, and not that of one before it.
+            memories = [what for what in publisher.descriptors().values() if what.startswith("/memfd:")]
+            self.assertEqual(len(memories), 1, publisher.descriptors())

@@ -174,9 +174,9 @@ impl Reply {
     /// A publisher is less trusted than this process, too.
     pub(crate) fn reported(text: &[u8]) -> Self {
         match serde_json::from_slice(text) {
-            Err(_) if text.is_empty() => {
-                Self::failed("the publisher has ended; services keep the templates that they have")
-            }
+            Err(_) if text.is_empty() => Self::failed(
+                "the publisher has ended; all processes will hold the version of before, or this one: run it again",
+            ),
             Ok(report) => Self::Reported { ok: true, report },
             Err(error) => Self::failed(format!("the publisher did not report in JSON: {error}")),
         }

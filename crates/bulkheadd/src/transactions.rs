@@ -104,6 +104,13 @@ impl Transactions {
         self.open.values().find_map(|transaction| transaction.reload.as_ref()?.before.as_ref())
     }
 
+    /// Whether a publisher that is started goes on with the version that holds: it does if nobody has asked for the process, and in an
+    /// upgrade. A relaunch and a reload are orders to have what the folder has.
+    pub(crate) fn keeps_templates(&self, ticket: Option<u32>) -> bool {
+        let is_upgrade = |id| self.open.get(&id).is_some_and(|of| matches!(of.asker, Asker::Upgrade));
+        ticket.is_none_or(is_upgrade)
+    }
+
     /// Whether a process of this slot has yet to be started for one that is open.
     pub(crate) fn is_planned(&self, slot: usize) -> bool {
         self.open.values().any(|transaction| transaction.later.contains(&slot))

@@ -15,7 +15,7 @@ use crate::diagnostic::{Problems, quote, show_path};
 use crate::place::{At, Origin};
 use crate::raw::{HasRoot, ListedSite, RawConfig, RawService, RawSite};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
-use crate::{data, worker};
+use crate::{data, remote, worker};
 
 /// Every rule that needs no file system.
 pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
@@ -32,6 +32,7 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
         purpose(site, problems);
         services(site, problems);
         data::check(site, problems);
+        remote::check(site, problems);
         templates(site, problems);
         site_routes::all(site, problems);
     }

@@ -14,6 +14,7 @@ use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, names, web};
 use crate::place::At;
 use crate::raw::RawSite;
+use crate::remote::{self, Identity, REMOTE, RemoteServer};
 use crate::rules;
 use crate::schema::Server;
 use crate::sections::one_of;
@@ -25,8 +26,8 @@ use crate::statics_schema::Target;
 pub struct DataSource {
     /// Unique in its site; the rule of a site's name.
     pub name: String,
-    /// The file of statements.
-    pub statements: PathBuf,
+    /// The file of statements; another machine that holds the database has its own.
+    pub statements: Option<PathBuf>,
     /// Where the database is.
     pub database: Database,
 }
@@ -41,6 +42,8 @@ pub enum Database {
     },
     /// At a server.
     Server(DatabaseServer),
+    /// With another machine's data proxy.
+    Remote(RemoteServer),
 }
 
 /// A server with a database.
@@ -58,6 +61,8 @@ pub struct DatabaseServer {
     pub password: Option<PathBuf>,
     /// The file with the authorities one of which must have signed the server's certificate; then TLS is spoken.
     pub server_ca: Option<PathBuf>,
+    /// What the data proxy shows to a server that asks for a certificate.
+    pub identity: Option<Identity>,
     /// How many connections the data proxy has.
     pub connections: u16,
 }
@@ -65,17 +70,15 @@ pub struct DatabaseServer {
 /// The word of `engine` for what holds without it: a file, and no server.
 const SQLITE: &str = "sqlite";
 /// The keys that say where a server is, and how to log in.
-const OF_SERVER: [&str; 6] = ["server", "server_ca", "database", "user", "password", "connections"];
+const OF_SERVER: [&str; 8] =
+    ["server", "server_ca", "database", "user", "password", "connections", "certificate", "key"];
 
-impl DatabaseServer {
-    /// For whom its certificate must be: a name, or an address.
-    pub fn certificate_name(&self) -> Option<String> {
-        match &self.target {
-            Target::Unix(_) => None,
-            Target::Tcp(address) => Some(address.ip().to_string()),
-            Target::Name(name, _) => Some(name.clone()),
-        }
-    }
+/// What `engine` says.
+#[derive(Clone, Copy)]
+enum Kind {
+    Sqlite,
+    Server(Engine),
+    Remote,
 }
 
 impl DataSource {
@@ -89,7 +92,7 @@ impl DataSource {
     /// The server that it is at, if it is at one.
     pub fn server(&self) -> Option<&DatabaseServer> {
         match &self.database {
-            Database::Sqlite { .. } => None,
+            Database::Sqlite { .. } | Database::Remote(_) => None,
             Database::Server(server) => Some(server),
         }
     }
@@ -98,7 +101,7 @@ impl DataSource {
     pub fn schema(&self) -> Option<&Path> {
         match &self.database {
             Database::Sqlite { schema } => schema.as_deref(),
-            Database::Server(_) => None,
+            Database::Server(_) | Database::Remote(_) => None,
         }
     }
 }
@@ -115,28 +118,49 @@ pub(crate) struct RawData {
     pub(crate) schema: Option<At<PathBuf>>,
     pub(crate) password: Option<At<PathBuf>>,
     pub(crate) server_ca: Option<At<PathBuf>>,
+    pub(crate) certificate: Option<At<PathBuf>>,
+    pub(crate) key: Option<At<PathBuf>>,
     /// `None` if something is wrong with it; of a server, without its files.
-    database: Option<Database>,
+    database: Option<RawDatabase>,
+}
+
+/// Where a database is, without its files.
+#[derive(Clone)]
+enum RawDatabase {
+    Sqlite,
+    Server(DatabaseServer),
+    Remote(Target),
 }
 
 impl RawData {
     pub(crate) fn finish(self) -> Option<DataSource> {
-        let mut database = self.database?;
-        match &mut database {
-            Database::Sqlite { schema } => *schema = self.schema.map(|at| at.value),
-            Database::Server(server) => {
-                server.password = self.password.map(|at| at.value);
-                server.server_ca = self.server_ca.map(|at| at.value);
+        let identity = self.identity();
+        let statements = self.statements.map(|at| at.value);
+        let server_ca = self.server_ca.map(|at| at.value);
+        let (database, statements) = match self.database? {
+            RawDatabase::Sqlite => {
+                (Database::Sqlite { schema: self.schema.map(|at| at.value) }, Some(statements?))
             }
-        }
-        Some(DataSource { name: self.name?, statements: self.statements?.value, database })
+            RawDatabase::Server(server) => {
+                let password = self.password.map(|at| at.value);
+                (
+                    Database::Server(DatabaseServer { password, server_ca, identity, ..server }),
+                    Some(statements?),
+                )
+            }
+            RawDatabase::Remote(target) => {
+                let (server_ca, identity) = server_ca.zip(identity)?;
+                (Database::Remote(RemoteServer { target, server_ca, identity }), None)
+            }
+        };
+        Some(DataSource { name: self.name?, statements, database })
     }
 
     /// What its server speaks, if it is at one.
     pub(crate) fn engine(&self) -> Option<Engine> {
         match self.database.as_ref()? {
-            Database::Sqlite { .. } => None,
-            Database::Server(server) => Some(server.engine),
+            RawDatabase::Sqlite | RawDatabase::Remote(_) => None,
+            RawDatabase::Server(server) => Some(server.engine),
         }
     }
 }
@@ -150,32 +174,53 @@ fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData 
     label(&mut table, "data source");
     table.check_keys(rules::DATA, problems);
     let name = table.require("name", "\"catalog\"", problems);
-    let statements = table.require("statements", "\"catalog.sql\"", problems);
+    let is_remote = table.get("engine").is_some_and(|entry| entry.plain() == Some(REMOTE));
+    let statements = match is_remote {
+        true => None,
+        false => table.require("statements", "\"catalog.sql\"", problems),
+    };
+    let path = |key, problems: &mut Problems| table.get(key).and_then(|entry| entry.path(dir, problems));
     RawData {
         offset: table.offset,
         name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
         statements: statements.and_then(|entry| entry.path(dir, problems)),
-        schema: table.get("schema").and_then(|entry| entry.path(dir, problems)),
-        password: table.get("password").and_then(|entry| entry.path(dir, problems)),
-        server_ca: table.get("server_ca").and_then(|entry| entry.path(dir, problems)),
+        schema: path("schema", problems),
+        password: path("password", problems),
+        server_ca: path("server_ca", problems),
+        certificate: path("certificate", problems),
+        key: path("key", problems),
         database: database(&table, dir, problems),
         label: table.label,
     }
 }
 
-fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Database> {
-    let engine = match table.get("engine") {
-        Some(entry) => entry.parsed(engine, problems)?.value,
-        None => None,
+fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<RawDatabase> {
+    let kind = match table.get("engine") {
+        Some(entry) => entry.parsed(kind, problems)?.value,
+        None => Kind::Sqlite,
     };
-    let Some(engine) = engine else {
-        for entry in OF_SERVER.iter().filter_map(|key| table.get(key)) {
-            let message = format!("`{}` goes with a database server, and this is SQLite's", entry.key());
-            let help = "say `engine = \"postgresql\"`, `\"mysql\"` or `\"redis\"`, or remove it";
-            problems.report_help(entry.offset, message, help);
+    match kind {
+        Kind::Sqlite => {
+            for entry in OF_SERVER.iter().filter_map(|key| table.get(key)) {
+                let message = format!("`{}` goes with a database server, and this is SQLite's", entry.key());
+                let help =
+                    "say `engine = \"postgresql\"`, `\"mysql\"`, `\"redis\"` or `\"remote\"`, or remove it";
+                problems.report_help(entry.offset, message, help);
+            }
+            Some(RawDatabase::Sqlite)
         }
-        return Some(Database::Sqlite { schema: None });
-    };
+        Kind::Server(engine) => database_server(table, engine, dir, problems).map(RawDatabase::Server),
+        Kind::Remote => remote::target(table, dir, problems).map(RawDatabase::Remote),
+    }
+}
+
+fn database_server(
+    table: &Table<'_>,
+    engine: Engine,
+    dir: &Path,
+    problems: &mut Problems,
+) -> Option<DatabaseServer> {
+    remote::check_identity(table, problems);
     if let Some(entry) = table.get("schema") {
         let message =
             "`schema` makes the tables of a SQLite database; a server's are made with its own tools";
@@ -190,16 +235,8 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Da
     let connections = table.count("connections", &rules::DATA_CONNECTIONS, problems);
     let connections = u16::try_from(connections).unwrap_or(u16::MAX);
     let (target, database, user) = (target?, database?, user?);
-    let (password, server_ca) = (None, None);
-    Some(Database::Server(DatabaseServer {
-        engine,
-        target,
-        database,
-        user,
-        password,
-        server_ca,
-        connections,
-    }))
+    let (password, server_ca, identity) = (None, None, None);
+    Some(DatabaseServer { engine, target, database, user, password, server_ca, identity, connections })
 }
 
 /// The database and the user, which have names.
@@ -253,18 +290,21 @@ fn server_of(
     Some(target)
 }
 
-fn engine(text: &str) -> Result<Option<Engine>, Fault> {
-    if text == SQLITE {
-        return Ok(None);
+fn kind(text: &str) -> Result<Kind, Fault> {
+    match text {
+        SQLITE => return Ok(Kind::Sqlite),
+        REMOTE => return Ok(Kind::Remote),
+        _ => {}
     }
-    Engine::of(text).map(Some).ok_or_else(|| {
+    Engine::of(text).map(Kind::Server).ok_or_else(|| {
         let near = match text {
             "postgres" | "pg" => "postgresql",
             "mariadb" => "mysql",
             "valkey" => "redis",
             text => text,
         };
-        let words: Vec<&str> = [SQLITE].into_iter().chain(Engine::ALL.map(|(word, _)| word)).collect();
+        let engines = Engine::ALL.map(|(word, _)| word);
+        let words: Vec<&str> = [SQLITE].into_iter().chain(engines).chain([REMOTE]).collect();
         one_of("`engine` is one of", near, &words)
     })
 }

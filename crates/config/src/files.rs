@@ -91,7 +91,10 @@ pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
         site.opened().for_each(|(key, at)| folder(key, at, problems));
         let templates = site.templates.iter().filter_map(|templates| templates.folder.as_ref());
         templates.for_each(|at| folder("folder", at, problems));
-        site.private().for_each(|(key, at)| regular(key, at, problems));
+        site.private().for_each(|(key, at)| match key {
+            "key" => file(key, at, true, problems),
+            _ => regular(key, at, problems),
+        });
         if let Some((command, at)) = &site.worker.program {
             program("worker", command, at, problems);
         }

@@ -27,6 +27,7 @@ mod place;
 mod raw;
 #[cfg(test)]
 mod reference;
+mod remote;
 mod routes;
 mod rules;
 mod schema;
@@ -50,6 +51,7 @@ pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
+pub use remote::{DOOR, Identity, RemoteServer, Secured};
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
 pub use schema::{

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::cache::ReadFile;
 use crate::data::RawData;
 use crate::place::At;
+use crate::remote::DOOR;
 use crate::routes::{RawRoute, RawTerms};
 use crate::schema::{
     Conditioning, Config, Filter, Include, Isolation, Limits, Listener, Log, Network, PublicValue, Recycle,
@@ -210,6 +211,8 @@ pub(crate) struct RawService {
     pub(crate) core_max: Option<u64>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) network: Network,
+    /// Where `remote` stands, if it is true.
+    pub(crate) remote: Option<usize>,
     pub(crate) data: Vec<At<String>>,
     pub(crate) files: bool,
     /// Where `templates` stands, if it is true.
@@ -367,7 +370,8 @@ impl RawSite {
         let schemas = self.data.iter().filter_map(|data| Some(("schema", data.schema.as_ref()?)));
         let passwords = self.data.iter().filter_map(|data| Some(("password", data.password.as_ref()?)));
         let authorities = self.data.iter().filter_map(|data| Some(("server_ca", data.server_ca.as_ref()?)));
-        let of_data = statements.chain(schemas).chain(passwords).chain(authorities);
+        let identities = self.data.iter().flat_map(RawData::identity_files);
+        let of_data = statements.chain(schemas).chain(passwords).chain(authorities).chain(identities);
         self.users().map(|at| ("users", at)).chain(of_data)
     }
 
@@ -437,11 +441,16 @@ impl RawSite {
 
 impl RawService {
     fn finish(self) -> Option<Service> {
+        let path = self.path?.value;
+        let (command, program) = match self.remote {
+            Some(_) => (vec![DOOR.to_owned(), path.clone()], PathBuf::from(DOOR)),
+            None => (self.command, self.program?.value),
+        };
         Some(Service {
             name: self.name?,
-            path: self.path?.value,
-            command: self.command,
-            program: self.program?.value,
+            path,
+            command,
+            program,
             read: self.read.into_iter().map(|folder| folder.value).collect(),
             libraries: self.libraries.into_iter().map(|folder| folder.value).collect(),
             memory_max: self.memory_max,
@@ -450,6 +459,7 @@ impl RawService {
             core_max: self.core_max,
             cpu_percent: self.cpu_percent,
             network: self.network,
+            remote: self.remote.is_some(),
             data: self.data.into_iter().map(|name| name.value).collect(),
             files: self.files,
             templates: self.templates.is_some(),

@@ -372,6 +372,8 @@ pub(crate) const DATA: Keys = (
         "user",
         "password",
         "connections",
+        "certificate",
+        "key",
     ],
 );
 /// The longest name of a database or of its user; PostgreSQL's have no more bytes, MariaDB's 80.
@@ -394,6 +396,7 @@ pub(crate) const SERVICE: Keys = (
         "core_max",
         "cpu_percent",
         "network",
+        "remote",
         "data",
         "files",
         "templates",

@@ -545,6 +545,8 @@ pub struct Service {
     pub cpu_percent: Option<u32>,
     /// What it may do in the network; by default nothing.
     pub network: Network,
+    /// Whether it runs on another machine: then this is its door to data sources, a program of the server's own.
+    pub remote: bool,
     /// The data sources of its site that it may have, by their names.
     pub data: Vec<String>,
     /// Whether it has a folder of its own, to write files in that outlive it.

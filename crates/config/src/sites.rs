@@ -14,7 +14,7 @@ use crate::place::At;
 use crate::raw::{HasRoot, RawService, RawSite, RawTemplates};
 use crate::schema::{Network, SiteLimits};
 use crate::sections::require_tables;
-use crate::{data, routes, rules, sections, statics, tls, worker};
+use crate::{data, remote, routes, rules, sections, statics, tls, worker};
 
 /// How many sites a file has at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,15 +168,26 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
     label(&mut table, "service");
     table.check_keys(rules::SERVICE, problems);
     let name = table.require("name", "\"search\"", problems);
-    let path = table.require("path", "\"/search\"", problems);
-    let command = table.require("command", "[\"bin/search\"]", problems);
+    let name = name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value);
+    let remote = remote::door(&table, problems);
+    let path = match remote {
+        Some(offset) => remote::path(name.as_deref(), offset),
+        None => {
+            let path = table.require("path", "\"/search\"", problems);
+            path.and_then(|entry| entry.string(names::url_path, problems))
+        }
+    };
+    let command = match remote {
+        Some(_) => None,
+        None => table.require("command", "[\"bin/search\"]", problems),
+    };
     let (command, program) = command.and_then(|entry| command_of(&entry, dir, problems)).unzip();
     let takes_connections = table.get("takes_connections").and_then(|entry| entry.boolean(problems));
     let environment = table.get("environment").map(|entry| entry.variables(problems));
     RawService {
         offset: table.offset,
-        name: name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value),
-        path: path.and_then(|entry| entry.string(names::url_path, problems)),
+        name,
+        path,
         command: command.unwrap_or_default(),
         program,
         read: folders("read", &table, dir, problems),
@@ -188,6 +199,7 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
         cpu_percent: table.optional_count("cpu_percent", &rules::CPU_PERCENT, problems),
         requests: table.optional_count("requests", &rules::REQUESTS, problems),
         network: network(&table, problems),
+        remote,
         data: table.get("data").and_then(|entry| entry.strings(names::name, problems)).unwrap_or_default(),
         files: table.get("files").and_then(|entry| entry.boolean(problems)).unwrap_or(false),
         templates: table

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use config::CertificateFiles;
 use config::{
-    AccessFormat, Checks, ClientCertificates, Compress, Conditioning, Config, Encoding, Filter, Limits,
-    Listener, Log, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Statics, Terms, Tls,
-    TlsVersion,
+    AccessFormat, Checks, ClientCertificates, Compress, Conditioning, Config, DataSource, Encoding, Filter,
+    Limits, Listener, Log, Priority, Restart, Resumption, Server, Service, Site, SiteTls, Statics, Terms,
+    Tls, TlsVersion,
 };
 
 fn repository() -> PathBuf {
@@ -46,6 +46,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         templates: false,
         jit: false,
         label: None,
+        remote: false,
         takes_connections: false,
         requests: None,
         environment: Vec::new(),
@@ -330,6 +331,27 @@ fn one_bound_may_be_given_in_either_table() {
     assert_eq!(timeout("[limits]\nhead_timeout = '1s'"), 1000);
     assert_eq!(timeout("[conditioning]\nhead_timeout = '2s'"), 2000);
     assert_eq!(timeout("[limits]\nhead_timeout = '2s'\n[conditioning]\nhead_timeout = '2000ms'"), 2000);
+}
+
+#[test]
+fn data_of_every_key() {
+    let text = std::fs::read_to_string(repository().join("tests/config/every-key.toml")).unwrap();
+    let config = parse(&text).unwrap();
+    let [numbers, catalog, orders] = &config.sites[1].data[..] else { panic!("three sources") };
+    assert_eq!(
+        (numbers.statements.as_deref(), numbers.target()),
+        (Some(Path::new("/srv/numbers.sql")), None)
+    );
+    assert_eq!(numbers.schema(), Some(Path::new("/srv/schema.sql")));
+    let server = catalog.server().unwrap();
+    assert_eq!((&*server.database, &*server.user, server.connections), ("shop", "api", 2));
+    assert_eq!(server.password.as_deref(), Some(Path::new("/srv/db-password")));
+    assert_eq!(catalog.certificate_name().as_deref(), Some("db.test"));
+    let shown = |source: &DataSource| source.secured().unwrap().identity.unwrap().key.clone();
+    assert_eq!((shown(catalog), shown(orders)), ("/srv/api-at-db.key".into(), "/srv/api.key".into()));
+    assert_eq!((orders.statements.as_deref(), orders.certificate_name().as_deref()), (None, Some("fd00::2")));
+    let [door, pages] = &config.sites[2].services[..] else { panic!("two services") };
+    assert_eq!((door.remote, &*door.path, pages.remote, pages.templates), (true, "/data/all", false, true));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use statements::{Kind, Statement};
 use wire::data::{CallFault, PART_MAX, ResultWriter};
 
 use crate::catalog::Call;
-use crate::queue::{Job, Reply};
+use crate::job::{Job, Reply};
 
 /// There is no answer, and the service has been told so.
 #[derive(Debug)]

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use statements::{Engine, Statements};
-use tokio::runtime::LocalOptions;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 
 use crate::catalog::Refusal;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
-use crate::server::{Login, Road, Session, Tls, Way};
+use crate::remote::Door;
+use crate::server::{LoginFiles, Road, Session, Way, password_of};
 use crate::{describe, setup, sqlite};
 
 /// What is to be checked, by the words of the command line.
@@ -23,17 +24,22 @@ struct Options {
     schema: Option<PathBuf>,
     database: Option<PathBuf>,
     engine: Option<Engine>,
+    /// Whether another machine has the database.
+    is_remote: bool,
     server: String,
-    login: Login,
+    /// What is known of the login without the files.
+    login: LoginFiles,
     password: Option<PathBuf>,
     server_ca: Option<PathBuf>,
-    certificate_name: String,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
     services: Vec<String>,
 }
 
 impl Options {
     /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server ADDRESS --name
-    /// DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME]`, as `bulkhead data check` writes them.
+    /// DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME [--certificate FILE --key FILE]]`, as
+    /// `bulkhead data check` writes them. Where `--engine` is `remote`, there are neither statements nor a user.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -43,13 +49,16 @@ impl Options {
                 "--statements" => options.statements = value.into(),
                 "--schema" => options.schema = Some(value.into()),
                 "--database" => options.database = Some(value.into()),
+                "--engine" if value == "remote" => options.is_remote = true,
                 "--engine" => options.engine = Some(Engine::of(&text()?)?),
                 "--server" => options.server = text()?,
                 "--name" => options.login.database = text()?,
                 "--user" => options.login.user = text()?,
                 "--password" => options.password = Some(value.into()),
                 "--server-ca" => options.server_ca = Some(value.into()),
-                "--certificate-name" => options.certificate_name = text()?,
+                "--certificate-name" => options.login.name = text()?,
+                "--certificate" => options.certificate = Some(value.into()),
+                "--key" => options.key = Some(value.into()),
                 "--service" => options.services.push(text()?),
                 _ => return None,
             }
@@ -58,22 +67,15 @@ impl Options {
     }
 
     /// What the statements give, a line for each column; or every mistake, if there is any.
-    fn check(mut self) -> Result<String, Vec<String>> {
+    fn check(self) -> Result<String, Vec<String>> {
+        if self.is_remote {
+            return self.check_doors();
+        }
         let text = read(&self.statements)?;
         let file = setup::parse_statements(&text, self.engine, &self.services).map_err(lines)?;
         let Some(engine) = self.engine else { return self.check_sqlite(file) };
-        if let Some(path) = &self.password {
-            self.login.password = Some(setup::password_of(&read(path)?));
-        }
-        if let Some(path) = &self.server_ca {
-            let tls = Tls::new(read(path)?.as_bytes(), &self.certificate_name);
-            self.login.tls = Some(tls.map_err(|reason| vec![format!("{}: {reason}", path.display())])?);
-        }
-        let way = Way::new(Road::Direct(self.server), self.login);
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build_local(LocalOptions::default());
-        let runtime = runtime.map_err(|error| vec![format!("no event loop: {error}")])?;
-        runtime.block_on(async {
+        let way = self.way()?;
+        runtime()?.block_on(async {
             match engine {
                 Engine::Postgresql => described::<Postgres>(&way, &file).await,
                 Engine::Mysql => described::<Mysql>(&way, &file).await,
@@ -81,6 +83,26 @@ impl Options {
             }
             .map_err(lines)
         })
+    }
+
+    /// Whether each service has a door on the other machine, which has the statements.
+    fn check_doors(self) -> Result<String, Vec<String>> {
+        let way = self.way()?;
+        let door = Door::new(way, (self.login.database, self.server), self.services);
+        let tried = runtime()?.block_on(door.try_all());
+        tried.map(|()| String::new()).map_err(|reason| vec![reason])
+    }
+
+    /// The way to the server or the other machine.
+    fn way(&self) -> Result<Way, Vec<String>> {
+        let bytes = |path: &Option<PathBuf>| path.as_deref().map(read).transpose();
+        let mut files = self.login.clone();
+        files.password = bytes(&self.password)?.as_deref().map(password_of);
+        files.authorities = bytes(&self.server_ca)?.map(String::into_bytes);
+        files.certificate = bytes(&self.certificate)?.map(String::into_bytes);
+        files.key = bytes(&self.key)?.map(String::into_bytes);
+        let login = files.login().map_err(|fault| vec![fault.to_string()])?;
+        Ok(Way::new(Road::Direct(self.server.clone()), login))
     }
 
     fn check_sqlite(&self, file: Statements) -> Result<String, Vec<String>> {
@@ -93,6 +115,12 @@ impl Options {
             .map(|columns| describe::lines(&catalog.file, &columns))
             .map_err(|error| vec![error.to_string()])
     }
+}
+
+fn runtime() -> Result<LocalRuntime, Vec<String>> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(LocalOptions::default());
+    runtime.map_err(|error| vec![format!("no event loop: {error}")])
 }
 
 async fn described<S: Session>(way: &Way, file: &Statements) -> Result<String, Refusal> {

@@ -2,7 +2,7 @@
 //!
 //! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the channel.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -15,23 +15,21 @@ use tokio_util::sync::CancellationToken;
 use wire::data::{
     CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy, Token, ValueReader,
 };
-use wire::log::Level;
 use wire::{Bytes, Text};
 use worker::channel::{Channel, ChannelError};
-use worker::counters::Counters;
-use worker::log::Log;
-use worker::refused::LogLimiter;
 
 use crate::catalog::{Call, Catalog};
-use crate::queue::{Budget, Job, Queue, Reply};
+use crate::job::{Budget, Job, Reply};
+use crate::queue::Queue;
+use crate::told::Told;
 
-type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
+pub(crate) type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
 
 /// LIMIT: nonsense that a service may send before its channel is closed.
-const VIOLATIONS_MAX: u32 = 10;
+pub(crate) const VIOLATIONS_MAX: u32 = 10;
 
 /// LIMIT: bytes of parameters of one channel's calls that have no answer yet.
-const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
+pub(crate) const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
 
 /// What all channels share.
 #[derive(Debug)]
@@ -39,11 +37,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<Queue>,
     /// The statements that hold now.
     pub(crate) catalog: RefCell<Arc<Catalog>>,
-    pub(crate) counters: Counters,
-    pub(crate) log: Log,
-    /// Calls that were refused, and since when nobody was told.
-    pub(crate) refused: Cell<u64>,
-    pub(crate) limiter: LogLimiter,
+    pub(crate) told: Rc<Told>,
 }
 
 /// The service at the other end.
@@ -77,8 +71,8 @@ struct Client {
 /// Serves one process of a service until it is gone.
 pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, channel: OwnedFd) {
     let Ok(channel) = ServiceChannel::new(channel) else { return };
-    shared.counters.connected();
-    if log_in(&channel, &shared, &service, &token).await {
+    shared.told.counters.connected();
+    if log_in(&channel, &shared.told, &service, &token).await {
         let (replies, answers) = unbounded_channel();
         let (calls, budget) = (HashMap::new(), Arc::default());
         let mut client = Client { shared: shared.clone(), service, calls, replies, budget, violations: 0 };
@@ -86,30 +80,19 @@ pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, c
         // Nobody waits for what is left: it is not begun, and what was begun is undone.
         client.calls.values().for_each(|call| call.cancelled.cancel());
     }
-    shared.counters.disconnected();
+    shared.told.counters.disconnected();
 }
 
 /// Waits for the token; whether it was the right one.
-async fn log_in(channel: &ServiceChannel, shared: &Shared, service: &Service, token: &Token) -> bool {
+pub(crate) async fn log_in(channel: &ServiceChannel, told: &Told, service: &Service, token: &Token) -> bool {
     match channel.receive().await {
         Ok(Some((ServiceToDataProxy::Login { token: shown }, _))) if bool::from(shown.0.ct_eq(&token.0)) => {
             channel.send(&DataProxyToService::Welcome {}, None).await.is_ok()
         }
         Ok(None) => false,
         _ => {
-            shared.refused(&format!("service {} has not shown the token of its channel", service.name));
+            told.refused(&format!("service {} has not shown the token of its channel", service.name));
             false
-        }
-    }
-}
-
-impl Shared {
-    /// Counts what was refused, and tells of it now and then.
-    fn refused(&self, what: &str) {
-        self.refused.set(self.refused.get() + 1);
-        if let Some(untold) = self.limiter.tell(Instant::now()) {
-            let more = if untold > 0 { format!(" ({untold} more before)") } else { String::new() };
-            self.log.event(Level::Warning, format_args!("{what}{more}"));
         }
     }
 }
@@ -131,8 +114,8 @@ impl Client {
                 },
             }
             if self.violations >= VIOLATIONS_MAX {
-                self.shared
-                    .refused(&format!("service {} sends nonsense; its channel is closed", self.service.name));
+                let name = &self.service.name;
+                self.shared.told.refused(&format!("service {name} sends nonsense; its channel is closed"));
                 return;
             }
         }
@@ -152,7 +135,7 @@ impl Client {
         let is_wanted = self.calls.get(&id).is_some_and(|call| !call.cancelled.is_cancelled());
         if is_end {
             self.calls.remove(&id);
-            self.shared.counters.answered();
+            self.shared.told.counters.answered();
         }
         // Also one that was cancelled gets its end, so that the service can use the number again.
         if is_wanted || is_end { channel.send(&message, None).await } else { Ok(()) }
@@ -189,7 +172,7 @@ impl Client {
             None => {
                 let why =
                     if catalog.knows(name) { "which was not granted to it" } else { "which there is not" };
-                self.shared.refused(&format!("service {} called {name:?}, {why}", self.service.name));
+                self.shared.told.refused(&format!("service {} called {name:?}, {why}", self.service.name));
                 self.fail(id, CallFault::Refused, "there is no such statement for this service".into());
             }
         }
@@ -247,7 +230,7 @@ impl Client {
 
     fn violation(&mut self, what: &str) {
         self.violations += 1;
-        self.shared.refused(&format!("service {} has sent {what}", self.service.name));
+        self.shared.told.refused(&format!("service {} has sent {what}", self.service.name));
     }
 }
 
@@ -257,6 +240,7 @@ mod tests {
     use statements::Statements;
     use tokio::runtime::LocalOptions;
     use wire::data::TOKEN_BYTES;
+    use worker::log::Log;
 
     const FILE: &str = "-- name: get :one\n-- services: a\nSELECT 1\n";
 
@@ -266,10 +250,7 @@ mod tests {
         let shared = Rc::new(Shared {
             queue: Queue::new(1),
             catalog: RefCell::new(Arc::new(Catalog::new(file, vec![true], true))),
-            counters: Counters::default(),
-            log: Log::new(None, wire::NO_PARTITION, 1000).expect("a log"),
-            refused: Cell::new(0),
-            limiter: LogLimiter::default(),
+            told: Rc::new(Told::new(Log::new(None, wire::NO_PARTITION, 1000).expect("a log"))),
         });
         let (own, other) = sys::seqpacket::pair().expect("a pair");
         let service = Service { name: name.to_owned(), number: 0 };
@@ -305,7 +286,7 @@ mod tests {
                 channel.send(&ServiceToDataProxy::Login { token: shown }, None).await.expect("room");
                 channel.send(&call(1, "get"), None).await.expect("room");
                 assert!(matches!(channel.receive().await, Ok(None) | Err(_)));
-                assert_eq!(shared.refused.get(), 1);
+                assert_eq!(shared.told.refusals(), 1);
             }
             let (channel, _) = attended("a", token(7));
             channel.send(&call(1, "get"), None).await.expect("room");
@@ -328,7 +309,7 @@ mod tests {
                 };
                 assert_eq!(of, id);
             }
-            assert_eq!(shared.refused.get(), 2);
+            assert_eq!(shared.told.refusals(), 2);
             // A second login is nonsense, and so is enough of anything else.
             for _ in 0..VIOLATIONS_MAX {
                 let _ = channel.send(&ServiceToDataProxy::Login { token: token(7) }, None).await;

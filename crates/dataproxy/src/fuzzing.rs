@@ -17,8 +17,8 @@ use wire::data::ValueReader;
 
 use crate::answer::Answer;
 use crate::catalog::{Call, Catalog};
+use crate::job::{Job, Reply};
 use crate::mysql::Mysql;
-use crate::queue::{Job, Reply};
 use crate::server::{Fault, Login, Progress, Session as _};
 
 /// What the proxy has the server prepare, and then calls.

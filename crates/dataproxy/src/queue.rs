@@ -3,20 +3,12 @@
 //! Sees no input. Never: gives one service all threads or connections, where there are several.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use statements::Statement;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedSender;
-use tokio_util::sync::CancellationToken;
-use wire::data::{CallFault, Value};
 
-use crate::catalog::{Call, Catalog};
-
-/// LIMIT: bytes of answers that a service has not read yet, over all of its calls.
-const UNREAD_MAX: i64 = 32 << 20;
+use crate::job::Job;
 
 /// Which threads, or connections, a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,129 +17,6 @@ pub enum Lane {
     Write = 0,
     /// Those that only read, or all that there are where none is for writing.
     Read = 1,
-}
-
-/// A part of an answer, or its end.
-#[derive(Debug)]
-pub enum Reply {
-    /// More follows.
-    Part(u32, Vec<u8>),
-    /// The last part.
-    Done(u32, Vec<u8>),
-    /// There is no answer.
-    Failed(u32, CallFault, String),
-}
-
-impl Reply {
-    /// Bytes that count as unread.
-    pub fn length(&self) -> usize {
-        match self {
-            Self::Part(_, bytes) | Self::Done(_, bytes) => bytes.len(),
-            Self::Failed(..) => 0,
-        }
-    }
-}
-
-/// What a service has not read yet of its answers, in bytes.
-#[derive(Debug, Default)]
-pub struct Budget(AtomicI64);
-
-impl Budget {
-    /// Counts bytes that are on their way.
-    fn take(&self, bytes: usize) {
-        self.0.fetch_add(bytes as i64, Ordering::Relaxed);
-    }
-
-    /// Whether the service has to read before it gets more.
-    pub fn is_spent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > UNREAD_MAX
-    }
-
-    /// Bytes have been sent.
-    pub fn give_back(&self, bytes: usize) {
-        self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
-    }
-}
-
-/// One call.
-#[derive(Debug)]
-pub struct Job {
-    /// The number that the service has given it.
-    pub id: u32,
-    /// What is called, of which statements.
-    pub call: Call,
-    /// The statements that held when it came.
-    pub catalog: Arc<Catalog>,
-    /// Its parameters, which fit.
-    pub values: Vec<Value>,
-    /// By when it must be done.
-    pub deadline: Instant,
-    /// Whether nobody wants the answer any more.
-    pub cancelled: CancellationToken,
-    /// Where answers go.
-    pub replies: UnboundedSender<Reply>,
-    /// What of them is unread.
-    pub budget: Arc<Budget>,
-}
-
-impl Job {
-    /// Whether the call is to be carried out, now that it is its turn; if not, the service is told why.
-    pub fn begins(&self) -> bool {
-        if self.cancelled.is_cancelled() {
-            self.fail(CallFault::Late, "it was cancelled before its turn");
-        } else if self.budget.is_spent() {
-            self.fail(CallFault::Busy, "the service does not read its answers");
-        } else if Instant::now() >= self.deadline {
-            self.fail(CallFault::Late, "it has waited too long for its turn");
-        } else {
-            return true;
-        }
-        false
-    }
-
-    /// Bytes of its parameters.
-    pub(crate) fn length(&self) -> usize {
-        let length = |value: &Value| match value {
-            Value::Text(text) => text.len(),
-            Value::Blob(bytes) => bytes.len(),
-            Value::Null | Value::Int(_) | Value::Real(_) => size_of::<u64>(),
-        };
-        self.values.iter().map(length).sum()
-    }
-
-    /// Its statements, each with its values.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        let mut values = &self.values[..];
-        self.catalog.steps(&self.call).iter().map(move |&number| {
-            let about = &self.catalog.file.statements[number];
-            let (own, rest) = values.split_at(about.parameters.len());
-            values = rest;
-            Step { number, about, values: own, only_reads: self.catalog.reads[number] }
-        })
-    }
-
-    /// Sends an answer, or a part of one.
-    pub fn reply(&self, reply: Reply) {
-        self.budget.take(reply.length());
-        let _ = self.replies.send(reply);
-    }
-
-    /// Says that there is no answer.
-    pub fn fail(&self, fault: CallFault, reason: impl Into<String>) {
-        self.reply(Reply::Failed(self.id, fault, reason.into()));
-    }
-}
-
-/// One statement of a call.
-pub(crate) struct Step<'a> {
-    /// Its number in the file.
-    pub(crate) number: usize,
-    /// What the file says of it.
-    pub(crate) about: &'a Statement,
-    /// The values of its parameters, which fit.
-    pub(crate) values: &'a [Value],
-    /// Whether it only reads.
-    pub(crate) only_reads: bool,
 }
 
 /// A call on a thread or a connection, which ends when this is dropped.
@@ -345,7 +214,10 @@ impl LaneQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::{Call, Catalog};
+    use std::time::Instant;
     use tokio::sync::mpsc::unbounded_channel;
+    use tokio_util::sync::CancellationToken;
 
     fn job(id: u32) -> Job {
         Job {
@@ -426,16 +298,5 @@ mod tests {
         queue.close();
         assert_eq!(queue.next(Lane::Write).unwrap().job.id, 1);
         assert!(queue.next(Lane::Write).is_none() && queue.next(Lane::Read).is_none());
-    }
-
-    #[test]
-    fn unread_answers_are_counted() {
-        let budget = Budget::default();
-        budget.take(UNREAD_MAX as usize);
-        assert!(!budget.is_spent());
-        budget.take(1);
-        assert!(budget.is_spent());
-        budget.give_back(1);
-        assert!(!budget.is_spent());
     }
 }

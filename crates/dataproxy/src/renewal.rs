@@ -5,6 +5,7 @@
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use statements::Statements;
 use tokio::task::JoinSet;
@@ -14,14 +15,20 @@ use wire::log::Level;
 
 use crate::catalog::Refusal;
 use crate::client::Shared;
-use crate::server::{PAUSE_MAX, PAUSE_MIN};
-use crate::setup::read_login;
+use crate::database::Database;
+use crate::server::{LoginFault, LoginFiles, PAUSE_MAX, PAUSE_MIN};
 use crate::source::Source;
+use crate::told::Told;
+
+/// LIMIT: how long a certificate waits for its key, or the other way round, until the operator is told.
+const HALF_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// See the file's head. Of each kind the latest counts.
 pub(crate) struct Renewal {
-    source: Rc<Source>,
-    shared: Rc<Shared>,
+    database: Database,
+    told: Rc<Told>,
+    /// What was read last.
+    files: LoginFiles,
     statements: JoinSet<()>,
     login: JoinSet<()>,
     /// The keys whose files the server has not taken yet.
@@ -29,40 +36,46 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    pub(crate) fn new(source: Rc<Source>, shared: Rc<Shared>) -> Self {
+    pub(crate) fn new(database: Database, told: Rc<Told>, files: LoginFiles) -> Self {
         let (statements, login, keys) = (JoinSet::new(), JoinSet::new(), Vec::new());
-        Self { source, shared, statements, login, keys }
+        Self { database, told, files, statements, login, keys }
     }
 
     /// Has other statements hold, if nothing is wrong with them.
     pub(crate) fn statements(&mut self, read: Result<Statements, Refusal>) {
+        // Another machine has its own file.
+        let Database::Own { source, shared } = &self.database else { return };
         only_latest(&mut self.statements);
         match read {
             Ok(read) => {
-                self.statements.spawn_local(hold_statements(self.source.clone(), self.shared.clone(), read));
+                self.statements.spawn_local(hold_statements(source.clone(), shared.clone(), read));
             }
-            Err(refusal) => statements_stay(&self.shared, &refusal),
+            Err(refusal) => statements_stay(&self.told, &refusal),
         }
     }
 
-    /// Has another password, or other authorities, hold for connections from here on, if the server takes them. Those that are there
-    /// stay: the server has let them in.
+    /// Has another password, certificate or key, or other authorities, hold for connections from here on, if the other side takes them.
+    /// Those that are there stay: the other side has let them in.
     pub(crate) fn login(&mut self, message: &LauncherToDataProxy, file: &OwnedFd) {
-        let Some(way) = self.source.way() else { return };
-        let mut login = (*way.newest()).clone();
-        match read_login(&mut login, message, file) {
-            Ok(key) => {
+        let Some(way) = self.database.way() else { return };
+        let mut files = self.files.clone();
+        let taken = files.take(message, file).map_err(LoginFault::File);
+        match taken.and_then(|key| Ok((key, files.login()?))) {
+            Ok((key, login)) => {
+                self.files = files;
                 self.keys.retain(|known| *known != key && !way.is_taken());
                 self.keys.push(key);
                 way.offer(login);
                 only_latest(&mut self.login);
                 let words = format!("`{}`", self.keys.join("`, `"));
-                self.login.spawn_local(hold_login(self.source.clone(), self.shared.clone(), words));
+                self.login.spawn_local(hold_login(self.database.clone(), self.told.clone(), words));
             }
-            Err(reason) => {
-                let text = format_args!("{reason}; what was there before stays");
-                self.shared.log.event(Level::Error, text);
+            Err(fault @ LoginFault::Halves) => {
+                self.files = files;
+                only_latest(&mut self.login);
+                self.login.spawn_local(wait_for_half(self.told.clone(), fault));
             }
+            Err(fault @ LoginFault::File(_)) => stays(&self.told, &fault),
         }
     }
 
@@ -90,33 +103,43 @@ async fn hold_statements(source: Rc<Source>, shared: Rc<Shared>, read: Statement
                     let text = format_args!(
                         "the statements of before stay until the database has prepared the new ones: {reason}"
                     );
-                    shared.log.event(Level::Error, text);
+                    shared.told.log.event(Level::Error, text);
                     said = reason;
                 }
                 sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
-            Err(mistakes) => return statements_stay(&shared, &mistakes),
+            Err(mistakes) => return statements_stay(&shared.told, &mistakes),
         }
     };
     let count = catalog.file.statements.len();
     *shared.catalog.borrow_mut() = catalog;
-    shared.log.event(Level::Info, format_args!("{count} statements were read again"));
+    shared.told.log.event(Level::Info, format_args!("{count} statements were read again"));
 }
 
-fn statements_stay(shared: &Shared, refusal: &Refusal) {
-    shared.log.event(Level::Error, format_args!("the statements of before stay: {refusal}"));
+fn statements_stay(told: &Told, refusal: &Refusal) {
+    told.log.event(Level::Error, format_args!("the statements of before stay: {refusal}"));
 }
 
-async fn hold_login(source: Rc<Source>, shared: Rc<Shared>, keys: String) {
-    let Some(way) = source.way() else { return };
-    if let Err(reason) = source.try_login().await {
+/// Says that a certificate and a key do not go together, if the other half does not come.
+async fn wait_for_half(told: Rc<Told>, fault: LoginFault) {
+    sleep(HALF_TIMEOUT).await;
+    stays(&told, &fault);
+}
+
+fn stays(told: &Told, fault: &LoginFault) {
+    told.log.event(Level::Error, format_args!("{fault}; what was there before stays"));
+}
+
+async fn hold_login(database: Database, told: Rc<Told>, keys: String) {
+    let Some(way) = database.way() else { return };
+    if let Err(reason) = database.try_login().await {
         let text = format_args!(
             "{keys}: what was there before stays until the server takes what was read again: {reason}"
         );
-        shared.log.event(Level::Error, text);
+        told.log.event(Level::Error, text);
     }
     way.taken().await;
     let text = format_args!("{keys}: what was read again holds for connections from here on");
-    shared.log.event(Level::Info, text);
+    told.log.event(Level::Info, text);
 }

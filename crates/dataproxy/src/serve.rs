@@ -3,10 +3,9 @@
 //! Sees: the launcher's messages (trusted: a malformed one ends the process); the operator's files. Never: serves anybody before
 //! the database has prepared every statement.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use wire::data::{LauncherToDataProxy, Token};
@@ -16,11 +15,12 @@ use worker::log::Log;
 use worker::server_stream::ServerStream;
 use worker::{Fault, Start};
 
-use crate::catalog::Catalog;
 use crate::client::{Service, Shared, attend};
+use crate::database::Database;
+use crate::remote;
 use crate::renewal::Renewal;
 use crate::setup::{Control, Setup};
-use crate::source::Source;
+use crate::told::Told;
 
 /// The whole life of the process.
 ///
@@ -31,20 +31,11 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     let Some((setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let mut opening = Opening { control, setup: Rc::new(setup), dialer: Rc::default(), early: Vec::new() };
-    let Some((mut source, catalog)) = opening.open().await? else { return Ok(()) };
-    let shared = Rc::new(Shared {
-        queue: source.queue().clone(),
-        catalog: RefCell::new(catalog),
-        counters: Default::default(),
-        log,
-        refused: Cell::new(0),
-        limiter: Default::default(),
-    });
+    let told = Rc::new(Told::new(log));
+    let Some(database) = opening.open(&told).await? else { return Ok(()) };
     opening.control.send(&ChildToLauncher::Ready {}, None).await?;
-    source.start();
-    let source = Rc::new(source);
-    let renewal = Renewal::new(source.clone(), shared.clone());
-    Proxy { opening, source, renewal, shared, clients: JoinSet::new() }.serve().await
+    let renewal = Renewal::new(database.clone(), told.clone(), opening.setup.login_files.clone());
+    Proxy { opening, database, renewal, told, clients: JoinSet::new() }.serve().await
 }
 
 /// A source that is being opened, which may take a while, and what the launcher says meanwhile.
@@ -57,9 +48,28 @@ struct Opening {
 }
 
 impl Opening {
-    /// Opens the source; `None` if the launcher does not want it any more.
-    async fn open(&mut self) -> Result<Option<(Source, Arc<Catalog>)>, Fault> {
-        let mut opened = tokio::task::spawn_local(self.setup.clone().open(self.dialer.clone()));
+    /// Opens the source, or knocks at the doors to it; `None` if the launcher does not want it any more.
+    async fn open(&mut self, told: &Rc<Told>) -> Result<Option<Database>, Fault> {
+        if let Some(door) = self.setup.door(&self.dialer).map(Rc::new) {
+            let trying = door.clone();
+            let tried = self.wait_for(async move { trying.try_all().await }).await?;
+            return Ok(tried.map(|()| Database::Elsewhere(door)));
+        }
+        let opened = self.setup.clone().open(self.dialer.clone());
+        Ok(self.wait_for(opened).await?.map(|(mut source, catalog)| {
+            source.start();
+            let (queue, told) = (source.queue().clone(), told.clone());
+            let shared = Rc::new(Shared { queue, catalog: RefCell::new(catalog), told });
+            Database::Own { source: Rc::new(source), shared }
+        }))
+    }
+
+    /// Waits until the source is open; `None` if the launcher does not want it any more.
+    async fn wait_for<T: 'static>(
+        &mut self,
+        opened: impl Future<Output = Result<T, String>> + 'static,
+    ) -> Result<Option<T>, Fault> {
+        let mut opened = tokio::task::spawn_local(opened);
         loop {
             tokio::select! {
                 biased;
@@ -88,9 +98,9 @@ impl Opening {
 /// A data proxy that serves.
 struct Proxy {
     opening: Opening,
-    source: Rc<Source>,
+    database: Database,
     renewal: Renewal,
-    shared: Rc<Shared>,
+    told: Rc<Told>,
     clients: JoinSet<()>,
 }
 
@@ -106,11 +116,14 @@ impl Proxy {
                     self.renewal.statements(self.opening.setup.read_statements(&file));
                 }
                 (
-                    message @ (LauncherToDataProxy::Password {} | LauncherToDataProxy::Authorities { .. }),
+                    message @ (LauncherToDataProxy::Password {}
+                    | LauncherToDataProxy::Authorities { .. }
+                    | LauncherToDataProxy::Certificate {}
+                    | LauncherToDataProxy::Key {}),
                     Some(file),
                 ) => self.renewal.login(&message, &file),
                 (LauncherToDataProxy::Report {}, _) => {
-                    self.opening.control.report(self.shared.counters.snapshot());
+                    self.opening.control.report(self.told.counters.snapshot());
                 }
                 (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
             }
@@ -119,8 +132,10 @@ impl Proxy {
         // Services have calls under way, or are on their way to the process that takes this one's place.
         while self.clients.join_next().await.is_some() {}
         self.renewal.end().await;
-        self.shared.log.flush().await;
-        if let Some(source) = Rc::into_inner(self.source) {
+        self.told.log.flush().await;
+        if let Database::Own { source, .. } = self.database
+            && let Some(source) = Rc::into_inner(source)
+        {
             source.close().await;
         }
         Ok(())
@@ -130,7 +145,15 @@ impl Proxy {
         let known = self.opening.setup.services.iter().position(|name| name == service);
         let number = known.ok_or_else(|| Fault::Launcher(format!("no service {service:?}")))?;
         let service = Service { name: service.to_owned(), number };
-        self.clients.spawn_local(attend(self.shared.clone(), service, token, channel));
+        match &self.database {
+            Database::Own { shared, .. } => {
+                self.clients.spawn_local(attend(shared.clone(), service, token, channel));
+            }
+            Database::Elsewhere(door) => {
+                let both = (self.told.clone(), door.clone());
+                self.clients.spawn_local(remote::attend(both, service, token, channel));
+            }
+        }
         Ok(())
     }
 }

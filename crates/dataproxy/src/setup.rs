@@ -13,11 +13,9 @@ use worker::server_stream::ServerStream;
 use worker::{Fault, files};
 
 use crate::catalog::{Catalog, Refusal};
-use crate::server::{Login, Road, Tls, Way};
+use crate::remote::Door;
+use crate::server::{Login, LoginFiles, Road, Way};
 use crate::source::{DatabasePlace, Source};
-
-/// LIMIT: bytes of a file with a password.
-const PASSWORD_MAX: usize = 4096;
 
 pub(crate) type Control = Channel<LauncherToDataProxy, ChildToLauncher>;
 
@@ -25,7 +23,11 @@ pub(crate) type Control = Channel<LauncherToDataProxy, ChildToLauncher>;
 #[derive(Debug, Default)]
 pub(crate) struct Setup {
     place: Option<DatabasePlace>,
+    /// How to log in, by the files of the start, and what these are.
     login: Login,
+    pub(crate) login_files: LoginFiles,
+    /// The other machine that has the source: what it calls it, and its host and port.
+    remote: Option<(String, String)>,
     statements: Option<OwnedFd>,
     schema: Option<OwnedFd>,
     pub(crate) services: Vec<String>,
@@ -46,23 +48,40 @@ impl Setup {
                 }
                 (LauncherToDataProxy::Server { engine, database, user, connections }, _) => {
                     setup.place = Some(DatabasePlace::Server(engine, connections));
-                    setup.login.database = database.as_str().to_owned();
-                    setup.login.user = user.as_str().to_owned();
+                    setup.login_files.database = database.as_str().to_owned();
+                    setup.login_files.user = user.as_str().to_owned();
+                }
+                (LauncherToDataProxy::Remote { source, authority }, _) => {
+                    setup.remote = Some((source.as_str().to_owned(), authority.as_str().to_owned()));
                 }
                 (
-                    message @ (LauncherToDataProxy::Password {} | LauncherToDataProxy::Authorities { .. }),
+                    message @ (LauncherToDataProxy::Password {}
+                    | LauncherToDataProxy::Authorities { .. }
+                    | LauncherToDataProxy::Certificate {}
+                    | LauncherToDataProxy::Key {}),
                     Some(file),
                 ) => {
-                    read_login(&mut setup.login, &message, &file).map_err(Fault::Operator)?;
+                    setup.login_files.take(&message, &file).map_err(Fault::Operator)?;
                 }
                 (LauncherToDataProxy::Statements {}, Some(file)) => setup.statements = Some(file),
                 (LauncherToDataProxy::Schema {}, Some(file)) => setup.schema = Some(file),
                 (LauncherToDataProxy::Service { name }, _) => setup.services.push(name.as_str().to_owned()),
-                (LauncherToDataProxy::Begin {}, _) => return Ok(Some((setup, flush_ms))),
+                (LauncherToDataProxy::Begin {}, _) => {
+                    let login = setup.login_files.login();
+                    setup.login = login.map_err(|fault| Fault::Operator(fault.to_string()))?;
+                    return Ok(Some((setup, flush_ms)));
+                }
                 (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
             }
         }
         Ok(None)
+    }
+
+    /// The way to the other machine that has the source; `None` if it is here, or at a server.
+    pub(crate) fn door(&self, dialer: &Rc<Dialer<ServerStream>>) -> Option<Door> {
+        let remote = self.remote.clone()?;
+        let way = Way::new(Road::Connector(dialer.clone()), self.login.clone());
+        Some(Door::new(way, remote, self.services.clone()))
     }
 
     /// Whose SQL the statements are.
@@ -104,34 +123,6 @@ pub(crate) fn parse_statements(
     };
     let mistakes: Vec<String> = found.unknown_services(services).into_iter().map(unknown).collect();
     if mistakes.is_empty() { Ok(found) } else { Err(Refusal::Mistakes(mistakes)) }
-}
-
-/// Changes a login by a file that has come along; the key of the configuration that names it.
-pub(crate) fn read_login(
-    login: &mut Login,
-    message: &LauncherToDataProxy,
-    file: &OwnedFd,
-) -> Result<&'static str, String> {
-    let LauncherToDataProxy::Authorities { name } = message else {
-        login.password = Some(password(file)?);
-        return Ok("password");
-    };
-    let text = files::read(file, certificate::authorities::FILE_BYTES_MAX)?;
-    login.tls = Some(Tls::new(&text, name.as_str())?);
-    Ok("server_ca")
-}
-
-/// The password in a file.
-fn password(file: &OwnedFd) -> Result<String, String> {
-    let in_words = |reason: &dyn std::fmt::Display| format!("the password: {reason}");
-    let bytes = files::read(file, PASSWORD_MAX).map_err(|reason| in_words(&reason))?;
-    let text = String::from_utf8(bytes).map_err(|_| in_words(&"it is not UTF-8"))?;
-    Ok(password_of(&text))
-}
-
-/// The password that a text is, without the end of its line.
-pub(crate) fn password_of(text: &str) -> String {
-    text.trim_end_matches(['\n', '\r']).to_owned()
 }
 
 fn read(file: &OwnedFd) -> Result<String, String> {

@@ -8,8 +8,7 @@ use std::rc::Rc;
 
 use tokio::sync::mpsc::Receiver;
 use wire::log::Level;
-use wire::templates::{PublisherToService, SOURCE_PART_MAX, ServiceToPublisher};
-use wire::{Bytes, Text};
+use wire::templates::{PublisherToService, ServiceToPublisher};
 use worker::channel::{Channel, ChannelError};
 
 use crate::members::{Order, Staged, Version};
@@ -49,25 +48,10 @@ async fn send(channel: &ServiceChannel, mut orders: Receiver<Order>) {
 }
 
 async fn stage(channel: &ServiceChannel, version: &Version) -> std::io::Result<()> {
-    let Version { number, sources } = version;
-    channel.send(&PublisherToService::Version { version: *number }, None).await?;
-    for (name, value) in &sources.values {
-        let (name, value) = (Text::new(name.as_str()), value.clone());
-        channel.send(&PublisherToService::Value { name, value }, None).await?;
+    for part in version.sources.parts(version.number) {
+        channel.send(&part, None).await?;
     }
-    for (name, source) in &sources.templates {
-        let mut left = source.len().saturating_sub(SOURCE_PART_MAX);
-        let mut parts = source.as_bytes().chunks(SOURCE_PART_MAX).map(|part| Bytes(part.to_vec()));
-        let first = parts.next().unwrap_or_default();
-        let name = Text::new(name.as_str());
-        let first = PublisherToService::Template { name, complete: left == 0, source: first };
-        channel.send(&first, None).await?;
-        for source in parts {
-            left = left.saturating_sub(SOURCE_PART_MAX);
-            channel.send(&PublisherToService::More { complete: left == 0, source }, None).await?;
-        }
-    }
-    channel.send(&PublisherToService::Stage { version: *number }, None).await
+    Ok(())
 }
 
 /// Hears a process until it is gone, or has sent too much nonsense.

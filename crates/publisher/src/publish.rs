@@ -1,5 +1,6 @@
 //! Publishing a version in two phases: staged by all, then activated in all.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use templates::{Mistake, Sources, TemplateSet};
 use tokio::time::{Instant, timeout_at};
 
+use crate::kept::Memory;
 use crate::members::{Members, Progress, Version};
 use crate::report::Report;
 
@@ -18,20 +20,31 @@ const PHASE: Duration = Duration::from_secs(10);
 pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<Mistake>> {
     let mut sources = templates::read(folder)?;
     sources.values.clone_from(&values.values);
+    compile(sources)
+}
+
+/// Compiles a version.
+pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<Mistake>> {
     let number = TemplateSet::compile(sources.clone())?.version();
     Ok(Version { number, sources })
 }
 
-/// Publishes a version. What becomes of it is decided at one moment, between the two phases.
-pub(crate) async fn publish(members: &Members, version: Version) -> Report {
+/// Publishes a version. What becomes of it is decided at one moment, between the two phases: that at which it is kept.
+pub(crate) async fn publish(members: &Members, memory: &RefCell<Memory>, version: Version) -> Report {
+    let version = Rc::new(version);
     let (number, templates) = (version.number, version.sources.templates.len());
-    members.stage(Rc::new(version));
+    members.stage(version.clone());
     let Progress { missing, refused, .. } = wait(members, |members| members.staging(number)).await;
-    let is_staged = missing.is_empty() && refused.is_empty();
-    members.end_staging(is_staged);
-    if !is_staged {
-        let silent = missing.iter().map(|service| late(service, "compiled it"));
-        return Report { reasons: refused.into_iter().chain(silent).collect(), ..Report::default() };
+    let silent = missing.iter().map(|service| late(service, "compiled it"));
+    let mut reasons: Vec<String> = refused.into_iter().chain(silent).collect();
+    if reasons.is_empty() {
+        reasons.extend(
+            memory.borrow_mut().keep(&version).err().map(|error| format!("no memory keeps it: {error}")),
+        );
+    }
+    members.end_staging(reasons.is_empty());
+    if !reasons.is_empty() {
+        return Report { reasons, ..Report::default() };
     }
     let Progress { done, missing, .. } = wait(members, |members| members.activation(number)).await;
     Report {

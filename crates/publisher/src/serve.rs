@@ -2,6 +2,7 @@
 //!
 //! Sees: the launcher's messages (trusted: a malformed one ends the process). Never: publishes two versions at once.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
@@ -16,8 +17,9 @@ use worker::counters::Counters;
 use worker::log::Log;
 use worker::{Fault, Start};
 
+use crate::kept::{self, Memory};
 use crate::member;
-use crate::members::Members;
+use crate::members::{Members, Version};
 use crate::publish::{publish, read};
 use crate::report::Report;
 
@@ -32,6 +34,8 @@ pub(crate) struct Shared {
     folder: OwnedFd,
     /// The public values, and no templates.
     values: Sources,
+    /// Where each version is kept before it is activated.
+    memory: RefCell<Memory>,
     /// Held while a version is published.
     turn: Mutex<()>,
 }
@@ -42,16 +46,16 @@ pub(crate) struct Shared {
 /// The launcher says what makes no sense, or the templates have mistakes: with every one.
 pub async fn serve(start: Start) -> Result<(), Fault> {
     let control = Control::new(start.control)?;
-    let Some((setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
+    let Some((mut setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
-    let folder = setup.folder.ok_or_else(|| Fault::Launcher("it has sent no folder".into()))?;
-    let first = read(&folder, &setup.values).map_err(|mistakes| {
-        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Fault::Operator(format!("the templates: {}", mistakes.join("; ")))
-    })?;
-    let members = Members::new(first);
+    let folder = setup.folder.take().ok_or_else(|| Fault::Launcher("it has sent no folder".into()))?;
+    let memory = setup.memory.take().ok_or_else(|| Fault::Launcher("it has sent no memory".into()))?;
+    let (first, mut memory) = (first(&folder, &mut setup, &log).await?, Memory::new(memory));
+    memory.keep(&first)?;
+    let (members, memory) = (Members::new(first), RefCell::new(memory));
     let (values, turn) = (setup.values, Mutex::new(()));
-    let shared = Rc::new(Shared { members, counters: Counters::default(), log, folder, values, turn });
+    let shared =
+        Rc::new(Shared { members, counters: Counters::default(), log, folder, values, memory, turn });
     control.send(&ChildToLauncher::Ready {}, None).await?;
     let (mut tasks, mut next) = (JoinSet::new(), 0);
     while let Some((message, descriptor)) = control.receive().await? {
@@ -74,12 +78,32 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The version that holds first: what the publisher before has kept last, or else what the folder has.
+async fn first(folder: &OwnedFd, setup: &mut Setup, log: &Log) -> Result<Version, Fault> {
+    match setup.kept.take().map(|kept| kept::version(kept, &setup.values)) {
+        Some(Ok(version)) => {
+            log.event(Level::Info, format_args!("version {:016x} holds, as before", version.number));
+            return Ok(version);
+        }
+        Some(Err(reason)) => {
+            let why = "the version that held cannot be told, as what the publisher before has kept is not to be used";
+            log.event(Level::Warning, format_args!("{why} ({reason}); what the folder has holds"));
+            log.flush().await;
+        }
+        None => {}
+    }
+    read(folder, &setup.values).map_err(|mistakes| {
+        let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        Fault::Operator(format!("the templates: {}", mistakes.join("; ")))
+    })
+}
+
 /// Reads the folder again and publishes it; one after the other.
 async fn republish(shared: Rc<Shared>, socket: OwnedFd) {
     let report = {
         let _turn = shared.turn.lock().await;
         match read(&shared.folder, &shared.values) {
-            Ok(version) => publish(&shared.members, version).await,
+            Ok(version) => publish(&shared.members, &shared.memory, version).await,
             Err(mistakes) => Report::wrong(&mistakes),
         }
     };
@@ -101,6 +125,9 @@ async fn republish(shared: Rc<Shared>, socket: OwnedFd) {
 #[derive(Debug, Default)]
 struct Setup {
     folder: Option<OwnedFd>,
+    memory: Option<OwnedFd>,
+    /// The memory of the publisher before.
+    kept: Option<OwnedFd>,
     values: Sources,
 }
 
@@ -114,6 +141,8 @@ impl Setup {
         while let Some((message, descriptor)) = control.receive().await? {
             match (message, descriptor) {
                 (LauncherToPublisher::Folder {}, Some(folder)) => setup.folder = Some(folder),
+                (LauncherToPublisher::Memory {}, Some(memory)) => setup.memory = Some(memory),
+                (LauncherToPublisher::Kept {}, Some(kept)) => setup.kept = Some(kept),
                 (LauncherToPublisher::Value { name, value }, _) => {
                     setup.values.values.insert(name.as_str().to_owned(), value);
                 }

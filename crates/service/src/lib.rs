@@ -100,6 +100,8 @@ pub use cookie::{Cookie, CookieError, SameSite};
 pub use data::{
     AnyValue, DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction,
 };
+#[doc(hidden)]
+pub use data::{Passed, PassedOn};
 pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use events::{Event, Events};

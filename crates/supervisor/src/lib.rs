@@ -7,6 +7,7 @@
 //! sent before it serves.
 
 pub mod backoff;
+mod broken;
 pub mod chain;
 pub mod chain_ends;
 pub mod change;
@@ -38,11 +39,11 @@ pub mod survivors;
 mod telling;
 pub mod unread;
 pub mod upgrade;
+mod view;
 mod workers;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,8 @@ pub struct Slot {
     pub life: Life,
     /// Whether it has no process until one is wanted.
     pub rests: bool,
+    /// What the process that has ended has kept in memory, until the next one is ready.
+    pub(crate) memory: Option<OwnedFd>,
     /// When it was removed, if it was.
     removed: Option<Removed>,
 }
@@ -224,101 +227,6 @@ impl Supervisor {
         };
         supervisor.let_rest(slots);
         Ok(supervisor)
-    }
-
-    /// What every start of a process needs.
-    pub fn context(&self) -> &SpawnContext {
-        &self.context
-    }
-
-    /// The launcher's directories.
-    pub fn directories(&self) -> &Directories {
-        &self.directories
-    }
-
-    /// The listening sockets, by listener, then by gate.
-    pub fn listeners(&self) -> &[Vec<OwnedFd>] {
-        &self.listeners
-    }
-
-    /// The sockets that the launcher was started with.
-    pub fn passed(&self) -> &PassedSockets {
-        &self.passed
-    }
-
-    /// Keeps the sockets that the launcher was started with, until the end begins.
-    pub fn keep_passed(&mut self, passed: PassedSockets) {
-        self.passed = passed;
-    }
-
-    /// Every process that is to run, or was to.
-    pub fn specs(&self) -> &[ProcessSpec] {
-        &self.specs
-    }
-
-    /// The process that is to run in `slot`.
-    pub fn spec(&self, slot: usize) -> &ProcessSpec {
-        &self.specs[slot]
-    }
-
-    /// What the process `serial`, which there is, was started for.
-    pub fn spec_of(&self, serial: u64) -> &ProcessSpec {
-        &self.specs[self.processes[&serial].slot]
-    }
-
-    /// What is known of a slot.
-    pub fn slot(&self, slot: usize) -> &Slot {
-        &self.slots[slot]
-    }
-
-    /// The processes, by their serial numbers.
-    pub fn processes(&self) -> &BTreeMap<u64, Process> {
-        &self.processes
-    }
-
-    /// The process `serial`, until it has ended.
-    pub fn process(&self, serial: u64) -> Option<&Process> {
-        self.processes.get(&serial)
-    }
-
-    /// The same, to be changed.
-    pub fn process_mut(&mut self, serial: u64) -> Option<&mut Process> {
-        self.processes.get_mut(&serial)
-    }
-
-    /// What children that are gone had logged: the slot, the log channel and standard error.
-    pub fn unread_logs(&self) -> &VecDeque<(usize, Option<OwnedFd>, OwnedFd)> {
-        &self.unread_logs
-    }
-
-    /// Whether the end has begun.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.is_some()
-    }
-
-    /// Whether everything has come up once.
-    pub fn is_announced(&self) -> bool {
-        self.announced
-    }
-
-    /// How long the launcher runs.
-    pub fn age(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// Logs that something happened as it should.
-    pub fn info(&mut self, text: impl Display) {
-        self.log.info(text);
-    }
-
-    /// Logs that something is not as it should be.
-    pub fn warn(&mut self, text: impl Display) {
-        self.log.warning(text);
-    }
-
-    /// Writes the launcher's own lines to another log from here on.
-    pub fn set_own_log(&mut self, log: OwnLog) {
-        self.log = log;
     }
 
     /// The layers that processes do without.

@@ -96,6 +96,8 @@ pub struct Process {
     pub calls: Option<Listener>,
     /// Where it may write a core file, to be looked at when it has ended.
     pub core_folder: Option<OwnedFd>,
+    /// Memory in which it keeps what its successor is to go on with.
+    pub(crate) memory: Option<OwnedFd>,
     /// The transaction that it is part of.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -129,6 +131,7 @@ impl Process {
             group: None,
             core_folder: None,
             calls: None,
+            memory: None,
             ticket: None,
             protocol_violations: 0,
             is_configured: false,

@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use config::DOOR;
 use sys::process::Exit;
-use wire::{LauncherToGate, LauncherToLogger, LauncherToSite, Role, Text};
+use wire::{LauncherToGate, LauncherToLogger, Role, Text};
 
 use crate::backoff::Verdict;
 use crate::error::Error;
@@ -70,24 +71,6 @@ impl Supervisor {
         self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text, line);
     }
 
-    /// Notes that a slot is broken, with the version of the program that failed, or is no more.
-    pub fn set_broken(&mut self, slot: usize, broken: Option<Option<Version>>) {
-        let before = self.is_partition_broken(slot);
-        if broken.is_some() {
-            self.broken.insert(slot);
-        } else {
-            self.broken.remove(&slot);
-        }
-        self.slots[slot].broken = broken;
-        let now = self.is_partition_broken(slot);
-        if before != now {
-            let told = self.processes.iter().filter(|(_, process)| process.is_configured);
-            for serial in told.map(|(&serial, _)| serial).collect::<Vec<_>>() {
-                self.send_broken(serial, slot, now);
-            }
-        }
-    }
-
     /// Takes notice that a process is ready; returns the transaction that it is part of.
     pub fn on_ready(&mut self, serial: u64) -> Option<u32> {
         let process = self.processes.get_mut(&serial)?;
@@ -96,7 +79,11 @@ impl Supervisor {
             return None;
         }
         process.stage = Stage::Serving;
-        let ticket = process.ticket;
+        let (slot, ticket) = (process.slot, process.ticket);
+        // A successor in a transaction may yet have to give way.
+        if self.slots[slot].current == Some(serial) {
+            self.slots[slot].memory = None;
+        }
         self.set_deadline(serial, None);
         self.announce();
         ticket
@@ -207,6 +194,9 @@ impl Supervisor {
         self.keep_unread_log(slot, &mut process);
         let lived = process.since.elapsed();
         let title = self.specs[slot].title();
+        if self.slots[slot].current == Some(serial) && !process.never_served() {
+            self.slots[slot].memory = process.memory.take();
+        }
         let mut failed = None;
         if self.slots[slot].next == Some(serial) {
             self.slots[slot].next = None;
@@ -381,6 +371,7 @@ impl Supervisor {
             return program::version(path);
         }
         match self.context.guest(spec) {
+            Some(service) if service.remote => program::version(&self.context.roles_folder.join(DOOR)),
             Some(service) => program::version(&service.program),
             None => program::version(&self.context.roles_folder.join(spec.role.name())),
         }
@@ -391,39 +382,16 @@ impl Supervisor {
     pub fn share_program(&self, one: usize, other: usize) -> bool {
         let given_to = |slot: usize| {
             let spec = &self.specs[slot];
-            let is_given = self.context.worker(spec).is_some() || self.context.guest(spec).is_some();
+            let is_guests = self.context.guest(spec).is_some_and(|service| !service.remote);
+            let is_given = self.context.worker(spec).is_some() || is_guests;
             spec.identity.filter(|_| is_given).map(|identity| identity.id())
         };
         let differ = given_to(one).zip(given_to(other)).is_some_and(|(one, other)| one != other);
         differ && self.version(one).is_some_and(|version| Some(version) == self.version(other))
     }
 
-    /// Makes a broken partition whole again and starts it.
-    pub fn clear_broken(&mut self, slot: usize) {
-        self.slots[slot].backoff.forgive();
-        self.set_broken(slot, None);
-        self.start(slot);
-    }
-
     /// Whether a slot is to be started again in a while.
     pub fn is_start_due(&self, slot: usize) -> bool {
         self.starts.contains_key(&slot)
-    }
-
-    /// Tells a new gate or site which of its partitions are broken.
-    pub fn send_all_broken(&mut self, serial: u64) {
-        for slot in self.broken.clone() {
-            self.send_broken(serial, slot, self.is_partition_broken(slot));
-        }
-    }
-
-    /// Tells a process, if it is a gate or a site, whether the partition of a slot is broken.
-    pub fn send_broken(&mut self, serial: u64, slot: usize, broken: bool) {
-        let partition = self.specs[slot].partition;
-        match self.spec_of(serial).role {
-            Role::Gate => self.send(serial, &LauncherToGate::Broken { partition, broken }, None),
-            Role::Site => self.send(serial, &LauncherToSite::Broken { partition, broken }, None),
-            _ => {}
-        }
     }
 }

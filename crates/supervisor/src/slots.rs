@@ -172,7 +172,7 @@ impl Supervisor {
         self.starts.remove(&slot);
         self.broken.remove(&slot);
         let state = &mut self.slots[slot];
-        state.broken = None;
+        (state.broken, state.memory) = (None, None);
         let processes = [state.current.take(), state.next.take()];
         processes.into_iter().flatten().for_each(|serial| self.retire(serial));
     }

@@ -8,6 +8,7 @@
 pub mod allocations;
 pub mod attempt;
 pub mod inherit;
+pub mod memfd;
 pub mod memory;
 pub mod notify;
 pub mod passed;

@@ -9,6 +9,7 @@
 
 mod folder;
 mod mistake;
+mod parts;
 mod references;
 mod render;
 
@@ -23,6 +24,7 @@ use wire::templates::{PublicValue, TEMPLATE_NAME_MAX};
 
 pub use folder::read;
 pub use mistake::Mistake;
+pub use parts::Incoming;
 pub use render::RenderError;
 
 /// LIMIT: templates of a site.

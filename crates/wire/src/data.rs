@@ -27,7 +27,16 @@ pub const DATABASE_TARGET: u16 = 0;
 /// LIMIT: calls of one service that have no answer yet.
 pub const CALLS_MAX: usize = 128;
 /// The longest name of a statement, a source or a service.
-pub(crate) const NAME_MAX: usize = 63;
+pub const NAME_MAX: usize = 63;
+/// The longest host with a port.
+const AUTHORITY_MAX: usize = SERVER_NAME_MAX + 6;
+/// Below which path of its site a service of another machine has its doors, each under the name of a source.
+pub const DOORS_AT: &str = "/data";
+/// What is spoken on a WebSocket between a data proxy and a door: each binary message of the data proxy is a
+/// [`ServiceToDataProxy`] without a login, each of the door a [`DataProxyToService`] without a welcome.
+pub const DOOR_PROTOCOL: &str = "bulkhead-data.1";
+/// The one text that a door says: it takes no new calls, and what is under way is answered. The data proxy closes the WebSocket then.
+pub const DOOR_RETIRES: &str = "retire";
 /// The longest path of a database.
 const PATH_MAX: usize = 4096;
 
@@ -110,6 +119,13 @@ messages! {
         /// The server is spoken to over TLS; its certificate is for this name, and signed by one of the authorities in the file
         /// that comes along, PEM; after `Begin`, they replace earlier ones.
         12 => Authorities { name: Text<SERVER_NAME_MAX> },
+        /// The source is another machine's, where it has this name; each service has a door to it there, at this host and port.
+        13 => Remote { source: Text<NAME_MAX>, authority: Text<AUTHORITY_MAX> },
+        /// The file comes along with the certificate that is shown to the server, and those between it and the authority, PEM;
+        /// before `Begin`.
+        14 => Certificate {},
+        /// The file comes along with the key of that certificate, PEM; before `Begin`.
+        15 => Key {},
     }
 }
 

@@ -145,6 +145,10 @@ messages! {
         203 => Used { slot: u32 },
         /// A process that takes `Retire`; one of which this is not said is told by the end of its channel.
         204 => TakesRetire { serial: u64 },
+        /// Memory in which a process keeps what its successor is to go on with.
+        205 => Memory { serial: u64, descriptor: u32 },
+        /// The same of the process that a slot had last, and that has ended.
+        206 => LeftMemory { slot: u32, descriptor: u32 },
     }
 }
 

@@ -18,6 +18,8 @@ pub const SOURCE_PART_MAX: usize = 60 * 1024;
 pub const TEMPLATE_NAME_MAX: usize = 255;
 /// LIMIT: bytes of a public value that is text.
 pub const VALUE_TEXT_MAX: usize = 4096;
+/// LIMIT: bytes of the memory in which a publisher keeps the last two versions. Pages that nothing was written to take none.
+pub const MEMORY_BYTES: u64 = 16 << 20;
 /// LIMIT: bytes of why a process cannot take a version.
 const REASON_MAX: usize = 512;
 
@@ -76,6 +78,10 @@ messages! {
         6 => Report {},
         /// Read the folder again and publish what is there; a socket comes along on which the administrator is told the end of it.
         7 => Republish {},
+        /// Memory comes along in which the publisher is to keep each version before it activates it.
+        8 => Memory {},
+        /// What the publisher before has kept comes along, to be read: the last version of it holds, and not what the folder has.
+        9 => Kept {},
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! Runs in: `rogue`, in the place of a service or of a publisher. Sees: what is answered. Never: reads it.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use templates::Sources;
-use wire::templates::{PublisherToService, SOURCE_PART_MAX, ServiceToPublisher};
+use wire::templates::{MEMORY_BYTES, PublisherToService, SOURCE_PART_MAX, ServiceToPublisher};
 use wire::{Bytes, Text};
 
 use crate::deeds::{BETWEEN_MS, TOO_MANY};
@@ -30,6 +32,20 @@ pub fn service_to_publisher(place: &mut Place) {
         wrong(&good).iter().for_each(|one| send_wrong(channel, one, place.pipe()));
         flood(channel, TOO_MANY, &[place.pipe()]);
     }
+}
+
+/// As a publisher: leaves its successor what is no version, in all of the memory and as far beyond as that grows. How far it came.
+pub fn fill(memory: OwnedFd) -> u64 {
+    let mut memory = File::from(memory);
+    let mut nonsense = vec![255; MEMORY_BYTES as usize / 2];
+    nonsense[..8].copy_from_slice(b"versions");
+    // Two halves have room.
+    for _ in 0..3 {
+        if memory.write_all(&nonsense).is_err() {
+            break;
+        }
+    }
+    memory.stream_position().unwrap_or_default()
 }
 
 /// As a publisher: what a service needs in order to start.

@@ -250,6 +250,11 @@ impl Place {
                 while let Some((message, descriptor)) = self.receive(|place| &place.control) {
                     match message {
                         LauncherToPublisher::Begin {} => self.begun = true,
+                        LauncherToPublisher::Memory {} => {
+                            let memory = descriptor.map(pages::fill);
+                            let full = memory.unwrap_or_default();
+                            self.tell(format_args!("pages: of its memory, {full} bytes are full"));
+                        }
                         LauncherToPublisher::Attach { .. } => {
                             descriptor.iter().for_each(pages::send_version);
                             self.clients.extend(descriptor);

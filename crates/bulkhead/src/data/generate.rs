@@ -81,12 +81,12 @@ pub fn generate(config: Option<&Path>, what: &Generate) -> Result<ExitCode, Faul
             site.name, data.name
         )));
     }
+    let file = read(data)?;
     let (command, _) = command_for(&program, "describe", &config, (site, data));
     let described = match run(command)? {
         Ok(described) => described,
         Err(mistakes) => return Err(Fault::Failed(mistakes.join("\n"))),
     };
-    let file = read(data)?;
     let is_granted = |services: &[String]| what.service.as_ref().is_none_or(|name| services.contains(name));
     let granted = file.statements.iter().filter(|one| is_granted(&one.services));
     let callable = Callable {
@@ -111,9 +111,15 @@ pub fn generate(config: Option<&Path>, what: &Generate) -> Result<ExitCode, Faul
 }
 
 fn read(data: &DataSource) -> Result<Statements, Fault> {
-    let path = data.statements.display();
-    let text =
-        std::fs::read_to_string(&data.statements).map_err(Fault::io(format_args!("cannot read {path}")))?;
+    let elsewhere = || {
+        let name = &data.name;
+        Fault::Usage(format!(
+            "the statements of {name:?} are on the machine that holds the database: generate there"
+        ))
+    };
+    let path = data.statements.as_deref().ok_or_else(elsewhere)?;
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(Fault::io(format_args!("cannot read {shown}")))?;
     let dialect = data.server().map(|server| server.engine);
     let said = |mistakes: Vec<statements::Mistake>| {
         mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")

@@ -24,7 +24,8 @@ pub use generate::{Generate, generate};
 #[derive(Debug, Serialize)]
 struct Checked {
     source: String,
-    statements: PathBuf,
+    /// The file; none of a database that another machine holds.
+    statements: Option<PathBuf>,
     /// What the statements were prepared with: the database, or the schema of a new one.
     with: Option<String>,
     mistakes: Vec<String>,
@@ -71,8 +72,11 @@ impl Checked {
         if self.mistakes.is_empty() {
             return format!("{}: ok, {with}", self.source);
         }
-        let lines = self.mistakes.iter().map(|mistake| format!("\n  {mistake}"));
-        format!("{}: {}, {with}:{}", self.source, self.statements.display(), lines.collect::<String>())
+        let lines = self.mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect::<String>();
+        match &self.statements {
+            Some(path) => format!("{}: {}, {with}:{lines}", self.source, path.display()),
+            None => format!("{}: {with}:{lines}", self.source),
+        }
     }
 }
 
@@ -84,7 +88,10 @@ fn command_for(
     (site, data): (&Site, &DataSource),
 ) -> (Command, Option<String>) {
     let mut command = Command::new(program);
-    command.arg(what).arg("--statements").arg(&data.statements);
+    command.arg(what);
+    if let Some(statements) = &data.statements {
+        command.arg("--statements").arg(statements);
+    }
     let with = match &data.database {
         Database::Sqlite { schema } => {
             let file = data.file(&config.server, &site.name).filter(|path| path.is_file());
@@ -108,13 +115,21 @@ fn command_for(
             if let Some(password) = &server.password {
                 command.arg("--password").arg(password);
             }
-            if let Some((name, file)) = server.certificate_name().zip(server.server_ca.as_ref()) {
-                command.arg("--server-ca").arg(file).args(["--certificate-name", &name]);
-            }
             let what = if server.engine == Engine::Redis { "database " } else { "" };
             Some(format!("{what}{} at {}", server.database, server.target))
         }
+        Database::Remote(remote) => {
+            let there = remote.target.to_string();
+            command.args(["--engine", "remote", "--name", &data.name, "--server", &there]);
+            Some(format!("{} at {there}", data.name))
+        }
     };
+    if let Some((name, secured)) = data.certificate_name().zip(data.secured()) {
+        command.arg("--server-ca").arg(secured.server_ca).args(["--certificate-name", &name]);
+        if let Some(identity) = secured.identity {
+            command.arg("--certificate").arg(&identity.certificate).arg("--key").arg(&identity.key);
+        }
+    }
     for service in site.services_with(&data.name) {
         command.arg("--service").arg(&service.name);
     }

@@ -48,6 +48,9 @@ pub fn of(config: &Config, granted: &Granted) -> Vec<Asset> {
             if data.server().is_some_and(|server| server.password.is_some()) {
                 add(Kind::Password, source.clone(), format!("password of {}", data.name), own);
             }
+            if data.secured().is_some_and(|secured| secured.identity.is_some()) {
+                add(Kind::ClientKey, source.clone(), format!("client key of {}", data.name), own);
+            }
             for service in site.services.iter().filter(|service| service.data.contains(&data.name)) {
                 let label = format!("token of {} for {}", service.name, data.name);
                 add(Kind::Token, token_name(&source, &service_name(site, service)), label, own);

@@ -82,7 +82,7 @@ pub fn posts(config: &Config) -> Vec<Post> {
             .enumerate()
             .map(|(data, about)| of_site(Role::DataProxy, data_name(site, about) + DATA_OF, Some(data)));
         posts.extend(proxies);
-        let at_servers = site.data.iter().enumerate().filter(|(_, about)| about.server().is_some());
+        let at_servers = site.data.iter().enumerate().filter(|(_, about)| about.target().is_some());
         posts.extend(at_servers.map(|(data, about)| {
             of_site(Role::Connector, data_name(site, about) + DATA_OF + CONNECTOR_OF, Some(data))
         }));

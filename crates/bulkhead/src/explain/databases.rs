@@ -3,7 +3,7 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, what statements are granted. Never: grants a right whose
 //! channel is not in the table; its callers look.
 
-use config::{DataSource, Engine, Service, Site};
+use config::{DataSource, Database, Engine, Service, Site};
 
 use super::assets::{Reaches, data_name, service_name, table_name, token_name};
 use super::granted::{Granted, tables};
@@ -57,19 +57,44 @@ fn statements(count: usize) -> String {
     if count == 1 { "the one statement".into() } else { format!("the {count} statements") }
 }
 
-/// With its data proxy: all of it.
+/// With the site's worker: what is granted to doors, as it says to them which machine has come.
+pub fn with_site<'a>(mut found: Reaches<'a>, granted: &Granted, site: &Site) -> Reaches<'a> {
+    let how = "it says to a door that a machine has come, and calls what is granted to that";
+    for service in site.services.iter().filter(|service| service.remote) {
+        for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
+            let source = data_name(site, data);
+            found = found.one(Kind::Data, &source, Loss::Part, how);
+            for table in tables(granted.of_service(&source, &service.name)) {
+                found = found.one(Kind::Table, &table_name(&source, &table), Loss::Part, how);
+            }
+        }
+    }
+    found
+}
+
+/// With its data proxy: all of it; of another machine's, what is granted there.
 pub fn with_proxy<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
     let source = data_name(site, data);
+    let (loss, how) = match &data.database {
+        Database::Sqlite { .. } | Database::Server(_) => {
+            (Loss::Whole, "it holds the database, and answers for it")
+        }
+        Database::Remote(_) => (
+            Loss::Part,
+            "it calls what the other machine grants to any of its doors, and answers for it to services here",
+        ),
+    };
     found
-        .one(Kind::Data, &source, Loss::Whole, "it holds the database, and answers for it")
-        .each(is_table_of(&source), Loss::Whole, "it holds the database, and answers for it")
+        .one(Kind::Data, &source, loss, how)
+        .each(is_table_of(&source), loss, how)
         .one(Kind::Password, &source, Loss::Whole, "it logs in with it")
+        .one(Kind::ClientKey, &source, Loss::Whole, "it shows the certificate of it")
         .each(is_token_for(&source), Loss::Whole, "it is shown it, and knows it")
 }
 
 /// With the connector of its server: all that is said on the connections, unless that is under TLS, which ends in the data proxy.
 pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
-    if data.server().is_some_and(|server| server.server_ca.is_some()) {
+    if data.secured().is_some() {
         return found;
     }
     let source = data_name(site, data);

@@ -4,6 +4,7 @@
 //! that a view, a function or a trigger reaches.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use config::{Config, DataSource};
 use statements::{Dialect, Statement, Statements, Table};
@@ -32,15 +33,17 @@ pub struct Granted(BTreeMap<String, Result<Vec<Call>, String>>);
 impl Granted {
     /// Reads the files of statements.
     pub fn read(config: &Config) -> Self {
-        Self::of(config, |data| std::fs::read_to_string(&data.statements).map_err(|error| error.to_string()))
+        Self::of(config, |path| std::fs::read_to_string(path).map_err(|error| error.to_string()))
     }
 
     /// The same of texts.
-    pub fn of(config: &Config, text: impl Fn(&DataSource) -> Result<String, String>) -> Self {
+    pub fn of(config: &Config, text: impl Fn(&Path) -> Result<String, String>) -> Self {
         let sources = config.sites.iter().flat_map(|site| site.data.iter().map(move |data| (site, data)));
         let calls = |data: &DataSource| {
-            let calls = text(data).and_then(|text| calls(data, &text));
-            calls.map_err(|why| format!("{}: {why}", data.statements.display()))
+            let elsewhere = || "the machine that holds the database has the statements".to_owned();
+            let path = data.statements.as_deref().ok_or_else(elsewhere)?;
+            let calls = text(path).and_then(|text| calls(data, &text));
+            calls.map_err(|why| format!("{}: {why}", path.display()))
         };
         Self(sources.map(|(site, data)| (data_name(site, data), calls(data))).collect())
     }

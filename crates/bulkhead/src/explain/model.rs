@@ -23,6 +23,8 @@ pub enum Kind {
     Table,
     /// The password of a database's user.
     Password,
+    /// The key of a certificate that this machine shows to a database server, or to another machine.
+    ClientKey,
     /// What a service shows to a data proxy, which says what it may call.
     Token,
     /// What users of a site or service send and are answered.
@@ -46,6 +48,7 @@ impl Kind {
             Self::Data => "data",
             Self::Table => "table",
             Self::Password => "password",
+            Self::ClientKey => "client_key",
             Self::Token => "token",
             Self::Users => "users",
             Self::Log => "log",

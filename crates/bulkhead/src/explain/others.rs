@@ -57,7 +57,7 @@ fn process(name: &str, reaches: Reaches<'_>) -> Process {
 
 /// Whether it is of a database: with others, who answers for a service has the password itself, and all that it opens.
 fn is_of_database(asset: &Asset) -> bool {
-    matches!(asset.kind, Kind::Data | Kind::Table | Kind::Password | Kind::Token)
+    matches!(asset.kind, Kind::Data | Kind::Table | Kind::Password | Kind::ClientKey | Kind::Token)
 }
 
 /// Whether these are what users send to a service, not to a site's files.

@@ -198,6 +198,7 @@ impl<'a> Rules<'a> {
                 let how = "it relays every request and answer, and may ask in any user's place";
                 found = found.one(Kind::Users, &service_name(site, service), Loss::Whole, how);
             }
+            found = databases::with_site(found, self.granted, site);
         }
         if self.has(Role::Site, Role::Site, "ToWorker") {
             for other in self.config.sites.iter().filter(|other| self.config.relays(site, other)) {

@@ -250,6 +250,36 @@ fn a_database_at_a_server_falls_with_the_connector_as_well() {
     assert_eq!(losses(&model, "a/catalog:data:connector"), ["data a/catalog", "~log error.log"]);
 }
 
+#[test]
+fn a_database_of_another_machine_falls_in_part_and_the_key_with_its_proxy_alone() {
+    let source = "[[site.data]]\nname = \"catalog\"\nengine = \"remote\"\nserver = \"db.test:443\"\n\
+                  server_ca = \"ca.pem\"\ncertificate = \"web.pem\"\nkey = \"web.key\"\n";
+    let service =
+        "[[site.service]]\nname = \"s\"\npath = \"/s\"\ncommand = [\"bin/s\"]\ndata = [\"catalog\"]\n";
+    let site = "[[site]]\nname = \"a\"\nhost = [\"a.test\"]\nroot = \"public\"\n";
+    let config = parse(&format!("[[listen]]\naddress = \"127.0.0.1:1\"\n{site}{source}{service}"));
+    let model = build(&config, CHANNELS, &Uids::new());
+    let token = "token a/s for a/catalog";
+    let proxy = ["~data a/catalog", "client_key a/catalog", token, "~log error.log"];
+    assert_eq!(losses(&model, "a/catalog:data"), proxy);
+    for other in ["a", "a/s", "gate", "a/catalog:data:connector"] {
+        assert!(!losses(&model, other).iter().any(|loss| loss.contains("client_key")), "{other}");
+    }
+}
+
+#[test]
+fn what_is_granted_to_a_door_falls_with_the_worker_of_its_site() {
+    let source = "[[site.data]]\nname = \"catalog\"\nstatements = \"catalog.sql\"\n";
+    let door = "[[site.service]]\nname = \"s\"\nremote = true\ndata = [\"catalog\"]\n";
+    let site =
+        "[[site]]\nname = \"a\"\nhost = [\"a.test\"]\ncertificates = [\"a.pem\"]\nclient_ca = \"ca.pem\"\n";
+    let config = parse(&format!("[[listen]]\naddress = \"127.0.0.1:1\"\ntls = true\n{site}{source}{door}"));
+    let model = build(&config, CHANNELS, &Uids::new());
+    for one in ["a", "a/s"] {
+        assert!(losses(&model, one).contains(&"~data a/catalog".to_owned()), "{one}");
+    }
+}
+
 /// Which process has which key: the password, the tokens; and which tables a service may touch.
 #[test]
 fn keys_and_tables_of_a_database_are_reached_by_few() {

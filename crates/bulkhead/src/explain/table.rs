@@ -80,7 +80,7 @@ type More = (&'static str, &'static [Kind]);
 
 fn more_columns(report: &Report) -> Vec<More> {
     let columns: [More; 2] =
-        [("TABLES", &[Kind::Table]), ("KEYS", &[Kind::Keys, Kind::Password, Kind::Token])];
+        [("TABLES", &[Kind::Table]), ("KEYS", &[Kind::Keys, Kind::Password, Kind::ClientKey, Kind::Token])];
     let is_used = |(_, kinds): &More| report.ours.assets.iter().any(|asset| kinds.contains(&asset.kind));
     columns.into_iter().filter(is_used).collect()
 }

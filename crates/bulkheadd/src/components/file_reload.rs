@@ -1,6 +1,5 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; statements, passwords and servers' authorities, by data
-//! proxies; what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
+//! lists of revoked ones and users, by workers of their site; statements and what logs in at servers, by data proxies; what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
@@ -61,11 +60,16 @@ impl Purpose {
     fn named(&self) -> Option<(&'static str, u16)> {
         match self {
             Self::Certificate { site, .. } => Some(("certificates", *site)),
-            Self::Data { site, told: LauncherToDataProxy::Password {}, .. } => Some(("password", *site)),
-            Self::Data { site, told: LauncherToDataProxy::Authorities { .. }, .. } => {
-                Some(("server_ca", *site))
-            }
-            Self::Data { site, .. } => Some(("statements", *site)),
+            Self::Data { site, told, .. } => Some((
+                match told {
+                    LauncherToDataProxy::Password {} => "password",
+                    LauncherToDataProxy::Authorities { .. } => "server_ca",
+                    LauncherToDataProxy::Certificate {} => "certificate",
+                    LauncherToDataProxy::Key {} => "key",
+                    _ => "statements",
+                },
+                *site,
+            )),
             Self::Site(site, LauncherToSite::ClientAuthorities { .. }) => Some(("client_ca", *site)),
             Self::Site(site, LauncherToSite::ClientRevoked { .. }) => Some(("client_crl", *site)),
             Self::Site(site, _) => Some(("users", *site)),

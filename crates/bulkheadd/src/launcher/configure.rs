@@ -91,9 +91,8 @@ impl Launcher {
                 }
             }
             Role::Publisher => {
-                for (message, descriptor) in supervisor.context().publisher_setup(supervisor.spec(slot))? {
-                    supervisor.send(serial, &message, descriptor);
-                }
+                let ticket = supervisor.process(serial).and_then(|process| process.ticket);
+                supervisor.configure_publisher(serial, self.transactions.keeps_templates(ticket))?;
             }
             Role::Filter | Role::Launcher => {}
         }

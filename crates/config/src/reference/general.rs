@@ -159,7 +159,7 @@ pub(super) const TLS: &[Row] = &[
         Unit::Duration,
         &REREAD_MS,
         "how often the files of `certificates`, `client_ca`, `client_crl`, `users` (of `auth`) and, of \
-         `[[site.data]]`, `statements`, `password` and `server_ca` are checked for changes; `bulkhead reload` \
+         `[[site.data]]`, `statements`, `password`, `server_ca`, `certificate` and `key` are checked for changes; `bulkhead reload` \
          checks them at once. A changed file is used from then on; a file with a mistake is reported in the \
          error log, and the old contents stay",
     ),

@@ -392,7 +392,7 @@ pub(super) const DATA: &[Row] = &[
     Row::other(
         "statements",
         "file",
-        "required",
+        "required, but for `\"remote\"`",
         "[the named statements](guide/data.md#statements), and which services may call each; read again when it has changed",
     ),
     Row::other(
@@ -403,16 +403,29 @@ pub(super) const DATA: &[Row] = &[
     ),
     Row::other(
         "engine",
-        "`\"sqlite\"`, `\"postgresql\"`, `\"mysql\"` or `\"redis\"`",
+        "`\"sqlite\"`, `\"postgresql\"`, `\"mysql\"`, `\"redis\"` or `\"remote\"`",
         "`\"sqlite\"`",
-        "what holds the database: [PostgreSQL, MariaDB and MySQL](guide/data.md#postgresql-and-mariadb), [Redis and Valkey](guide/data.md#redis)",
+        "what holds the database: [PostgreSQL, MariaDB and MySQL](guide/data.md#postgresql-and-mariadb), [Redis and \
+         Valkey](guide/data.md#redis), [a data proxy on another machine](guide/data.md#on-another-machine), which has the \
+         statements",
     ),
-    Row::other("server", "`unix:PATH` or `HOST:PORT`", "required for a server", "where it listens"),
+    Row::other(
+        "server",
+        "`unix:PATH` or `HOST:PORT`",
+        "required for all but SQLite",
+        "where it listens; another machine has no `unix:PATH`",
+    ),
     Row::other(
         "server_ca",
         "file",
-        "none",
+        "none; required for `\"remote\"`",
         "PEM with authorities: TLS is spoken to the server, whose certificate one of these has signed, for the host in `server`",
+    ),
+    Row::other(
+        "`certificate`, `key`",
+        "file",
+        "required for `\"remote\"`",
+        "PEM: what the data proxy shows to a server that asks for a certificate; with `server_ca`",
     ),
     Row::other(
         "database",
@@ -435,13 +448,13 @@ pub(super) const SERVICE: &[Row] = &[
     Row::other(
         "path",
         "string",
-        "required",
+        "required, but for `remote`",
         "inside the site's `path`; no two services of a site with the same; see below",
     ),
     Row::other(
         "command",
         "array of strings",
-        "required",
+        "required, but for `remote`",
         "the program and its arguments; a whole or relative path, an ELF executable",
     ),
     Row::other(
@@ -489,6 +502,13 @@ pub(super) const SERVICE: &[Row] = &[
          (`\"tcp:10.0.0.5:5432\"`, `\"tcp:10.0.0.0/8:5432\"`, `\"tcp:[fd00::1]:443\"`); UDP to and from \
          anywhere. [Its connector](guide/services.md#network) makes the connections. It also gets \
          `/etc/hosts`, `/etc/resolv.conf` and certificates; without, no network at all",
+    ),
+    Row::other(
+        "remote",
+        "boolean",
+        "`false`",
+        "the service runs on [another machine](guide/data.md#on-another-machine), and calls from there the statements that are \
+         granted to it: it has a `name` and `data`, and neither `path` nor `command`; the site has `client_ca`",
     ),
     Row::other(
         "data",

@@ -22,7 +22,7 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::{Job, Step};
+use crate::job::{Job, Step};
 use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, all_or_mistakes};
 use crate::sql::{self, mistake};
 use line::{Line, read};

@@ -20,7 +20,7 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::{Job, Step};
+use crate::job::{Job, Step};
 use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream, all_or_mistakes};
 use crate::sql::mistake;
 use login::Guarded;

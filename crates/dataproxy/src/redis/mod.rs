@@ -15,7 +15,7 @@ use worker::server_stream::ServerStream;
 use crate::answer::Answer;
 use crate::catalog::{Call, Refusal};
 use crate::describe::Described;
-use crate::queue::{Job, Step};
+use crate::job::{Job, Step};
 use crate::server::{Fault, Login, Prepared, Progress, Session, Stream, all_or_mistakes};
 use crate::sql::mistake;
 use check::Commands;

@@ -8,7 +8,7 @@ use statements::Kind;
 use wire::data::{CallFault, VALUES_MAX, ValueRef};
 
 use crate::answer::Answer;
-use crate::queue::Step;
+use crate::job::Step;
 use crate::server::Fault;
 
 const VALUE: &str = "value";

@@ -14,7 +14,8 @@ use super::session::{Fault, Progress, Session};
 use super::{Known, PAUSE_MAX, PAUSE_MIN, Pool, prepare};
 use crate::answer::Answer;
 use crate::catalog::Call;
-use crate::queue::{Job, Lane, Work};
+use crate::job::Job;
+use crate::queue::{Lane, Work};
 
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent connections, opened
 //! again by themselves).
 
+mod login_files;
 mod member;
 mod session;
 mod sql;
@@ -23,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
+pub(crate) use login_files::{LoginFault, LoginFiles, password_of};
 use member::Member;
 pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes};
 pub(crate) use sql::{Sql, call};
@@ -119,7 +121,7 @@ impl<S: Session> Source<S> {
     /// # Errors
     /// What it says against it.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
-        self.pool.way.try_newer::<S>().await
+        self.pool.way.try_newer(async |stream, login| S::log_in(stream, login).await).await
     }
 
     /// Has the server prepare other statements.

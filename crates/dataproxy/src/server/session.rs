@@ -11,7 +11,7 @@ use super::Login;
 use crate::answer::{Answer, Said};
 use crate::catalog::Refusal;
 use crate::describe::Described;
-use crate::queue::Job;
+use crate::job::Job;
 
 /// Why a call has failed, as the server says.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::future::Future;
 use super::session::{Fault, Prepared, Progress, Session};
 use crate::answer::Answer;
 use crate::catalog::Call;
-use crate::queue::{Job, Step};
+use crate::job::{Job, Step};
 
 /// A connection to a server that speaks SQL.
 pub(crate) trait Sql: Session {
@@ -33,7 +33,7 @@ pub(crate) async fn call<'j, S: Sql>(
     progress: &Progress,
 ) -> Result<Answer<'j>, Fault> {
     match job.call {
-        Call::Statement(number) if holds_by_itself(job, number) => {
+        Call::Statement(number) if job.holds_by_itself(number) => {
             if !job.catalog.reads[number] {
                 progress.may_hold();
             }
@@ -41,12 +41,6 @@ pub(crate) async fn call<'j, S: Sql>(
         }
         _ => in_transaction(session, prepared, job, progress).await,
     }
-}
-
-/// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has to be undone
-/// if these are too many.
-fn holds_by_itself(job: &Job, number: usize) -> bool {
-    job.catalog.reads[number] || !job.catalog.file.statements[number].kind.has_rows()
 }
 
 async fn in_transaction<'j, S: Sql>(

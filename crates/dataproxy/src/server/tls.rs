@@ -9,14 +9,45 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use certificate::authorities;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::ServerName;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, Error as TlsError, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use worker::server_stream::ServerStream;
 
-/// What the server's certificate is checked by.
+use super::login_files::LoginFault;
+
+/// What the proxy shows to a server that asks for a certificate.
+#[derive(Debug)]
+pub(crate) struct Identity(CertifiedKey);
+
+impl Identity {
+    /// Reads a certificate, with those between it and the authority, and its key, PEM.
+    ///
+    /// # Errors
+    /// What is wrong with which of the two.
+    pub(crate) fn read(certificate: &[u8], key: &[u8]) -> Result<Self, LoginFault> {
+        let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| LoginFault::File(format!("the `certificate`: {error}")))?;
+        if chain.is_empty() {
+            return Err(LoginFault::File("the `certificate`: there is none in the file; it is PEM".into()));
+        }
+        // SECURITY: what the reader says of a key may have a part of it.
+        let no_key =
+            |_| LoginFault::File("the `key`: there is none in the file that can be read; it is PEM".into());
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(no_key)?;
+        let pair = CertifiedKey::from_der(chain, key, &rustls::crypto::aws_lc_rs::default_provider());
+        pair.map(Self).map_err(|error| match error {
+            TlsError::InconsistentKeys(_) => LoginFault::Halves,
+            error => LoginFault::File(format!("the `certificate` and its `key`: {error}")),
+        })
+    }
+}
+
+/// What the server's certificate is checked by, and what it is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     config: Arc<ClientConfig>,
@@ -24,18 +55,22 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Certificates are to be for `name`, and of one of these authorities, PEM.
+    /// Certificates are to be for `name`, and of one of these authorities, PEM; a server that asks for one is shown `identity`.
     ///
     /// # Errors
     /// What is wrong with the file or the name.
-    pub(crate) fn new(file: &[u8], name: &str) -> Result<Self, String> {
-        let roots = authorities::read(file).map_err(|fault| format!("the authorities: {fault}"))?;
+    pub(crate) fn new(file: &[u8], name: &str, identity: Option<Identity>) -> Result<Self, String> {
+        let roots = authorities::read(file).map_err(|fault| format!("the `server_ca`: {fault}"))?;
         let name = ServerName::try_from(name.to_owned());
         let name = name.map_err(|_| "the server's certificate cannot be for such a name".to_owned())?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| format!("TLS: {error}"))?;
-        let config = builder.with_root_certificates(RootCertStore::from_iter(roots)).with_no_client_auth();
+        let builder = builder.with_root_certificates(RootCertStore::from_iter(roots));
+        let config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity(pair)) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
+        };
         Ok(Self { config: Arc::new(config), name })
     }
 

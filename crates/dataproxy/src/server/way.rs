@@ -41,6 +41,11 @@ pub(crate) enum Road {
     Direct(String),
 }
 
+/// What is done on a new connection with a login.
+pub(crate) trait LogIn<T>: AsyncFn(ServerStream, &Login) -> Result<T, String> {}
+
+impl<T, F: AsyncFn(ServerStream, &Login) -> Result<T, String>> LogIn<T> for F {}
+
 /// See the file's head.
 pub(crate) struct Way {
     road: Road,
@@ -61,11 +66,6 @@ impl Way {
         self.login.borrow().clone()
     }
 
-    /// The login that was read last.
-    pub(crate) fn newest(&self) -> Rc<Login> {
-        self.newer.borrow().clone().unwrap_or_else(|| self.login())
-    }
-
     /// Has new connections log in like this, from when on the server takes it.
     pub(crate) fn offer(&self, login: Login) {
         *self.newer.borrow_mut() = Some(Rc::new(login));
@@ -84,29 +84,35 @@ impl Way {
     }
 
     /// Has the server say whether it takes what was offered.
-    pub(super) async fn try_newer<S: Session>(&self) -> Result<(), String> {
+    pub(crate) async fn try_newer<T>(&self, how: impl LogIn<T>) -> Result<(), String> {
         let newer = self.newer.borrow().clone();
         match newer {
-            Some(newer) => self.log_in_newer::<S>(newer).await.map(drop),
+            Some(newer) => self.log_in_newer(newer, &how).await.map(drop),
             None => Ok(()),
         }
     }
 
-    /// A session on a new connection: by the login that was read last; or by the one before, as long as the server takes that alone.
+    /// A session on a new connection.
     pub(super) async fn log_in<S: Session>(&self) -> Result<S, String> {
+        self.log_in_by(async |stream, login| S::log_in(stream, login).await).await
+    }
+
+    /// What a login on a new connection gives: by the one that was read last; or by the one before, as long as the server takes that
+    /// alone.
+    pub(crate) async fn log_in_by<T>(&self, how: impl LogIn<T>) -> Result<T, String> {
         let newer = self.newer.borrow().clone();
         let refused = match newer {
-            Some(newer) => match self.log_in_newer(newer).await {
+            Some(newer) => match self.log_in_newer(newer, &how).await {
                 Ok(session) => return Ok(session),
                 Err(reason) => Some(reason),
             },
             None => None,
         };
-        self.log_in_as(&self.login()).await.map_err(|reason| refused.unwrap_or(reason))
+        self.log_in_as(&self.login(), &how).await.map_err(|reason| refused.unwrap_or(reason))
     }
 
-    async fn log_in_newer<S: Session>(&self, newer: Rc<Login>) -> Result<S, String> {
-        let session = self.log_in_as(&newer).await?;
+    async fn log_in_newer<T>(&self, newer: Rc<Login>, how: &impl LogIn<T>) -> Result<T, String> {
+        let session = self.log_in_as(&newer, how).await?;
         // Meanwhile an even newer one may have been read, or have been taken.
         if self.newer.borrow_mut().take_if(|waits| Rc::ptr_eq(waits, &newer)).is_some() {
             *self.login.borrow_mut() = newer;
@@ -115,8 +121,8 @@ impl Way {
         Ok(session)
     }
 
-    async fn log_in_as<S: Session>(&self, login: &Login) -> Result<S, String> {
-        let session = async { S::log_in(self.connect().await?, login).await };
+    async fn log_in_as<T>(&self, login: &Login, how: &impl LogIn<T>) -> Result<T, String> {
+        let session = async { how(self.connect().await?, login).await };
         let silent = match &login.tls {
             Some(_) => "the server does not answer; it may speak no TLS, which `server_ca` asks for",
             None => "the server does not answer",

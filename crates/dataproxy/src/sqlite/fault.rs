@@ -3,7 +3,7 @@
 use rusqlite::{Error, ErrorCode};
 use wire::data::CallFault;
 
-use crate::queue::Job;
+use crate::job::Job;
 
 /// Whether a new connection may be better: the file is gone, damaged, or cannot be read.
 pub(super) fn is_broken(error: &Error) -> bool {

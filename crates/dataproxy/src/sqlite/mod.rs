@@ -8,6 +8,7 @@ mod describe;
 mod fault;
 mod open;
 mod run;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,10 +24,8 @@ use crate::queue::{Lane, Queue, Work};
 use crate::sql::mistake;
 pub(crate) use describe::describe;
 pub(crate) use open::open_to_look;
-use run::Watch;
+use watch::Watch;
 
-/// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
-const LOOK_EVERY: i32 = 1000;
 /// LIMIT: how long a database that cannot be opened is left alone.
 const REOPEN_EVERY: Duration = Duration::from_secs(1);
 
@@ -90,7 +89,7 @@ pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catal
 fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
     let mut first = None;
     while !queue.is_closed() || first.is_some() {
-        match open::connect(path, lane).and_then(watched) {
+        match open::connect(path, lane).and_then(|connection| Watch::over(connection, lane)) {
             Ok((connection, watch)) => match work((&connection, &watch), lane, queue, &mut first) {
                 Ended::Closed => return,
                 Ended::Broken => {}
@@ -105,14 +104,6 @@ fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
             }
         }
     }
-}
-
-/// The connection, which looks now and then whether its call is over.
-fn watched(mut connection: Connection) -> rusqlite::Result<(Connection, Watch)> {
-    let watch = Watch::default();
-    let looking = watch.clone();
-    connection.progress_handler(LOOK_EVERY, Some(move || looking.is_over()))?;
-    Ok((connection, watch))
 }
 
 /// Why a connection is not used any longer.

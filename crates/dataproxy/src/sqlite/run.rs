@@ -2,39 +2,14 @@
 //!
 //! INVARIANT: what a call has changed is on disk before its answer says so; a call that fails has changed nothing.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-
 use rusqlite::types::ValueRef as Column;
 use rusqlite::{Connection, Error, Statement, ToSql, types::ToSqlOutput};
-use tokio_util::sync::CancellationToken;
 use wire::data::{Value, ValueRef};
 
 use crate::answer::{Answer, Said};
 use crate::catalog::Call;
-use crate::queue::{Job, Step};
-
-/// What the connection looks at while it works: by when a call must be done, and whether anybody still wants that.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Watch(Arc<Mutex<Option<Limit>>>);
-
-/// By when, and whether nobody wants the answer any more.
-type Limit = (Instant, CancellationToken);
-
-impl Watch {
-    /// Whether the call is to be interrupted.
-    pub(super) fn is_over(&self) -> bool {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state
-            .as_ref()
-            .is_some_and(|(deadline, cancelled)| cancelled.is_cancelled() || Instant::now() >= *deadline)
-    }
-
-    fn set(&self, job: Option<&Job>) {
-        let state = job.map(|job| (job.deadline, job.cancelled.clone()));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
-    }
-}
+use crate::job::{Job, Step};
+use crate::sqlite::watch::Watch;
 
 /// A value that is bound, never spliced.
 struct Bound<'a>(&'a Value);
@@ -82,12 +57,12 @@ pub(super) fn run(
     if !job.begins() {
         return Ok(());
     }
-    watch.set(Some(job));
+    watch.begin(job);
     let outcome = match job.call {
-        Call::Statement(_) => all_steps(prepared, job),
-        Call::Transaction(_) => in_transaction(connection, watch, prepared, job),
+        Call::Statement(number) if job.holds_by_itself(number) => all_steps(prepared, job),
+        _ => in_transaction(connection, watch, prepared, job),
     };
-    watch.set(None);
+    watch.end();
     match outcome {
         Ok(answer) => {
             answer.end();
@@ -111,7 +86,7 @@ fn in_transaction<'j>(
     });
     if outcome.is_err() && !connection.is_autocommit() {
         // Without a look at the clock, which would interrupt this as well.
-        watch.set(None);
+        watch.end();
         connection.execute_batch("ROLLBACK")?;
     }
     outcome

@@ -7,24 +7,22 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
-use tokio::sync::oneshot;
 use wire::data::{CALLS_MAX, CallFault, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
 use wire::{Bytes, Text};
 use worker::channel::Channel;
 
 use super::DataError;
 use super::link::{Call, Order};
-
-/// LIMIT: bytes of one answer; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
-const ANSWER_BYTES_MAX: usize = 257 << 20;
+use super::reply::{Reply, Taken};
 
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
 
 /// A call without an answer.
 struct UnderWay {
     key: u64,
-    reply: oneshot::Sender<Result<Vec<u8>, DataError>>,
-    answer: Vec<u8>,
+    reply: Reply,
+    /// Whether no more of the answer is wanted, and the proxy has been told so.
+    is_cancelled: bool,
 }
 
 #[derive(Default)]
@@ -56,9 +54,9 @@ pub(super) async fn serve(
     connection.outgoing.push_back(ServiceToDataProxy::Login { token });
     connection.run(&channel, &mut orders).await;
     // Those that were sent may have been carried out, others were not.
-    for call in connection.calls.into_values() {
-        let _ = call.reply.send(Err(DataError::Lost { reason: "its data proxy has gone".into() }));
-    }
+    let reason = "its data proxy has gone";
+    let lost = || DataError::Lost { reason: reason.into() };
+    connection.calls.into_values().for_each(|call| call.reply.fail(lost()));
     orders.close();
     let left = std::iter::from_fn(|| orders.try_recv().ok());
     let left = connection.later.into_iter().map(Order::Call).chain(left);
@@ -108,7 +106,7 @@ impl Connection {
 
     fn call(&mut self, call: Call) {
         if call.reply.is_closed() {
-            return;
+            return call.reply.cancelled();
         }
         if self.calls.len() >= CALLS_MAX || !self.is_welcome {
             return self.later.push_back(call);
@@ -128,11 +126,15 @@ impl Connection {
             left = left.saturating_sub(PART_MAX);
             self.outgoing.push_back(ServiceToDataProxy::More { id, complete: left == 0, values });
         }
-        self.calls.insert(id, UnderWay { key, reply, answer: Vec::new() });
+        self.calls.insert(id, UnderWay { key, reply, is_cancelled: false });
     }
 
     fn cancel(&mut self, key: u64) {
-        self.later.retain(|call| call.key != key);
+        if let Some(at) = self.later.iter().position(|call| call.key == key)
+            && let Some(call) = self.later.remove(at)
+        {
+            call.reply.cancelled();
+        }
         let id = self.calls.iter().find_map(|(id, call)| (call.key == key).then_some(*id));
         self.outgoing.extend(id.map(|id| ServiceToDataProxy::Cancel { id }));
     }
@@ -143,15 +145,19 @@ impl Connection {
             DataProxyToService::Welcome {} => self.is_welcome = true,
             DataProxyToService::Part { id, results } => {
                 let Some(call) = self.calls.get_mut(&id) else { return false };
-                call.answer.extend(&results.0);
-                if call.answer.len() > ANSWER_BYTES_MAX {
-                    return false;
+                match call.reply.part(results.0) {
+                    Taken::Wanted => {}
+                    Taken::TooMuch => return false,
+                    Taken::Unwanted => {
+                        if !std::mem::replace(&mut call.is_cancelled, true) {
+                            self.outgoing.push_back(ServiceToDataProxy::Cancel { id });
+                        }
+                    }
                 }
             }
             DataProxyToService::Done { id, results } => {
-                let Some(mut call) = self.calls.remove(&id) else { return false };
-                call.answer.extend(results.0);
-                let _ = call.reply.send(Ok(call.answer));
+                let Some(call) = self.calls.remove(&id) else { return false };
+                call.reply.done(results.0);
             }
             DataProxyToService::Failed { id, fault, reason } => {
                 let reason = reason.as_str().to_owned();
@@ -160,7 +166,7 @@ impl Connection {
                     fault => DataError::Failed { fault, reason },
                 };
                 let Some(call) = self.calls.remove(&id) else { return false };
-                let _ = call.reply.send(Err(error));
+                call.reply.fail(error);
             }
         }
         while self.is_welcome && self.calls.len() < CALLS_MAX {

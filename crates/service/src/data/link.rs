@@ -8,12 +8,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use wire::data::Token;
 
 use super::DataError;
 use super::connection;
+use super::reply::Reply;
 
 /// LIMIT: how long a call waits for a data proxy: a new one is there within a second.
 const PROXY_WAIT: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ pub(super) struct Call {
     /// Until when it waits for a proxy, if it has had to.
     pub(super) until: Option<Instant>,
     /// Where the answer goes.
-    pub(super) reply: oneshot::Sender<Result<Vec<u8>, DataError>>,
+    pub(super) reply: Reply,
 }
 
 /// What callers want.
@@ -110,7 +110,11 @@ impl Link {
     }
 
     fn cancel(&mut self, key: u64) {
-        self.waiting.retain(|(_, call)| call.key != key);
+        if let Some(at) = self.waiting.iter().position(|(_, call)| call.key == key)
+            && let Some((_, call)) = self.waiting.remove(at)
+        {
+            call.reply.cancelled();
+        }
         for proxy in self.current.iter().chain(&self.earlier) {
             let _ = proxy.send(Order::Cancel(key));
         }
@@ -120,7 +124,7 @@ impl Link {
     fn give_up(&mut self) {
         let now = Instant::now();
         while let Some((_, call)) = self.waiting.pop_front_if(|(until, _)| *until <= now) {
-            let _ = call.reply.send(Err(DataError::Unavailable));
+            call.reply.fail(DataError::Unavailable);
         }
     }
 }

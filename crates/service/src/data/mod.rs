@@ -9,12 +9,13 @@ mod connection;
 mod error;
 mod link;
 mod parameters;
+mod reply;
 mod row;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -24,10 +25,12 @@ use wire::data::{Token, ValueReader};
 pub use any::AnyValue;
 pub use error::DataError;
 pub use parameters::{Parameter, Parameters};
+pub use reply::Passed;
 pub use row::Rows;
 pub use wire::data::{CallFault as DataFault, Value as DataValue};
 
 use link::{Call, Link, Order};
+use reply::Reply;
 
 /// A data source of the site; a clone is the same source, and may go to other threads.
 ///
@@ -108,12 +111,61 @@ impl DataSource {
     async fn call(&self, name: &str, values: Vec<u8>) -> Result<Vec<u8>, DataError> {
         let (reply, answer) = oneshot::channel();
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        let reply = Reply::Whole(reply, Vec::new());
         let call = Call { key, name: name.to_owned(), values, until: None, reply };
         self.orders.send(Order::Call(call)).map_err(|_| DataError::Unavailable)?;
         let mut wanted = Wanted { source: self, key, is_answered: false };
         let answer = answer.await;
         wanted.is_answered = true;
         answer.unwrap_or(Err(DataError::Unavailable))
+    }
+}
+
+/// What doors to data sources do for services of other machines.
+#[doc(hidden)]
+impl DataSource {
+    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says whether it wants more. The call is
+    /// cancelled if what is returned is dropped before the answer has ended.
+    pub fn pass_on(
+        &self,
+        name: &str,
+        values: Vec<u8>,
+        take: impl FnMut(Passed) -> bool + Send + 'static,
+    ) -> PassedOn {
+        let key = self.keys.fetch_add(1, Ordering::Relaxed);
+        let is_cancelled = Arc::<AtomicBool>::default();
+        let reply = Reply::Parts(Box::new(take), is_cancelled.clone());
+        let call = Call { key, name: name.to_owned(), values, until: None, reply };
+        if let Err(back) = self.orders.send(Order::Call(call))
+            && let Order::Call(call) = back.0
+        {
+            call.reply.fail(DataError::Unavailable);
+        }
+        PassedOn { source: self.clone(), key, is_cancelled }
+    }
+}
+
+/// A call that was passed on. Dropping it cancels the call, if it has no answer yet.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct PassedOn {
+    source: DataSource,
+    key: u64,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+impl PassedOn {
+    /// Cancels the call; its end is still said.
+    pub fn cancel(&self) {
+        if !self.is_cancelled.swap(true, Ordering::Relaxed) {
+            let _ = self.source.orders.send(Order::Cancel(self.key));
+        }
+    }
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        self.cancel();
     }
 }
 

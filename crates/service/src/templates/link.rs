@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use templates::TemplateSet;
+use templates::{Incoming, TemplateSet};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -15,7 +15,6 @@ use wire::templates::{PublisherToService, ServiceToPublisher};
 use worker::channel::Channel;
 
 use super::Templates;
-use super::incoming::Incoming;
 use crate::Error;
 
 /// LIMIT: how long the first version may take to come: a publisher starts with the services, and is replaced within a second.
@@ -24,6 +23,9 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 const NEXT_WAIT: Duration = Duration::from_secs(2);
 /// LIMIT: how long the publisher may take to say that nothing is on its way.
 const GO_WAIT: Duration = Duration::from_secs(2);
+
+/// LIMIT: mistakes that a publisher is told.
+const MISTAKES_MAX: usize = 3;
 
 type PublisherChannel = Channel<PublisherToService, ServiceToPublisher>;
 
@@ -150,14 +152,8 @@ impl Publisher {
 
     async fn take(&mut self, message: PublisherToService) {
         match message {
-            PublisherToService::Version { version } => self.incoming = Incoming::new(version),
-            PublisherToService::Value { name, value } => self.incoming.value(name.as_str().to_owned(), value),
-            PublisherToService::Template { name, complete, source } => {
-                self.incoming.template(name.as_str().to_owned(), complete, source.0);
-            }
-            PublisherToService::More { complete, source } => self.incoming.more(complete, source.0),
             PublisherToService::Stage { version } => {
-                let answer = match std::mem::take(&mut self.incoming).compile(version) {
+                let answer = match compile(std::mem::take(&mut self.incoming), version) {
                     Ok(set) => {
                         self.staged = Some(set);
                         ServiceToPublisher::Staged { version }
@@ -181,6 +177,7 @@ impl Publisher {
                 self.staged.take_if(|staged| staged.version() == version);
             }
             PublisherToService::Go {} => self.reach(Stage::Goes),
+            part => self.incoming.take(part),
         }
     }
 
@@ -192,6 +189,15 @@ impl Publisher {
             is_further
         });
     }
+}
+
+/// Compiles a version, once all of it has come.
+fn compile(incoming: Incoming, version: u64) -> Result<Arc<TemplateSet>, String> {
+    let set = TemplateSet::compile(incoming.whole(version)?).map_err(|mistakes| {
+        let mistakes: Vec<String> = mistakes.iter().take(MISTAKES_MAX).map(ToString::to_string).collect();
+        mistakes.join("; ")
+    })?;
+    Ok(Arc::new(set))
 }
 
 /// Goes from one stage to another, if it is the one.

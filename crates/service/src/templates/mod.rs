@@ -7,7 +7,6 @@
 //! nothing: it has to be given the request. So a page that is made of several templates, or a request that renders twice with other
 //! work in between, cannot mix two versions.
 
-mod incoming;
 mod link;
 
 use std::path::Path;

@@ -35,6 +35,7 @@ pub struct WebSocketRequest {
     protocol: Option<&'static str>,
     message_bytes_max: usize,
     quiet: Option<Duration>,
+    ends_itself: bool,
 }
 
 impl Request {
@@ -73,6 +74,7 @@ impl Request {
             protocol: None,
             message_bytes_max: MESSAGE_BYTES_MAX,
             quiet: None,
+            ends_itself: false,
         })
     }
 }
@@ -104,9 +106,16 @@ impl WebSocketRequest {
         Self { quiet: Some(quiet), ..self }
     }
 
+    /// Lets `speak` go on when the worker retires: it watches [`Context::drained`] itself, finishes what it has begun, and ends
+    /// within `drain_timeout`.
+    #[must_use]
+    pub fn ends_itself(self) -> Self {
+        Self { ends_itself: true, ..self }
+    }
+
     /// Grants it: the answer to give, after which `speak` has the WebSocket. It ends when `speak` does.
     ///
-    /// When the worker retires, `speak` is dropped where it waits, and the client is told that the server goes (1001), so that it
+    /// When the worker retires, `speak` is dropped, unless [it ends itself](Self::ends_itself), where it waits, and the client is told that the server goes (1001), so that it
     /// may come back to the next worker. If `speak` fails, `error.log` has the error, and the client 1011; but a [`WebSocketError`]
     /// is the client's, who is told what was wrong.
     pub fn accept(
@@ -117,6 +126,7 @@ impl WebSocketRequest {
         let accept = self.asked.accept();
         let quiet = self.quiet.unwrap_or_else(|| QUIET_MAX.min(cx.limits().idle_timeout / 2));
         let (context, bytes_max, upgrade) = (cx.clone(), self.message_bytes_max, self.upgrade);
+        let ends_itself = self.ends_itself;
         cx.spawn(async move {
             // It fails when the client has gone before the answer.
             let Ok(connection) = upgrade.await else { return };
@@ -124,7 +134,7 @@ impl WebSocketRequest {
             let outcome = tokio::select! {
                 biased;
                 outcome = speak(&mut socket) => Some(outcome),
-                () = context.drained() => None,
+                () = context.drained(), if !ends_itself => None,
             };
             if let Some(Err(error)) = &outcome
                 && !error.is::<WebSocketError>()

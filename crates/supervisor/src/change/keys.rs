@@ -163,6 +163,7 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
             core_max: "core_max",
             cpu_percent: "cpu_percent",
             network: "network",
+            remote: "remote",
             data: "data",
             files: "files",
             templates: "templates",

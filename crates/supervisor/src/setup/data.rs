@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use config::{DataSource, Database, DatabaseServer, Site};
+use config::{DataSource, Database, DatabaseServer, RemoteServer, Site};
 use jail::policy::Policy;
 use wire::data::{LauncherToDataProxy, TOKEN_BYTES, Token};
 use wire::{LauncherToService, Role, Text};
@@ -96,7 +96,7 @@ impl SpawnContext {
 
     /// What a data proxy may do, by where its database is.
     pub fn data_proxy_policy(&self, spec: &ProcessSpec) -> Policy {
-        let server = self.data_source(spec).is_some_and(|source| source.server().is_some());
+        let server = self.data_source(spec).is_some_and(|source| source.target().is_some());
         Policy::DataProxy { server }
     }
 
@@ -122,6 +122,7 @@ impl SpawnContext {
                 }
             }
             Database::Server(server) => messages.push((server_message(server), None)),
+            Database::Remote(remote) => messages.push((remote_message(source, remote), None)),
         }
         for (message, path) in for_data_proxy(source) {
             messages.push((message, Some(opened(&path)?)));
@@ -140,6 +141,13 @@ fn server_message(server: &DatabaseServer) -> LauncherToDataProxy {
         database: Text::new(&*server.database),
         user: Text::new(&*server.user),
         connections: server.connections,
+    }
+}
+
+fn remote_message(source: &DataSource, remote: &RemoteServer) -> LauncherToDataProxy {
+    LauncherToDataProxy::Remote {
+        source: Text::new(&*source.name),
+        authority: Text::new(remote.target.to_string()),
     }
 }
 

@@ -90,7 +90,7 @@ impl<'a> ProcessTable<'a> {
         for (index, data) in about.data.iter().enumerate() {
             let name = format!("{}/{}{DATA_OF}", about.name, data.name);
             // Before the proxy, which is connected at once.
-            if data.server().is_some() {
+            if data.target().is_some() {
                 let connector = format!("{name}{CONNECTOR_OF}");
                 self.add(Role::Connector, &connector, usize::from(NO_PARTITION), site, index)?;
             }

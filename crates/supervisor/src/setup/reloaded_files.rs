@@ -37,11 +37,20 @@ pub fn for_data_proxy(source: &DataSource) -> Vec<(LauncherToDataProxy, PathBuf)
     let server = source.server();
     let password = server.and_then(|server| server.password.clone());
     let password = password.map(|path| (LauncherToDataProxy::Password {}, path));
-    let authorities = server.and_then(|server| server.certificate_name().zip(server.server_ca.clone()));
-    let authorities =
-        authorities.map(|(name, path)| (LauncherToDataProxy::Authorities { name: Text::new(name) }, path));
-    let statements = (LauncherToDataProxy::Statements {}, source.statements.clone());
-    password.into_iter().chain(authorities).chain([statements]).collect()
+    let statements = source.statements.clone().map(|path| (LauncherToDataProxy::Statements {}, path));
+    password.into_iter().chain(for_tls(source)).chain(statements).collect()
+}
+
+/// Those that make the way to its server or another machine safe.
+fn for_tls(source: &DataSource) -> Vec<(LauncherToDataProxy, PathBuf)> {
+    let Some((name, secured)) = source.certificate_name().zip(source.secured()) else { return Vec::new() };
+    let authorities = LauncherToDataProxy::Authorities { name: Text::new(name) };
+    let mut files = vec![(authorities, secured.server_ca.to_owned())];
+    if let Some(identity) = secured.identity {
+        files.push((LauncherToDataProxy::Certificate {}, identity.certificate.clone()));
+        files.push((LauncherToDataProxy::Key {}, identity.key.clone()));
+    }
+    files
 }
 
 /// Opens a regular file; another kind might keep the launcher waiting.

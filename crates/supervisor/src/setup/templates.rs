@@ -5,13 +5,14 @@
 use std::os::fd::OwnedFd;
 
 use config::{PublicValue, Templates};
-use wire::templates::LauncherToPublisher;
+use wire::templates::{LauncherToPublisher, MEMORY_BYTES};
 use wire::{LauncherToService, Role, Text};
 
 use crate::Supervisor;
 use crate::directories;
-use crate::error::Error;
-use crate::spawn::context::SpawnContext;
+use crate::error::{Error, during};
+use crate::process::Stage;
+use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 
 impl SpawnContext {
@@ -35,9 +36,11 @@ impl SpawnContext {
     }
 
     /// What a publisher is sent before it reads its templates.
-    pub fn publisher_setup(
+    fn publisher_setup(
         &self,
         spec: &ProcessSpec,
+        memory: OwnedFd,
+        kept: Option<OwnedFd>,
     ) -> Result<Vec<(LauncherToPublisher, Option<OwnedFd>)>, Error> {
         let limits = LauncherToPublisher::Limits { flush_ms: self.config.log.flush_ms };
         let folder = self.templates_folder(spec)?;
@@ -47,6 +50,8 @@ impl SpawnContext {
             let name = Text::new(name.as_str());
             (LauncherToPublisher::Value { name, value: on_the_wire(value) }, None)
         }));
+        messages.push((LauncherToPublisher::Memory {}, Some(memory)));
+        messages.extend(kept.map(|kept| (LauncherToPublisher::Kept {}, Some(kept))));
         messages.push((LauncherToPublisher::Begin {}, None));
         Ok(messages)
     }
@@ -61,6 +66,34 @@ fn on_the_wire(value: &PublicValue) -> wire::templates::PublicValue {
 }
 
 impl Supervisor {
+    /// Sends a new publisher what it must know; `goes_on` says whether it is to go on with the version that holds.
+    ///
+    /// SECURITY: what is in the memory, nobody reads but the publisher that follows in the same slot.
+    pub fn configure_publisher(&mut self, serial: u64, goes_on: bool) -> Result<(), Error> {
+        let slot = self.processes()[&serial].slot;
+        let memory =
+            sys::memfd::of_size(c"versions", MEMORY_BYTES).map_err(during("make memory for versions"))?;
+        let kept = self.kept(slot, serial).filter(|_| goes_on).map(sys::memfd::to_be_read).transpose();
+        let kept = kept.map_err(during("open the memory of a publisher"))?;
+        let its = duplicate(&memory)?;
+        for (message, descriptor) in self.context().publisher_setup(self.spec(slot), its, kept)? {
+            self.send(serial, &message, descriptor);
+        }
+        if let Some(process) = self.process_mut(serial) {
+            process.memory = Some(memory);
+        }
+        Ok(())
+    }
+
+    /// What the process before in a slot has kept: the one that serves, or else the one that has ended.
+    fn kept(&self, slot: usize, serial: u64) -> Option<&OwnedFd> {
+        let state = self.slot(slot);
+        let before =
+            state.current.filter(|&current| current != serial).and_then(|current| self.process(current));
+        let serving = before.filter(|process| process.stage == Stage::Serving);
+        serving.and_then(|process| process.memory.as_ref()).or(state.memory.as_ref())
+    }
+
     /// Makes the channels between a new publisher and the services that have its templates, or the other way round; those that
     /// retire included, which have requests to answer yet.
     pub fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {

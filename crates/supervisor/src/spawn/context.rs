@@ -172,6 +172,7 @@ pub fn chain(config: &Config) -> Vec<Service> {
         core_max: None,
         cpu_percent: None,
         network: config::Network::default(),
+        remote: false,
         data: Vec::new(),
         files: false,
         templates: false,

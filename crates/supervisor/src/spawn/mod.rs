@@ -30,6 +30,7 @@ pub mod versions;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use config::DOOR;
 use jail::policy::Policy;
 use jail::{Access, Limits};
 use sys::inherit::{CONTROL, LOG};
@@ -267,8 +268,14 @@ impl SpawnContext {
             _ => config::ProgramKind::of_service(&service.libraries),
         };
         let copies = &self.config.server.state_dir;
-        let file = program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?;
-        let arguments = service.command.iter().map(|word| text(word)).collect::<Result<_, _>>()?;
+        let file = match service.remote {
+            true => program::role_program(&self.roles_folder, DOOR)?,
+            false => program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?,
+        };
+        // A door has its connections made again long before the site's worker would cut them off.
+        let drain = service.remote.then(|| self.config.limits.drain_timeout_ms.to_string());
+        let words = service.command.iter().chain(&drain);
+        let arguments = words.map(|word| text(word)).collect::<Result<_, _>>()?;
         // Of two with one name, programs see the first.
         let named = service.environment.iter().map(|(name, value)| format!("{name}={value}"));
         let environment = self

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use config::{DatabaseServer, Service, Target};
+use config::{Service, Target};
 use jail::policy::Policy;
 use jail::{Access, Reach};
 use wire::data::DATABASE_TARGET;
@@ -26,10 +26,10 @@ impl SpawnContext {
         let site = self.config.sites.get(usize::from(spec.site)).filter(|_| of_site);
         let backends = site.into_iter().flat_map(|site| site.backends());
         let database =
-            self.data_source(spec).and_then(|source| source.server()).filter(|_| spec.is_of_data());
+            self.data_source(spec).and_then(|source| source.target()).filter(|_| spec.is_of_data());
         backends
             .flat_map(|(target, backend)| backend.servers.iter().map(move |server| (target, server)))
-            .chain(database.map(|server: &DatabaseServer| (DATABASE_TARGET, &server.target)))
+            .chain(database.map(|target| (DATABASE_TARGET, target)))
     }
 
     /// The service for which `spec` connects or answers.

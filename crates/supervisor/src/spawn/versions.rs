@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use config::DOOR;
 use sys::process::{Exit, Program};
 use sys::version::noted;
 use wire::Role;
@@ -34,10 +35,10 @@ enum Said {
     Refused(String),
 }
 
-/// The programs that have to be of one version: of all roles that are ours, and the inspector.
+/// The programs that have to be of one version: of all roles that are ours, doors, and the inspector.
 fn names() -> impl Iterator<Item = &'static str> {
     let own = |role: &&Role| !matches!(role, Role::Launcher | Role::Service | Role::Filter);
-    Role::ALL.iter().filter(own).map(|role| role.name()).chain([INSPECTOR])
+    Role::ALL.iter().filter(own).map(|role| role.name()).chain([DOOR, INSPECTOR])
 }
 
 impl SpawnContext {

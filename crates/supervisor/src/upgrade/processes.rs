@@ -51,6 +51,10 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
     if process.takes_retire {
         record.add(LauncherToSuccessor::TakesRetire { serial });
     }
+    if let Some(memory) = &process.memory {
+        let descriptor = record.leave(memory);
+        record.add(LauncherToSuccessor::Memory { serial, descriptor });
+    }
     for path in process.group.iter().flat_map(|group| group.paths()) {
         record.add(LauncherToSuccessor::Group { serial, path: Text::new(path.to_string_lossy()) });
     }
@@ -88,6 +92,9 @@ fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
             }
             LauncherToSuccessor::TakesRetire { serial } => {
                 known(&mut processes, *serial)?.takes_retire = true
+            }
+            LauncherToSuccessor::Memory { serial, descriptor } => {
+                known(&mut processes, *serial)?.memory = Some(handed.copy(*descriptor)?);
             }
             LauncherToSuccessor::Waiting { serial, message, descriptor, counts } => {
                 let descriptor = handed.copy_if(*descriptor)?.map(Passed::Own);

@@ -36,12 +36,22 @@ impl Supervisor {
                 start_ms,
                 current: state.current.unwrap_or(NONE),
             });
+            if let Some(memory) = &state.memory {
+                let descriptor = record.leave(memory);
+                record.add(LauncherToSuccessor::LeftMemory { slot, descriptor });
+            }
         }
     }
 
     /// Has the slots be as they were.
     pub(super) fn resume_slots(&mut self, handed: &Handed) -> Result<(), Error> {
         for item in handed.items() {
+            if let LauncherToSuccessor::LeftMemory { slot, descriptor } = item {
+                let state = self.slots.get_mut(*slot as usize);
+                let state = state.ok_or_else(|| Error::record("it names a slot that it lacks"))?;
+                state.memory = Some(handed.copy(*descriptor)?);
+                continue;
+            }
             let LauncherToSuccessor::SlotState { slot, rests, wanted, broken, start_ms, current, .. } = item
             else {
                 continue;

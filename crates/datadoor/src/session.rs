@@ -1,0 +1,214 @@
+//! One WebSocket: the calls that come on it, and their answers.
+//!
+//! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their limit, or goes on
+//! with calls for which nobody waits any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bulkhead_service::{Context, DataError, DataSource, Error, Message, Passed, PassedOn, WebSocket};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+use wire::Message as _;
+use wire::data::{
+    CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy,
+};
+use wire::{Bytes, Text};
+
+/// LIMIT: bytes of answers that the other machine has not read yet, over all of its calls; the data proxy has the same.
+const UNREAD_MAX: usize = 32 << 20;
+/// LIMIT: bytes of parameters of calls that have no answer yet; the data proxy has the same.
+const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
+
+const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
+
+/// A call without an answer.
+enum UnderWay {
+    /// Its parameters are not complete.
+    Unfinished { name: String, values: Vec<u8> },
+    /// It is with the data proxy, and so many bytes of parameters as well.
+    Passed { _call: PassedOn, length: usize },
+}
+
+impl UnderWay {
+    fn length(&self) -> usize {
+        match self {
+            Self::Unfinished { values, .. } => values.len(),
+            Self::Passed { length, .. } => *length,
+        }
+    }
+}
+
+/// See the file's head.
+pub(crate) struct Session {
+    source: DataSource,
+    calls: HashMap<u32, UnderWay>,
+    answers: UnboundedReceiver<(u32, Passed)>,
+    replies: UnboundedSender<(u32, Passed)>,
+    /// Bytes of what is in `answers`.
+    unread: Arc<AtomicUsize>,
+}
+
+/// What no data proxy says.
+struct Nonsense(String);
+
+impl From<Nonsense> for Error {
+    fn from(nonsense: Nonsense) -> Self {
+        format!("the data proxy of the other machine has sent nonsense: {}", nonsense.0).into()
+    }
+}
+
+impl Session {
+    pub(crate) fn new(source: DataSource) -> Self {
+        let (replies, answers) = unbounded_channel();
+        Self { source, calls: HashMap::new(), answers, replies, unread: Arc::default() }
+    }
+
+    /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when this worker
+    /// retires, the other machine is told to make its next calls on another connection.
+    ///
+    /// # Errors
+    /// It sends nonsense, or has gone.
+    pub(crate) async fn run(
+        mut self,
+        socket: &mut WebSocket,
+        cx: &Context,
+        renewal: Duration,
+    ) -> Result<(), Error> {
+        let mut retires = std::pin::pin!(timeout(renewal, cx.drained()));
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                Some((id, passed)) = self.answers.recv() => {
+                    let answer = self.answer(id, passed);
+                    let mut bytes = Vec::new();
+                    answer.encode(&mut bytes);
+                    socket.send(bytes).await?;
+                }
+                message = socket.next() => match message? {
+                    Some(Message::Binary(bytes)) => self.take(&bytes)?,
+                    Some(Message::Text(_)) => return Err(Nonsense("a text".into()).into()),
+                    None => return Ok(()),
+                },
+                _ = &mut retires, if !is_told => {
+                    is_told = true;
+                    socket.send(DOOR_RETIRES).await?;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Nonsense> {
+        let message = ServiceToDataProxy::decode(bytes).map_err(|error| Nonsense(error.to_string()))?;
+        match message {
+            ServiceToDataProxy::Login { .. } => Err(Nonsense("a login".into())),
+            ServiceToDataProxy::Call { id, name, complete, values } => {
+                if self.calls.contains_key(&id) {
+                    return Err(Nonsense("a number twice".into()));
+                }
+                if self.calls.len() >= CALLS_MAX {
+                    return Err(Nonsense(format!("more than {CALLS_MAX} calls at once")));
+                }
+                self.go_on(id, name.as_str().to_owned(), values.0, complete)
+            }
+            ServiceToDataProxy::More { id, complete, values } => match self.calls.remove(&id) {
+                Some(UnderWay::Unfinished { name, values: mut before }) => {
+                    before.extend(values.0);
+                    self.go_on(id, name, before, complete)
+                }
+                _ => Err(Nonsense("more of no call".into())),
+            },
+            ServiceToDataProxy::Cancel { id } => {
+                self.cancel(id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a call whose parameters are complete, and keeps one whose are not.
+    fn go_on(&mut self, id: u32, name: String, values: Vec<u8>, complete: bool) -> Result<(), Nonsense> {
+        let length = values.len();
+        let others: usize = self.calls.values().map(UnderWay::length).sum();
+        if length > PARAMETERS_BYTES_MAX || others + length > PARAMETERS_UNANSWERED_MAX {
+            return Err(Nonsense("more parameters than calls may have".into()));
+        }
+        let call = match complete {
+            false => UnderWay::Unfinished { name, values },
+            true => UnderWay::Passed { _call: self.pass_on(id, &name, values), length },
+        };
+        self.calls.insert(id, call);
+        Ok(())
+    }
+
+    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> PassedOn {
+        let (replies, unread) = (self.replies.clone(), self.unread.clone());
+        let mut is_cut = false;
+        self.source.pass_on(name, values, move |passed| {
+            // An end is short, and says that a change holds: it counts, and is not cut off.
+            is_cut |= match &passed {
+                Passed::Part(bytes) => unread.load(Ordering::Relaxed) + bytes.len() > UNREAD_MAX,
+                Passed::Done(_) | Passed::Failed(_) => false,
+            };
+            let passed = match (is_cut, passed) {
+                (false, passed) => passed,
+                (true, Passed::Part(_)) => return false,
+                (true, Passed::Done(_)) => {
+                    Passed::Failed(DataError::Lost { reason: UNREAD_FOR_TOO_LONG.into() })
+                }
+                (true, Passed::Failed(lost @ DataError::Lost { .. })) => Passed::Failed(lost),
+                (true, Passed::Failed(_)) => Passed::Failed(unread_for_too_long()),
+            };
+            if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
+                unread.fetch_add(bytes.len(), Ordering::Relaxed);
+            }
+            // It fails when the session is over.
+            replies.send((id, passed)).is_ok()
+        })
+    }
+
+    /// An answer, or a part of one, as it is said to the other machine.
+    fn answer(&mut self, id: u32, passed: Passed) -> DataProxyToService {
+        if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
+            self.unread.fetch_sub(bytes.len(), Ordering::Relaxed);
+        }
+        if !matches!(passed, Passed::Part(_)) {
+            self.calls.remove(&id);
+        }
+        match passed {
+            Passed::Part(results) => DataProxyToService::Part { id, results: Bytes(results) },
+            Passed::Done(results) => DataProxyToService::Done { id, results: Bytes(results) },
+            Passed::Failed(error) => {
+                let (fault, reason) = said(error);
+                DataProxyToService::Failed { id, fault, reason: Text::new(reason) }
+            }
+        }
+    }
+
+    /// Cancels a call; one that was made has its end said by the data proxy.
+    fn cancel(&mut self, id: u32) {
+        match self.calls.get_mut(&id) {
+            Some(UnderWay::Unfinished { .. }) => {
+                let reason = "it was cancelled before it was made".to_owned();
+                let failed = DataError::Failed { fault: CallFault::Late, reason };
+                let _ = self.replies.send((id, Passed::Failed(failed)));
+            }
+            Some(UnderWay::Passed { _call: call, .. }) => call.cancel(),
+            // Its answer was on its way.
+            None => {}
+        }
+    }
+}
+
+fn unread_for_too_long() -> DataError {
+    DataError::Failed { fault: CallFault::Busy, reason: UNREAD_FOR_TOO_LONG.to_owned() }
+}
+
+fn said(error: DataError) -> (CallFault, String) {
+    match error {
+        DataError::Failed { fault, reason } => (fault, reason),
+        DataError::Lost { reason } => (CallFault::Lost, reason),
+        error @ (DataError::Unavailable | DataError::Shape(_)) => (CallFault::Database, error.to_string()),
+    }
+}

@@ -1,0 +1,94 @@
+//! Where an answer goes: whole to who waits for it, or part by part to who passes it on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::oneshot;
+use wire::data::CallFault;
+
+use super::DataError;
+
+/// LIMIT: bytes of one answer that is kept; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
+const ANSWER_BYTES_MAX: usize = 257 << 20;
+
+/// What comes of a call that is passed on.
+#[derive(Debug)]
+pub enum Passed {
+    /// A part of the answer; more follows.
+    Part(Vec<u8>),
+    /// The last part.
+    Done(Vec<u8>),
+    /// There is no answer, also if parts of it have come.
+    Failed(DataError),
+}
+
+/// See the file's head.
+pub(crate) enum Reply {
+    /// Somebody waits.
+    Whole(oneshot::Sender<Result<Vec<u8>, DataError>>, Vec<u8>),
+    /// Somebody passes on what comes, and says whether he wants more; unless he has cancelled it.
+    Parts(Box<dyn FnMut(Passed) -> bool + Send>, Arc<AtomicBool>),
+}
+
+/// What has become of a part.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The next is wanted.
+    Wanted,
+    /// The rest is not.
+    Unwanted,
+    /// No proxy sends so much.
+    TooMuch,
+}
+
+impl Reply {
+    /// Whether nobody waits any more.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::Whole(waiting, _) => waiting.is_closed(),
+            Self::Parts(_, is_cancelled) => is_cancelled.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn part(&mut self, part: Vec<u8>) -> Taken {
+        match self {
+            Self::Whole(_, answer) => {
+                answer.extend(part);
+                if answer.len() > ANSWER_BYTES_MAX { Taken::TooMuch } else { Taken::Wanted }
+            }
+            Self::Parts(take, _) => match take(Passed::Part(part)) {
+                true => Taken::Wanted,
+                false => Taken::Unwanted,
+            },
+        }
+    }
+
+    pub(super) fn done(self, last: Vec<u8>) {
+        match self {
+            Self::Whole(waiting, mut answer) => {
+                answer.extend(last);
+                let _ = waiting.send(Ok(answer));
+            }
+            Self::Parts(mut take, _) => drop(take(Passed::Done(last))),
+        }
+    }
+
+    /// It was cancelled before it was made.
+    pub(super) fn cancelled(self) {
+        let reason = "it was cancelled before it was made".to_owned();
+        self.fail(DataError::Failed { fault: CallFault::Late, reason });
+    }
+
+    pub(super) fn fail(self, error: DataError) {
+        match self {
+            Self::Whole(waiting, _) => drop(waiting.send(Err(error))),
+            Self::Parts(mut take, _) => drop(take(Passed::Failed(error))),
+        }
+    }
+}
+
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reply")
+    }
+}
