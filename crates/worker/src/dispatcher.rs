@@ -321,6 +321,7 @@ impl Dispatcher {
         self.queue.borrow_mut().push(outgoing.peer.ip(), deadline, (outgoing, client));
         self.keep_deadlines();
         self.want_worker();
+        self.note_full();
         self.watch_load();
     }
 

@@ -64,8 +64,8 @@ struct Source {
     channel: SourceChannel,
     /// Whether it relays requests of several clients on each connection.
     relays: bool,
-    /// Credits to be returned, and connections that ended, since the last message.
-    returns: RefCell<(u16, Vec<u64>)>,
+    /// What is to be said to it.
+    returns: RefCell<Returns>,
     /// Credits that the source has and has not used.
     granted: Cell<u32>,
     /// How many it may have at most: [`CREDITS`] to [`CREDITS_BURST`]; 0 before the first ones.
@@ -73,6 +73,22 @@ struct Source {
     ended: Cell<bool>,
     /// Whether it takes nothing back: it leaves.
     refuses: Cell<bool>,
+}
+
+/// What a source has not been told since the last message.
+#[derive(Debug, Default)]
+struct Returns {
+    /// Whether connections have arrived: it waits for a word, also if their credits do not come back.
+    has_taken: bool,
+    credits: u16,
+    /// The numbers of connections that have ended.
+    done: Vec<u64>,
+}
+
+impl Returns {
+    fn is_empty(&self) -> bool {
+        !self.has_taken && self.credits == 0 && self.done.is_empty()
+    }
 }
 
 /// A connection that has arrived.
@@ -123,7 +139,7 @@ impl Receiver {
         let source = Rc::new(Source {
             channel: Channel::new(descriptor)?,
             relays,
-            returns: RefCell::new((CREDITS, Vec::new())),
+            returns: RefCell::new(Returns { credits: CREDITS, ..Returns::default() }),
             granted: Cell::new(0),
             window: Cell::new(0),
             ended: Cell::new(false),
@@ -266,9 +282,11 @@ impl Receiver {
                 kind: bundle.kind,
                 guard,
             });
-            if self.live.get() <= self.live_max {
-                self.queue_return(source, |returns| returns.0 += 1);
-            }
+            let credits = u16::from(self.live.get() <= self.live_max);
+            self.queue_return(source, |returns| {
+                returns.has_taken = true;
+                returns.credits += credits;
+            });
         }
         drop(arrived);
         self.arrival.notify_one();
@@ -276,11 +294,11 @@ impl Receiver {
     }
 
     /// Notes something to be returned to a source, and sees to it that it is sent once per turn of the loop.
-    fn queue_return(self: &Rc<Self>, source: &Rc<Source>, note: impl FnOnce(&mut (u16, Vec<u64>))) {
+    fn queue_return(self: &Rc<Self>, source: &Rc<Source>, note: impl FnOnce(&mut Returns)) {
         let mut returns = source.returns.borrow_mut();
-        let nothing_pending = returns.0 == 0 && returns.1.is_empty();
+        let nothing_pending = returns.is_empty();
         note(&mut returns);
-        if nothing_pending && (returns.0 > 0 || !returns.1.is_empty()) {
+        if nothing_pending {
             tokio::task::spawn_local(self.clone().flush(source.clone()));
         }
     }
@@ -294,12 +312,11 @@ impl Receiver {
 
     async fn send_returns(&self, source: &Source) {
         loop {
-            let (credits, mut done) = source.returns.take();
+            let Returns { has_taken, credits, mut done } = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
-            source.returns.borrow_mut().1 = rest;
+            source.returns.borrow_mut().done = rest;
             let is_draining = self.draining.get();
-            // The source waits for a word that connections have arrived, also if their credits do not come back.
-            let has_taken = credits > 0 && !is_draining;
+            let has_taken = has_taken && !is_draining;
             let credits = if is_draining { 0 } else { self.adapted(source, credits) };
             if !has_taken && credits == 0 && done.is_empty() {
                 return;
@@ -395,8 +412,8 @@ impl Drop for ConnectionGuard {
         receiver.counters.disconnected();
         if let Some(source) = self.from.upgrade().filter(|source| !source.ended.get()) {
             receiver.queue_return(&source, |returns| {
-                returns.0 += u16::from(was_full);
-                returns.1.push(self.id);
+                returns.credits += u16::from(was_full);
+                returns.done.push(self.id);
             });
         }
         if receiver.live.get() == 0 {

@@ -43,20 +43,20 @@ impl Bench {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
-    /// What each worker gets of so many connections that come at once: their numbers.
-    async fn send(&self, count: usize) -> Vec<Vec<u64>> {
-        let before = self.counts.delivered.get();
+    /// So many connections come at once.
+    fn come(&self, count: usize) {
         for _ in 0..count {
             let peer = SocketAddr::from(([192, 0, 2, 1], 1));
             let (stream, _) = sys::seqpacket::stream_pair().unwrap();
-            self.dispatcher.send(Outgoing {
-                stream,
-                peer,
-                local: peer,
-                kind: wire::Kind::Plain,
-                preread: vec![],
-            });
+            let kind = wire::Kind::Plain;
+            self.dispatcher.send(Outgoing { stream, peer, local: peer, kind, preread: vec![] });
         }
+    }
+
+    /// What each worker gets of so many connections that come at once: their numbers.
+    async fn send(&self, count: usize) -> Vec<Vec<u64>> {
+        let before = self.counts.delivered.get();
+        self.come(count);
         while self.counts.delivered.get() < before + count {
             tokio::task::yield_now().await;
         }
@@ -153,15 +153,42 @@ fn another_worker_is_wanted_when_none_says_a_word_or_something_waits() {
         let full = Bench::new(1).await;
         full.send(64).await;
         full.say(0, 0, &[]).await;
-        let waits = SocketAddr::from(([192, 0, 2, 1], 1));
-        let (stream, _) = sys::seqpacket::stream_pair().unwrap();
-        full.dispatcher.send(Outgoing {
-            stream,
-            peer: waits,
-            local: waits,
-            kind: wire::Kind::Plain,
-            preread: vec![],
-        });
+        full.come(1);
         tokio::time::timeout(Duration::from_secs(5), full.wanted()).await.expect("a wish");
+    });
+}
+
+#[test]
+fn a_place_is_wanted_once_a_worker_has_said_that_it_has_what_it_was_sent_and_no_sooner() {
+    run(async || {
+        let bench = Bench::new(1).await;
+        bench.send(64).await;
+        assert!(!bench.dispatcher.is_full(), "nothing waits");
+        bench.come(3);
+        assert!(!bench.dispatcher.is_full(), "its word is under way, and may bring room");
+        assert_eq!(bench.counts.full.get(), 0);
+        bench.say(0, 0, &[]).await;
+        assert!(bench.dispatcher.is_full());
+        assert_eq!(bench.counts.full.get(), 3);
+        bench.come(1);
+        assert_eq!(bench.counts.full.get(), 4);
+        bench.say(0, 4, &[0, 1, 2, 3]).await;
+        assert!(!bench.dispatcher.is_full());
+        assert_eq!(bench.counts.delivered.get(), 68);
+    });
+}
+
+#[test]
+fn a_worker_that_does_not_say_that_it_has_what_it_was_sent_is_full_after_a_while() {
+    run(async || {
+        let bench = Bench::new(1).await;
+        bench.send(64).await;
+        bench.come(1);
+        let is_full = async {
+            while !bench.dispatcher.is_full() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), is_full).await.expect("it is full");
     });
 }

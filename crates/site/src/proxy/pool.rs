@@ -2,7 +2,7 @@
 //!
 //! Untrusted input: none. Must never: hand out a connection from before the pool was emptied.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ struct Shared<C> {
     generation: Cell<u64>,
     /// Whether any are kept.
     is_allowed: Cell<bool>,
+    /// Whether one is kept that is put now; always, if nobody has said when.
+    keeps: OnceCell<Box<dyn Fn() -> bool>>,
     /// When the task looks again that closes connections in their time, while there is one.
     next_look: Cell<Option<Instant>>,
     /// Has the task look now.
@@ -55,7 +57,8 @@ impl<C: Reusable> Pool<C> {
     pub fn new(bounds: Bounds) -> Self {
         let (idle, generation, next_look) = (RefCell::default(), Cell::default(), Cell::default());
         let (is_allowed, sooner) = (Cell::new(true), Notify::new());
-        Self(Rc::new(Shared { bounds, idle, generation, is_allowed, next_look, sooner }))
+        let keeps = OnceCell::new();
+        Self(Rc::new(Shared { bounds, idle, generation, is_allowed, keeps, next_look, sooner }))
     }
 
     /// The connection that was used last, of those that can be used again.
@@ -77,6 +80,7 @@ impl<C: Reusable> Pool<C> {
             idle.retain(|(one, _)| one.is_reusable());
         }
         if !shared.is_allowed.get()
+            || !shared.keeps.get().is_none_or(|keeps| keeps())
             || generation != self.generation()
             || idle.len() >= shared.bounds.connections
             || !connection.is_reusable()
@@ -116,6 +120,18 @@ impl<C: Reusable> Pool<C> {
     /// Keeps connections from now on, or none.
     pub fn allow(&self, is_allowed: bool) {
         self.0.is_allowed.set(is_allowed);
+    }
+
+    /// Keeps connections only while `condition` holds; said once.
+    pub fn keep_while(&self, condition: impl Fn() -> bool + 'static) {
+        let _ = self.0.keeps.set(Box::new(condition));
+    }
+
+    /// Closes so many of the connections that are kept, those first that were used longest ago.
+    pub fn close(&self, count: usize) {
+        let mut idle = self.0.idle.borrow_mut();
+        let count = count.min(idle.len());
+        idle.drain(..count);
     }
 
     /// Closes each connection in its time, until none is left that has one.
@@ -177,6 +193,23 @@ mod tests {
         assert_eq!(taken(&pool), Some(3));
         pool.allow(false);
         pool.put(good(4), pool.generation());
+        assert_eq!(taken(&pool), None);
+    }
+
+    #[test]
+    fn places_are_given_up_for_those_who_wait() {
+        let pool = Pool::new(Bounds { connections: 4, idle: None });
+        let is_full = Rc::new(Cell::new(false));
+        let seen = is_full.clone();
+        pool.keep_while(move || !seen.get());
+        (1..=3).for_each(|number| pool.put(good(number), 0));
+        pool.close(1);
+        is_full.set(true);
+        pool.put(good(4), 0);
+        assert_eq!([taken(&pool), taken(&pool), taken(&pool)], [Some(3), Some(2), None]);
+        is_full.set(false);
+        pool.put(good(5), 0);
+        pool.close(9);
         assert_eq!(taken(&pool), None);
     }
 

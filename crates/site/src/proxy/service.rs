@@ -27,8 +27,9 @@ use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
 
-/// LIMIT: pairs that are kept for further requests; more than run at once are of no use.
-const IDLE_MAX: usize = 64;
+/// LIMIT: pairs that are kept for further requests: as many as a busy worker is sent at once. With hundreds of clients a turn of
+/// the loop ends as many requests before it begins the next ones, and a pair costs more than a request.
+const IDLE_MAX: usize = 512;
 
 /// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has least to do,
 /// is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
@@ -70,19 +71,15 @@ struct ServicePool {
     pool: Pool<BackendStream>,
     /// Counts pairs that no worker took; each request watches whether its own is among them.
     undelivered: Cell<u64>,
-    /// New pairs that wait for a worker.
-    waiting: Cell<u32>,
 }
 
 impl Owner for ServicePool {
     /// Dropping the service's end makes the request that waits on ours fail at once.
     fn undelivered(&self, _outgoing: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
-        self.waiting.set(self.waiting.get() - 1);
     }
 
     fn delivered(&self) {
-        self.waiting.set(self.waiting.get() - 1);
         if self.told.get().is_none_or(|told| told.elapsed() > USED_EVERY) {
             self.told.set(Some(Instant::now()));
             (self.tell)(ChildToLauncher::Used { partition: self.partition });
@@ -94,6 +91,11 @@ impl Owner for ServicePool {
 
     fn wanted(&self) {
         (self.tell)(ChildToLauncher::Wanted { partition: self.partition });
+    }
+
+    /// Closes pairs that nobody uses, which gives their places to those that wait.
+    fn full(&self, waiting: usize) {
+        self.pool.close(waiting);
     }
 
     /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers, each
@@ -108,11 +110,14 @@ impl ServiceProxy {
     /// The way to the workers of `partition`, which messages call `name`.
     pub(crate) fn new(name: &str, partition: u16, waits: Waits) -> Self {
         let Waits { max, connections, priority, tell } = waits;
-        let (pool, undelivered, waiting) =
-            (Pool::new(Bounds { connections: IDLE_MAX, idle: None }), Cell::default(), Cell::default());
-        let pairs =
-            Rc::new(ServicePool { partition, tell, told: Cell::new(None), pool, undelivered, waiting });
+        let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: None });
+        let (told, undelivered) = (Cell::default(), Cell::default());
+        let pairs = Rc::new(ServicePool { partition, tell, told, pool, undelivered });
         let dispatcher = Dispatcher::new(name, max, connections, pairs.clone());
+        // While others wait for a place in a worker a pair is closed, which gives them its own: were it kept, the next request
+        // to come would have it, and those that wait would do so for ever.
+        let workers = Rc::downgrade(&dispatcher);
+        pairs.pool.keep_while(move || workers.upgrade().is_some_and(|workers| !workers.is_full()));
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
         dispatcher.set_policy(priority, None);
         Self { dispatcher, pairs, broken: Cell::new(false) }
@@ -152,7 +157,6 @@ impl ServiceProxy {
         let (ours, theirs) = sys::seqpacket::stream_pair().map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         // The client itself, so that its requests get their turn by who it is.
         let ConnInfo { peer, local, .. } = conn;
-        self.pairs.waiting.set(self.pairs.waiting.get() + 1);
         let preread = Vec::new();
         self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
         let pair = BackendStream::of_pair(ours).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
@@ -177,10 +181,8 @@ impl Link for ServiceProxy {
         true
     }
 
-    /// While others wait for a worker a pair is closed, which gives them its place there: were it kept, the next request
-    /// to come would have it, and those that wait would do so for ever.
     fn keeps(&self) -> bool {
-        self.pairs.waiting.get() == 0
+        true
     }
 }
 

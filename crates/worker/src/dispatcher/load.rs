@@ -53,6 +53,24 @@ impl Dispatcher {
         Some((destination.clone(), room.min(even).min(count)))
     }
 
+    /// Whether something waits for a worker, and each has all that it was sent and asks for no more, or does not say. While the
+    /// word of one is under way, what waits does so for that and not for a place.
+    pub fn is_full(&self) -> bool {
+        if self.queue.borrow().is_empty() {
+            return false;
+        }
+        let before = self.late_before();
+        let is_awaited = |one: &Rc<Destination>| !one.is_draining() && one.owes_word() && !one.is_late(before);
+        !self.destinations.borrow().iter().any(is_awaited)
+    }
+
+    /// Has the owner know it.
+    pub(super) fn note_full(&self) {
+        if self.is_full() {
+            self.owner.full(self.queue.borrow().len());
+        }
+    }
+
     /// Tells the owner how many workers take connections.
     pub(super) fn count_workers(&self) {
         let takes = |destination: &&Rc<Destination>| !destination.is_draining();

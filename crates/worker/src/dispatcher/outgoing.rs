@@ -54,6 +54,10 @@ pub trait Owner {
     }
     /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again and again.
     fn wanted(&self) {}
+    /// So many wait, and every worker has all that it was sent and asks for no more: until something ends there, none is sent.
+    fn full(&self, waiting: usize) {
+        let _ = waiting;
+    }
     /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not be used
     /// for new work.
     fn workers_changed(&self, count: usize) {

@@ -63,6 +63,7 @@ impl Dispatcher {
                 }
                 destination.credits.set(credits.min(CREDITS_MAX));
                 self.serve_queue();
+                self.note_full();
                 violations
             }
             // One that another source had sent, which is gone, has no number here. A worker can make up a connection, as any

@@ -11,6 +11,8 @@ pub struct Counts {
     pub delivered: Cell<usize>,
     pub undelivered: Cell<usize>,
     pub wanted: Cell<usize>,
+    /// How many waited when it was said last that there is no place for them.
+    pub full: Cell<usize>,
 }
 
 impl Owner for Counts {
@@ -23,5 +25,8 @@ impl Owner for Counts {
     fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
     fn wanted(&self) {
         self.wanted.set(self.wanted.get() + 1);
+    }
+    fn full(&self, waiting: usize) {
+        self.full.set(waiting);
     }
 }
