@@ -90,7 +90,9 @@ class Channels(unittest.TestCase):
             load.finish().assert_clean(self, ANSWERS)
         for connection in asked:
             connection.close()
-        wait_for_time(1)
+        # What clients had is closed in its time.
+        has_no_more = lambda process: not process.alive or len(process.descriptors()) <= before[process][0] + DESCRIPTORS_MORE
+        until(lambda: all(map(has_no_more, before)), 10)
         after = self.others(title)
         self.assertEqual(set(before), set(after), "another process was ended")
         for process, (descriptors, memory) in before.items():
