@@ -96,7 +96,11 @@ fn a_credit_comes_back_for_each_connection_while_there_is_room() {
         assert_eq!(said(&peer).await, one(vec![]));
         // Now it holds as many as it may, and one more that was under way.
         let third = arrival(&receiver, &peer, 3).await;
-        assert_eq!(said(&peer).await, FromWorker::Returns { credits: 0, done: vec![] }, "no credit without room");
+        assert_eq!(
+            said(&peer).await,
+            FromWorker::Returns { credits: 0, done: vec![] },
+            "no credit without room"
+        );
         drop(second);
         assert_eq!(said(&peer).await, one(vec![2]), "the credit that was kept back");
         drop(first);

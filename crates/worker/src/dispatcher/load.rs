@@ -60,7 +60,8 @@ impl Dispatcher {
             return false;
         }
         let before = self.late_before();
-        let is_awaited = |one: &Rc<Destination>| !one.is_draining() && one.owes_word() && !one.is_late(before);
+        let is_awaited =
+            |one: &Rc<Destination>| !one.is_draining() && one.owes_word() && !one.is_late(before);
         !self.destinations.borrow().iter().any(is_awaited)
     }
 
