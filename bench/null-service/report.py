@@ -29,8 +29,9 @@ its key and gets the row back; with ten services each answer has 3,000 more byte
 """
 TEN = """
 The averages are over all numbers of connections, as in the paper's table 2. With 200 connections each of ten services has 20, so that a turn
-on the core serves few requests and finds caches that other processes have filled; with more connections a turn serves more of them. Who
-has the site's worker relay requests pays for that twice, in the worker and in the service, and more the more connections there are.
+on the core serves few requests and finds caches that other processes have filled; with more connections a turn serves more of them. Where
+the site's worker relays requests, a service that rests takes the core from it as soon as it is sent one: one service that is always busy
+does not, and each of ten does, so that a request takes up to four times as many context switches.
 """
 TAIL = """\
 ## How it was measured
