@@ -1,6 +1,5 @@
 """Services in Python call named statements of a database; proxies come and go, and nothing happens twice."""
 
-import sqlite3
 import threading
 import time
 import unittest
@@ -8,6 +7,7 @@ import unittest
 from client import until
 from harness import rootless_too
 from python_services import PythonDataServer
+from writing import Writers, look_into_sqlite
 
 MORE = """
 -- name: types :one
@@ -63,49 +63,22 @@ class Statements(unittest.TestCase):
         self.assertEqual(self.server.ask("one", "user_by_id", 1)[0], 200)
 
 
-class Writing:
-    """Clients that write one note after the other, and know what became of each."""
+class Writing(Writers):
+    """They write a note, or two halves of one in a transaction."""
 
     def __init__(self, server):
-        self.server, self.stopped, self.written, self.failed = server, threading.Event(), [], {}
-        self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(3)]
-        for thread in self.threads:
-            thread.start()
+        self.server = server
+        super().__init__(count=3)
 
-    def _run(self, at):
-        number = 0
-        while not self.stopped.is_set():
-            number += 1
-            mark = f"{at}-{number}"
+    def run(self, at):
+        for number, mark in self.marks(at):
             how, statement, values = ("exec", "note", [mark]) if number % 2 else ("transaction", "two_notes", [[f"{mark}-a"], [f"{mark}-b"]])
             status, said = self.server.ask(how, statement, *values)
-            if status == 200:
-                self.written.append(mark)
-            else:
-                self.failed[mark] = said
-
-    def finish(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join(20)
+            self.note(mark, None if status == 200 else said)
 
 
 @rootless_too
 class Loss(unittest.TestCase):
-    def look(self, server, writing):
-        """Compares what clients know with what is in the database."""
-        path = server.folder / "state" / "data" / "main" / "catalog" / "catalog.db"
-        with sqlite3.connect(path) as database:
-            marks = [mark for mark, in database.execute("SELECT mark FROM notes")]
-        self.assertEqual(len(marks), len(set(marks)), "something was written twice")
-        there = {mark for mark in marks if mark.count("-") == 1}
-        halves = {mark.rpartition("-")[0] for mark in marks if mark.count("-") == 2}
-        self.assertEqual({mark for mark in halves if not {f"{mark}-a", f"{mark}-b"} <= set(marks)}, set(), "half of a transaction")
-        there |= halves
-        self.assertEqual([mark for mark in writing.written if mark not in there], [], "acknowledged, and not there")
-        unknown = {mark for mark, why in writing.failed.items() if "lost while the call was under way" in why}
-        self.assertEqual(there - set(writing.written) - unknown, set(), "said to have failed, and there")
-
     def test_a_proxy_that_is_relaunched_loses_nothing(self):
         with PythonDataServer(MORE) as server:
             writing = Writing(server)
@@ -115,7 +88,7 @@ class Loss(unittest.TestCase):
                 self.assertTrue(until(lambda: len(writing.written) > before + 20, 10), writing.failed)
             writing.finish()
             self.assertEqual(writing.failed, {})
-            self.look(server, writing)
+            look_into_sqlite(self, server, writing)
 
     def test_a_killed_proxy(self):
         with PythonDataServer(MORE) as server:
@@ -128,7 +101,7 @@ class Loss(unittest.TestCase):
             before = len(writing.written)
             self.assertTrue(until(lambda: len(writing.written) > before + 5, 15), writing.failed)
             writing.finish()
-            self.look(server, writing)
+            look_into_sqlite(self, server, writing)
 
     def test_without_a_proxy_a_call_is_not_made(self):
         with PythonDataServer(MORE) as server:

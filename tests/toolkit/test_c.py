@@ -1,7 +1,6 @@
 """Services in C: what they are asked, what they answer, the statements that they call, and how they come and go."""
 
 import os
-import sqlite3
 import subprocess
 import threading
 import unittest
@@ -9,6 +8,7 @@ import unittest
 from c_services import CDataServer, CServer, c_service, c_site
 from client import Load, request, until
 from harness import rootless_too
+from writing import Writers, look_into_sqlite
 
 #: LIMIT: time for what comes of itself.
 SOON = 10
@@ -282,44 +282,21 @@ class Calls(unittest.TestCase):
         self.assertEqual(balances(), ["100", "50"])
 
 
-class Writing:
-    """Clients that write one note after the other, and know what became of each."""
+class Writing(Writers):
+    """They ask the service in C."""
 
     def __init__(self, server):
-        self.server, self.stopped, self.written, self.failed = server, threading.Event(), [], {}
-        self.threads = [threading.Thread(target=self._run, args=(at,), daemon=True) for at in range(2)]
-        for thread in self.threads:
-            thread.start()
+        self.server = server
+        super().__init__(count=2)
 
-    def _run(self, at):
-        number = 0
-        while not self.stopped.is_set():
-            number += 1
-            mark = f"{at}-{number}"
+    def run(self, at):
+        for _, mark in self.marks(at):
             status, said = self.server.call("note", f"t{mark}")
-            if status == 200:
-                self.written.append(mark)
-            else:
-                self.failed[mark] = said
-
-    def finish(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join(20)
+            self.note(mark, None if status == 200 else said)
 
 
 @rootless_too
 class Loss(unittest.TestCase):
-    def look(self, server, writing):
-        """Compares what clients know with what is in the database."""
-        path = server.folder / "state" / "data" / "main" / "catalog" / "catalog.db"
-        with sqlite3.connect(path) as database:
-            marks = [mark for mark, in database.execute("SELECT mark FROM notes")]
-        self.assertEqual(len(marks), len(set(marks)), "something was written twice")
-        self.assertEqual(set(writing.written) - set(marks), set(), "acknowledged, and not there")
-        unknown = {mark for mark, why in writing.failed.items() if why.startswith("Lost")}
-        self.assertEqual(set(marks) - set(writing.written) - unknown, set(), "said to have failed, and there")
-
     def test_proxies_that_come_and_go(self):
         with CDataServer() as server:
             writing = Writing(server)
@@ -334,7 +311,7 @@ class Loss(unittest.TestCase):
             before = len(writing.written)
             self.assertTrue(until(lambda: len(writing.written) > before + 5, 15), writing.failed)
             writing.finish()
-            self.look(server, writing)
+            look_into_sqlite(self, server, writing, lost=lambda why: why.startswith("Lost"))
 
     def test_without_a_proxy_a_call_is_not_made(self):
         with CDataServer() as server:
