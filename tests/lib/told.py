@@ -120,3 +120,39 @@ def answer(stream):
         whole += part
     head, _, body = whole.partition(b"\r\n\r\n")
     return head, body
+
+
+def chunked(path, body):
+    """A request whose body is sent in chunks."""
+    return b"POST %b HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" % path.encode() + body
+
+
+def no_requests(path):
+    """What looks like a request, and is none; those with a body are for `path`, which gives it back."""
+    bodies = [b"zz\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\n\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"-3\r\nabc\r\n0\r\n\r\n", b"0x3\r\nabc\r\n0\r\n\r\n",
+              b"1" * 5000]
+    return [
+        b"GET / HTTP/1.0\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n a: b\r\n\r\n", b"GET / HTTP/1.1\r\na : b\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: b\x00\r\n\r\n", b"GET / HTTP/1.1\nhost: a\n\r\n\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\na: b\rc\r\n\r\n",
+        b"GET / HTTP/1.1\r\ncontent-length: +1\r\n\r\na", b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\na",
+        b"GET / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\ncontent-length: 01\r\n\r\na",
+        b"GET / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000,
+        *(chunked(path, body) for body in bodies),
+    ]
+
+
+def two_requests(path):
+    """For `path`, which gives the bodies back; one after the other."""
+    return b"POST %b HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n02\r\nde\r\n0\r\nx: y\r\n\r\n" \
+           b"POST %b HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nfghi" % (path.encode(), path.encode())
+
+
+def assert_served_in_every_two_parts(case, stream, text):
+    """Sends these `two_requests` in two parts, for each place where they can be cut."""
+    for cut in range(1, len(text)):
+        for part in (text[:cut], text[cut:]):
+            stream.sendall(part)
+        got = b""
+        while got.count(b"HTTP/1.1 200") < 2 or not got.endswith(b"fghi"):
+            got += stream.recv(65536)
+        case.assertEqual(got.count(b"\r\n\r\nabcde"), 1, cut)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filter_program import PYTHON
 from python_services import PROGRAM, SDK
-from told import LIMITS, MESSAGES, OTHERS, Told, answer, connect, said
+from told import LIMITS, MESSAGES, OTHERS, Told, answer, assert_served_in_every_two_parts, connect, no_requests, said, two_requests
 
 sys.path.insert(0, str(SDK))
 
@@ -135,16 +135,9 @@ class Worker(unittest.TestCase):
     def test_a_head_in_every_two_parts(self):
         worker = self.start()
         source = worker.begin()
-        text = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n02\r\nde\r\n0\r\nx: y\r\n\r\n" \
-               b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nfghi"
+        text = two_requests("/echo")
         with connect(source) as stream:
-            for cut in range(1, len(text)):
-                for part in (text[:cut], text[cut:]):
-                    stream.sendall(part)
-                got = b""
-                while got.count(b"HTTP/1.1 200") < 2 or not got.endswith(b"fghi"):
-                    got += stream.recv(65536)
-                self.assertEqual(got.count(b"\r\n\r\nabcde"), 1, cut)
+            assert_served_in_every_two_parts(self, stream, text)
         with connect(source, 2, preread=text[:30]) as stream:
             stream.sendall(text[30:] + b"GET /early HTTP/1.1\r\nconnection: close\r\n\r\n")
             head, rest = answer(stream)
@@ -153,15 +146,7 @@ class Worker(unittest.TestCase):
     def test_what_is_no_request_ends_its_connection_alone(self):
         worker = self.start()
         source = worker.begin()
-        bad = [
-            b"GET / HTTP/1.0\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n a: b\r\n\r\n", b"GET / HTTP/1.1\r\na : b\r\n\r\n",
-            b"GET / HTTP/1.1\r\na: b\x00\r\n\r\n", b"GET / HTTP/1.1\nhost: a\n\r\n\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\na: b\rc\r\n\r\n",
-            b"GET / HTTP/1.1\r\ncontent-length: +1\r\n\r\na", b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\na",
-            b"GET / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\ncontent-length: 01\r\n\r\na",
-            b"GET / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000,
-        ]
-        bodies = [b"zz\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\n\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"-3\r\nabc\r\n0\r\n\r\n", b"0x3\r\nabc\r\n0\r\n\r\n", b"1" * 5000]
-        bad += [b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + body for body in bodies]
+        bad = no_requests("/echo")
         for number, text in enumerate(bad):
             with self.subTest(text=text[:60]), connect(source, number) as stream:
                 try:

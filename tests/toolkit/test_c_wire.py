@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 from c_services import SOURCE, compile_sanitized
-from told import OTHERS, Told, _messages, answer, connect, said
+from told import OTHERS, Told, _messages, answer, assert_served_in_every_two_parts, chunked, connect, no_requests, said, two_requests
 
 #: Nobody may look into the process, so leaks cannot be looked for.
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0"}
@@ -57,31 +57,16 @@ class Worker(ToldInC):
     def test_a_head_in_every_two_parts(self):
         worker = self.start()
         source = worker.begin()
-        text = b"POST /c/echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n02\r\nde\r\n0\r\nx: y\r\n\r\n" \
-               b"POST /c/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nfghi"
         with connect(source) as stream:
-            for cut in range(1, len(text)):
-                for part in (text[:cut], text[cut:]):
-                    stream.sendall(part)
-                got = b""
-                while got.count(b"HTTP/1.1 200") < 2 or not got.endswith(b"fghi"):
-                    got += stream.recv(65536)
-                self.assertEqual(got.count(b"\r\n\r\nabcde"), 1, cut)
+            assert_served_in_every_two_parts(self, stream, two_requests("/c/echo"))
 
     def test_what_is_no_request_ends_its_connection_alone(self):
         worker = self.start()
         source = worker.begin()
-        bad = [
-            b"GET / HTTP/1.0\r\n\r\n", b"GET  / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n a: b\r\n\r\n", b"GET / HTTP/1.1\r\na : b\r\n\r\n",
-            b"GET / HTTP/1.1\r\na: b\x00\r\n\r\n", b"GET / HTTP/1.1\nhost: a\n\r\n\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\na: b\rc\r\n\r\n",
-            b"GET / HTTP/1.1\r\ncontent-length: +1\r\n\r\na", b"GET / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\na",
-            b"GET / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\ncontent-length: 01\r\n\r\na",
-            b"GET / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"a" * 70_000,
-            b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"GET\x00 / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\x00\r\n\r\n",
+        bad = no_requests("/c/echo") + [
+            b"GET\x00 / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\x00\r\n\r\n", chunked("/c/echo", b"\r\nabc"), chunked("/c/echo", b"ffffffffffffffff\r\nabc"),
+            b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n",
         ]
-        bodies = [b"zz\r\nabc\r\n0\r\n\r\n", b"3;a=b\r\nabc\r\n0\r\n\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"-3\r\nabc\r\n0\r\n\r\n", b"0x3\r\nabc\r\n0\r\n\r\n",
-                  b"1" * 5000, b"\r\nabc", b"ffffffffffffffff\r\nabc"]
-        bad += [b"POST /c/echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + body for body in bodies]
         for number, text in enumerate(bad):
             with self.subTest(text=text[:60]), connect(source, number) as stream:
                 try:
