@@ -9,6 +9,7 @@ import threading
 import unittest
 from pathlib import Path
 
+import sdk_services
 from client import Load, request, until
 from harness import rootless_too
 from python_services import PythonServer, python, python_site
@@ -29,7 +30,9 @@ def curl(server, path, *words):
 
 
 @rootless_too
-class Requests(unittest.TestCase):
+class Requests(sdk_services.Requests, unittest.TestCase):
+    name = "py"
+
     @classmethod
     def setUpClass(cls):
         cls.server = cls.enterClassContext(PythonServer(limits={"body_bytes": "1MiB"}))
@@ -47,30 +50,9 @@ class Requests(unittest.TestCase):
         self.assertEqual((fields["x-forwarded-for"], fields["x-own"]), ("127.0.0.1", "Yes"))
         self.assertNotIn("bulkhead-client", fields)
 
-    def test_bodies_of_a_known_and_an_unknown_length(self):
-        body = os.urandom(300_000)
-        self.assertEqual(self.ask("echo", method="POST", body=body).body, body)
-        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1], body[1:70_000], body[70_000:])) + b"0\r\n\r\n"
-        for path, wanted in (("echo", body), ("sum", b"300000\n")):
-            with self.server.connect() as connection:
-                head = f"POST /py/{path} HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\n\r\n"
-                connection.send(head.encode() + chunks)
-                self.assertEqual(connection.response().body, wanted)
-
     def test_a_form(self):
         answer = self.ask("form", method="POST", body=b"q=%3Cx%3E+y")
         self.assertEqual(answer.text, "x y <x> y\n")
-
-    def test_a_body_over_the_limit_is_refused(self):
-        for path in ("sum", "echo"):
-            self.assertEqual(self.ask(path, method="POST", body=bytes((1 << 20) + 1)).status, 413)
-            self.assertEqual(self.ask(path, method="POST", body=bytes(1 << 20)).status, 200)
-
-    def test_an_answer_before_the_body_was_read(self):
-        with self.server.connect() as connection:
-            for _ in range(3):
-                self.assertEqual(connection.get("/py/early", method="POST", body=bytes(200_000)).text, "early\n")
-        self.assertEqual(self.ask("early", method="POST", body=bytes(1 << 20)).text, "early\n")
 
     def test_head(self):
         with self.server.connect() as connection:
@@ -152,25 +134,13 @@ class Requests(unittest.TestCase):
         # It is the process of before, which has taken no harm.
         self.assertEqual(self.ask("pid").text, before)
 
-    def test_counts(self):
-        count = lambda: next(line for line in self.server.order(command="status")["processes"] if line["name"] == "main/py")["requests"]
-        before = count()
-        for _ in range(7):
-            self.ask("early")
-        self.assertEqual(count(), before + 7)
-
 
 @rootless_too
-class Life(unittest.TestCase):
-    def test_a_relaunch_loses_no_request(self):
-        with PythonServer() as server:
-            before = server.workers()
-            loads = [Load(server.port, "/py/early", seconds=5, close=close) for close in (False, True)]
-            for _ in range(3):
-                server.relaunch("main/py")
-            for load in loads:
-                load.finish().assert_clean(self, 300)
-            self.assertFalse(set(before) & set(server.workers()))
+class Life(sdk_services.Life, unittest.TestCase):
+    name = "py"
+
+    def serve(self, about=None, **more):
+        return PythonServer(python_site(python(**about or {}), **more))
 
     def test_what_was_received_is_answered_before_the_end(self):
         with PythonServer() as server, server.connect() as connection:
@@ -189,15 +159,6 @@ class Life(unittest.TestCase):
             load.finish().assert_clean(self, 200)
             self.assertTrue(until(lambda: not set(before) & set(server.workers()), 10))
             self.assertEqual(server.status("/py/early"), 200)
-
-    def test_a_process_that_dies_is_replaced(self):
-        with PythonServer() as server:
-            pid, = server.workers()
-            os.kill(pid, 9)
-            self.assertTrue(until(lambda: server.status("/py/early") == 200, 10))
-            self.assertEqual(server.status("/py/die"), 502)
-            self.assertTrue(until(lambda: server.status("/py/early") == 200, 10))
-            self.assertNotIn(pid, server.workers())
 
     def test_a_reload_changes_the_service_under_load(self):
         with PythonServer() as server:
@@ -219,13 +180,6 @@ class Life(unittest.TestCase):
             for load in loads:
                 load.finish().assert_clean(self, 300)
             self.assertTrue(set(server.workers()) - set(before), "none was replaced")
-
-    def test_a_start_on_demand(self):
-        with PythonServer(python_site(start="on-demand", idle_stop="1s")) as server:
-            for _ in range(2):
-                self.assertEqual(server.workers(), [])
-                self.assertEqual(server.status("/py/early"), 200)
-                self.assertTrue(until(lambda: not server.workers(), 15), "it says that it is idle")
 
     def test_it_connects_to_what_was_granted_and_to_nothing_else(self):
         with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:

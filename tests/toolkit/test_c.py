@@ -5,6 +5,7 @@ import subprocess
 import threading
 import unittest
 
+import sdk_services
 from c_services import CDataServer, CServer, c_service, c_site
 from client import Load, request, until
 from harness import rootless_too
@@ -15,7 +16,9 @@ SOON = 10
 
 
 @rootless_too
-class Requests(unittest.TestCase):
+class Requests(sdk_services.Requests, unittest.TestCase):
+    name = "c"
+
     @classmethod
     def setUpClass(cls):
         cls.server = cls.enterClassContext(CServer(limits={"body_bytes": "1MiB"}))
@@ -36,30 +39,9 @@ class Requests(unittest.TestCase):
         self.assertEqual(self.ask("html?q=%3Ca%20b%3D%22%27%26%3E%C3%BC").text, "&lt;a b=&quot;&#39;&amp;&gt;ü")
         self.assertEqual(self.ask("html?q=%00").status, 500)
 
-    def test_bodies_of_a_known_and_an_unknown_length(self):
-        body = os.urandom(300_000)
-        self.assertEqual(self.ask("echo", method="POST", body=body).body, body)
-        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:1], body[1:70_000], body[70_000:])) + b"0\r\n\r\n"
-        for path, wanted in (("echo", body), ("sum", b"300000\n")):
-            with self.server.connect() as connection:
-                head = f"POST /c/{path} HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\n\r\n"
-                connection.send(head.encode() + chunks)
-                self.assertEqual(connection.response().body, wanted)
-
     def test_a_form(self):
         self.assertEqual(self.ask("form", method="POST", body=b"p=1&q=%3Cx%3E+y").text, "<x> y\n")
         self.assertEqual(self.ask("form", method="POST", body=b"q=" + b"x" * 2000).status, 413)
-
-    def test_a_body_over_the_limit_is_refused(self):
-        for path in ("sum", "echo"):
-            self.assertEqual(self.ask(path, method="POST", body=bytes((1 << 20) + 1)).status, 413)
-            self.assertEqual(self.ask(path, method="POST", body=bytes(1 << 20)).status, 200)
-
-    def test_an_answer_before_the_body_was_read(self):
-        with self.server.connect() as connection:
-            for _ in range(3):
-                self.assertEqual(connection.get("/c/early", method="POST", body=bytes(200_000)).text, "early\n")
-        self.assertEqual(self.ask("early", method="POST", body=bytes(1 << 20)).text, "early\n")
 
     def test_head(self):
         with self.server.connect() as connection:
@@ -137,16 +119,15 @@ class Requests(unittest.TestCase):
         self.assertEqual(send("main/c", "echo", "x" * 2048), "main/c: " + "x" * 2048 + "\n")
         self.assertEqual(self.ask("pid").text, before)
 
-    def test_counts(self):
-        count = lambda: next(line for line in self.server.order(command="status")["processes"] if line["name"] == "main/c")["requests"]
-        before = count()
-        for _ in range(7):
-            self.ask("early")
-        self.assertEqual(count(), before + 7)
-
 
 @rootless_too
-class Life(unittest.TestCase):
+class Life(sdk_services.Life, unittest.TestCase):
+    # A process has one request at a time: others go on while one is replaced.
+    name, under_load = "c", {"workers": 2}
+
+    def serve(self, about=None, **more):
+        return CServer(c_site(c_service(**about or {}), **more))
+
     def test_one_request_at_a_time_in_each_process(self):
         with CServer(c_site(c_service(workers=2))) as server:
             found, threads = [], []
@@ -158,16 +139,6 @@ class Life(unittest.TestCase):
             self.assertEqual(found, ["slow\n"] * 6)
             counts = [line["requests"] for line in server.order(command="status")["processes"] if line["name"].startswith("main/c")]
             self.assertEqual(sorted(counts), [3, 3])
-
-    def test_a_relaunch_loses_no_request(self):
-        with CServer(c_site(c_service(workers=2))) as server:
-            before = server.workers()
-            loads = [Load(server.port, "/c/early", seconds=5, close=close) for close in (False, True)]
-            for _ in range(3):
-                server.relaunch("main/c")
-            for load in loads:
-                load.finish().assert_clean(self, 300)
-            self.assertFalse(set(before) & set(server.workers()))
 
     def test_what_was_received_is_answered_before_the_end(self):
         with CServer() as server, server.connect() as connection:
@@ -187,15 +158,6 @@ class Life(unittest.TestCase):
             self.assertEqual(server.status("/second/early"), 404)
             load.finish().assert_clean(self, 200)
 
-    def test_a_process_that_dies_is_replaced(self):
-        with CServer() as server:
-            pid, = server.workers()
-            os.kill(pid, 9)
-            self.assertTrue(until(lambda: server.status("/c/early") == 200, SOON))
-            self.assertEqual(server.status("/c/die"), 502)
-            self.assertTrue(until(lambda: server.status("/c/early") == 200, SOON))
-            self.assertNotIn(pid, server.workers())
-
     def test_a_site_s_worker_that_is_relaunched_is_served_on(self):
         with CServer() as server:
             load = Load(server.port, "/c/early", seconds=4)
@@ -203,13 +165,6 @@ class Life(unittest.TestCase):
             server.relaunch("main")
             load.finish().assert_clean(self, 200)
             self.assertEqual(server.workers(), before)
-
-    def test_a_start_on_demand(self):
-        with CServer(c_site(start="on-demand", idle_stop="1s")) as server:
-            for _ in range(2):
-                self.assertEqual(server.workers(), [])
-                self.assertEqual(server.status("/c/early"), 200)
-                self.assertTrue(until(lambda: not server.workers(), 15), "it says that it is idle")
 
     def test_an_init_that_fails_says_why(self):
         with CServer(c_site(c_service("c", "fail")), answers=200) as server:
