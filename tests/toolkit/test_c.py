@@ -1,6 +1,5 @@
 """Services in C: what they are asked, what they answer, the statements that they call, and how they come and go."""
 
-import os
 import subprocess
 import threading
 import unittest

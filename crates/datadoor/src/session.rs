@@ -13,14 +13,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 use wire::Message as _;
 use wire::data::{
-    CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy,
+    CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
+    ServiceToDataProxy, UNREAD_MAX,
 };
 use wire::{Bytes, Text};
-
-/// LIMIT: bytes of answers that the other machine has not read yet, over all of its calls; the data proxy has the same.
-const UNREAD_MAX: usize = 32 << 20;
-/// LIMIT: bytes of parameters of calls that have no answer yet; the data proxy has the same.
-const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
 
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 

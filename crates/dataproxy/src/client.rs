@@ -13,7 +13,8 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{
-    CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy, Token, ValueReader,
+    CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
+    ServiceToDataProxy, Token, ValueReader,
 };
 use wire::{Bytes, Text};
 use worker::channel::{Channel, ChannelError};
@@ -28,8 +29,18 @@ pub(crate) type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>
 /// LIMIT: nonsense that a service may send before its channel is closed.
 pub(crate) const VIOLATIONS_MAX: u32 = 10;
 
-/// LIMIT: bytes of parameters of one channel's calls that have no answer yet.
-pub(crate) const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
+/// Why a call is not made whose parameters have so many bytes, and those of all that have no answer so many, if they are too many.
+pub(crate) fn too_many_parameters(own: usize, all: usize) -> Option<(CallFault, String)> {
+    if own > PARAMETERS_BYTES_MAX {
+        let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
+        Some((CallFault::Parameters, reason))
+    } else if all > PARAMETERS_UNANSWERED_MAX {
+        let reason = format!("the parameters of all calls have more than {PARAMETERS_UNANSWERED_MAX} bytes");
+        Some((CallFault::Busy, reason))
+    } else {
+        None
+    }
+}
 
 /// What all channels share.
 #[derive(Debug)]
@@ -192,16 +203,10 @@ impl Client {
 
     /// Does a call whose parameters are complete, and keeps one whose are not.
     fn go_on(&mut self, id: u32, (call, catalog, values): (Call, Arc<Catalog>, Vec<u8>), complete: bool) {
-        if values.len() > PARAMETERS_BYTES_MAX {
-            let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
-            return self.fail(id, CallFault::Parameters, reason);
-        }
         let others: usize =
             self.calls.iter().filter(|(other, _)| **other != id).map(|(_, call)| call.length).sum();
-        if others + values.len() > PARAMETERS_UNANSWERED_MAX {
-            let reason =
-                format!("the parameters of all calls have more than {PARAMETERS_UNANSWERED_MAX} bytes");
-            return self.fail(id, CallFault::Busy, reason);
+        if let Some((fault, reason)) = too_many_parameters(values.len(), others + values.len()) {
+            return self.fail(id, fault, reason);
         }
         let Some(under_way) = self.calls.get_mut(&id) else { return };
         under_way.length = values.len();

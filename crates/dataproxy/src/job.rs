@@ -9,12 +9,9 @@ use std::time::Instant;
 use statements::Statement;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use wire::data::{CallFault, Value};
+use wire::data::{CallFault, UNREAD_MAX, Value};
 
 use crate::catalog::{Call, Catalog};
-
-/// LIMIT: bytes of answers that a service has not read yet, over all of its calls.
-const UNREAD_MAX: i64 = 32 << 20;
 
 /// A part of an answer, or its end.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ impl Budget {
 
     /// Whether the service has to read before it gets more.
     pub fn is_spent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > UNREAD_MAX
+        self.0.load(Ordering::Relaxed) > UNREAD_MAX as i64
     }
 
     /// Bytes have been sent.
@@ -152,7 +149,7 @@ mod tests {
     #[test]
     fn unread_answers_are_counted() {
         let budget = Budget::default();
-        budget.take(UNREAD_MAX as usize);
+        budget.take(UNREAD_MAX);
         assert!(!budget.is_spent());
         budget.take(1);
         assert!(budget.is_spent());

@@ -18,6 +18,10 @@ pub const TOKEN_BYTES: usize = 20;
 pub const PART_MAX: usize = 60 * 1024;
 /// LIMIT: bytes of all parameters of a call.
 pub const PARAMETERS_BYTES_MAX: usize = 4 << 20;
+/// LIMIT: bytes of parameters of all calls of one channel, or of one connection of another machine, that have no answer yet.
+pub const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
+/// LIMIT: bytes of answers that whoever calls on such a channel or connection has not read yet, over all calls.
+pub const UNREAD_MAX: usize = 32 << 20;
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
 /// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.

@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, UnboundedSender, channel, unbounded_channel};
 use tokio::time::Instant;
 use wire::Text;
-use wire::data::{CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, ServiceToDataProxy, Token};
+use wire::data::{CALLS_MAX, CallFault, DataProxyToService, ServiceToDataProxy, Token};
 use worker::channel::ChannelError;
 
 use super::door::Door;
 use super::line::{self, Event, Events};
-use crate::client::{PARAMETERS_UNANSWERED_MAX, Service, ServiceChannel, VIOLATIONS_MAX, log_in};
+use crate::client::{Service, ServiceChannel, VIOLATIONS_MAX, log_in, too_many_parameters};
 use crate::server::{PAUSE_MAX, PAUSE_MIN};
 use crate::told::Told;
 
@@ -177,14 +177,7 @@ impl Client {
     fn has_room(&mut self, id: u32) -> bool {
         let own = self.calls.get(&id).map_or(0, |call| call.length);
         let all: usize = self.calls.values().map(|call| call.length).sum();
-        let (fault, reason) = if own > PARAMETERS_BYTES_MAX {
-            (CallFault::Parameters, format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes"))
-        } else if all > PARAMETERS_UNANSWERED_MAX {
-            let what = "the parameters of all calls have more than";
-            (CallFault::Busy, format!("{what} {PARAMETERS_UNANSWERED_MAX} bytes"))
-        } else {
-            return true;
-        };
+        let Some((fault, reason)) = too_many_parameters(own, all) else { return true };
         // What came of it is not complete, and never will be.
         let line = self.calls.get(&id).and_then(|call| call.line);
         self.send(line, ServiceToDataProxy::Cancel { id });

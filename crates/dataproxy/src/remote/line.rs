@@ -107,7 +107,7 @@ impl Line {
                         return in_words(&error);
                     }
                 }
-                (permit, frame) = next(&mut self.stream, &mut self.heard, (self.number, events)) => {
+                (permit, frame) = next(&mut self.stream, &mut self.heard, events) => {
                     match frame.and_then(|frame| self.take(frame)) {
                         Ok(Some(event)) => permit.send((self.number, event)),
                         Ok(None) => {}
@@ -170,7 +170,7 @@ impl Line {
 async fn next<'e>(
     stream: &mut SplitStream<Socket>,
     heard: &mut Instant,
-    (_, events): (u64, &'e Events),
+    events: &'e Events,
 ) -> (Permit<'e, (u64, Event)>, Result<Frame, String>) {
     let permit = match events.try_reserve() {
         Ok(permit) => permit,
