@@ -4,6 +4,7 @@ Runs in: the tests; the servers are in test_guard_servers.py.
 """
 
 import concurrent.futures
+import contextlib
 import glob
 import os
 import shutil
@@ -28,7 +29,8 @@ def children(pid):
     """The processes below `pid`."""
     found = []
     for path in glob.glob(f"/proc/{pid}/task/*/children"):
-        with open(path, encoding="ascii") as lines:
+        # A thread may end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(path, encoding="ascii") as lines:
             for child in lines.read().split():
                 found += [int(child), *children(int(child))]
     return found
