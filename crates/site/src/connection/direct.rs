@@ -13,9 +13,8 @@ use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next, Partial};
 use crate::head::{self, Checked, Head, Line, Room};
 use crate::http::access_record::Logged;
-use crate::http::compress::BYTES_MIN;
 use crate::http1::CLIENT_GONE;
-use crate::http1::direct::{Said, Written, pass_back};
+use crate::http1::direct::{Compressed, Said, Written, pass_back};
 use crate::http1::request::ReceivedHead;
 use crate::http1::response::RequestTraits;
 use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
@@ -75,6 +74,9 @@ impl<'a> Connection<'a> {
         direct.logged = Some(Logged::new(head, head.minor));
         direct.traits = RequestTraits { is_head: head.method == "HEAD", minor: head.minor, keep: head.keep };
         let text = std::mem::take(&mut direct.text);
+        // Several lines of `Accept-Encoding` are for the general path to read.
+        let takes = || site.negotiator.accepted(head.accept_encoding).iter().next().is_some();
+        direct.takes_encoded = head.method != "HEAD" && (head.unusual || takes());
         direct.deadline = self.arrived + link.timeouts().answer;
         direct.visible = true;
         direct.under_way = Some(UnderWay::new((stream, generation), text, permit, self.arrived));
@@ -139,12 +141,13 @@ impl<'a> Connection<'a> {
 
     /// The response, written for the client; `None` if the exchange is not for this path any more.
     fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<Written>> {
-        let Direct { under_way: Some(under_way), response, traits, .. } = direct else {
+        let Direct { under_way: Some(under_way), response, traits, takes_encoded, .. } = direct else {
             return Poll::Ready(None);
         };
         response.clear();
         let polled = under_way.poll(cx, |under_way, data| {
-            let written = self.pass_back(response, data, *traits).filter(|_| under_way.is_written());
+            let written =
+                self.pass_back(response, data, (*traits, *takes_encoded)).filter(|_| under_way.is_written());
             if written.is_none() {
                 under_way.partial.extend_from_slice(data);
             }
@@ -158,12 +161,18 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn pass_back(&self, out: &mut Vec<u8>, data: &[u8], traits: RequestTraits) -> Option<Written> {
+    fn pass_back(
+        &self,
+        out: &mut Vec<u8>,
+        data: &[u8],
+        (traits, is_wanted): (RequestTraits, bool),
+    ) -> Option<Written> {
         let site = self.site;
         site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow();
         let hsts = hsts.as_ref().filter(|_| self.conn.tls).map(|hsts| &hsts.value);
-        let compressed = site.negotiator.offers().then_some(BYTES_MIN);
+        let max_bytes = site.cache.settings().max_bytes;
+        let compressed = site.negotiator.offers().then_some(Compressed { max_bytes, is_wanted });
         pass_back(out, data, traits, &Said { date: site.clock.date(), hsts, compressed })
     }
 

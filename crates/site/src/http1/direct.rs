@@ -1,4 +1,4 @@
-//! A small response of a backend, read and written in one step, without anything made of it.
+//! A response of a backend that came as a whole, read and written in one step, without anything made of it.
 //!
 //! Runs in: the site worker, under the site's uid; pure. Untrusted input: every byte of the response. Must never: say
 //! anything else than the general path would, or take what it would refuse.
@@ -13,6 +13,7 @@ use request::response_head::{self, Line, RawHead, Room};
 use super::response::{
     BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_line, push_status,
 };
+use crate::http::compress::dynamic::{Content, VARIES};
 use crate::proxy::direct::push_theirs;
 
 /// What every response says in the end.
@@ -20,8 +21,17 @@ pub(crate) struct Said<'a> {
     pub date: [u8; DATE_BYTES],
     /// `Strict-Transport-Security`.
     pub hsts: Option<&'a HeaderValue>,
-    /// A body of so many bytes may have to be compressed.
-    pub compressed: Option<u64>,
+    /// What is compressed, if anything is.
+    pub compressed: Option<Compressed>,
+}
+
+/// What is compressed, and for whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Compressed {
+    /// Bytes of the largest body.
+    pub max_bytes: u64,
+    /// Whether this client takes one of the encodings.
+    pub is_wanted: bool,
 }
 
 /// What was written.
@@ -33,7 +43,8 @@ pub(crate) struct Written {
 
 /// What the lines of a head say that matters here.
 #[derive(Default)]
-struct Found {
+struct Found<'a> {
+    content: Content<'a>,
     length: Option<u64>,
     has_date: bool,
 }
@@ -56,8 +67,15 @@ pub(crate) fn pass_back(
     let body = body_of(&head, &found, request, data)?;
     let size = body.len() as u64;
     let declared = found.length.filter(|_| !is_bodiless(head.status));
-    if said.compressed.is_some_and(|least| declared.unwrap_or(size) >= least) {
-        return None;
+    if let Some(Compressed { max_bytes, is_wanted }) = said.compressed
+        && found.content.is_eligible(head.status, declared.or(Some(size)), max_bytes)
+    {
+        if is_wanted {
+            return None;
+        }
+        if !found.content.varies {
+            push_line(out, b"vary", VARIES.as_bytes());
+        }
     }
     push_line(out, b"server", SERVER.as_bytes());
     if !found.has_date {
@@ -86,7 +104,7 @@ fn is_bodiless(status: StatusCode) -> bool {
 }
 
 /// Appends what is for the client.
-fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<Found> {
+fn push_fields<'a>(out: &mut Vec<u8>, lines: &[Line<'a>], has_hsts: bool) -> Option<Found<'a>> {
     let mut found = Found::default();
     for Line { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
@@ -107,7 +125,7 @@ fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<
             25 if has_hsts && is("strict-transport-security") => continue,
             // Where it says how a body comes, or speaks to us, that is heard elsewhere.
             _ if !fields::is_passed_back(name.as_bytes()) => return None,
-            _ => {}
+            _ => found.content.note(name.as_bytes(), value),
         }
         push_theirs(out, name, value);
     }
@@ -117,7 +135,7 @@ fn push_fields(out: &mut Vec<u8>, lines: &[Line<'_>], has_hsts: bool) -> Option<
 /// The body, if all of it is there, and nothing behind it.
 fn body_of<'a>(
     head: &RawHead<'_, '_>,
-    found: &Found,
+    found: &Found<'_>,
     request: RequestTraits,
     data: &'a [u8],
 ) -> Option<&'a [u8]> {
@@ -131,11 +149,14 @@ fn body_of<'a>(
 
 #[cfg(test)]
 mod tests {
-    use http::Response;
+    use http::{HeaderMap, Method, Response};
+    use request::accept_encoding::{Encoding, Negotiator};
 
     use super::super::response::encode_head;
     use super::*;
+    use crate::config::settings::Settings;
     use crate::http::body::{Intake, ResponseBody};
+    use crate::http::compress::dynamic::{Asked, compress};
     use crate::http::finish::{Codec, finish};
     use crate::proxy::headers::clean_answer;
     use crate::proxy::response::leave_out_body;
@@ -148,8 +169,18 @@ mod tests {
     }
 
     fn directly(text: &str, request: RequestTraits, hsts: Option<&HeaderValue>) -> Option<Vec<String>> {
+        directly_for(text, request, hsts, false)
+    }
+
+    fn directly_for(
+        text: &str,
+        request: RequestTraits,
+        hsts: Option<&HeaderValue>,
+        is_wanted: bool,
+    ) -> Option<Vec<String>> {
         let mut out = Vec::new();
-        let said = Said { date: DATE, hsts, compressed: Some(512) };
+        let compressed = Some(Compressed { max_bytes: Settings::default().max_bytes, is_wanted });
+        let said = Said { date: DATE, hsts, compressed };
         pass_back(&mut out, text.as_bytes(), request, &said)?;
         Some(lines(&out))
     }
@@ -175,6 +206,10 @@ mod tests {
         (*response.status_mut(), *response.headers_mut()) = (head.status, head.headers);
         clean_answer(response.headers_mut());
         leave_out_body(&mut response);
+        let method = if request.is_head { Method::HEAD } else { Method::GET };
+        let asked = Asked::new(&method, &HeaderMap::new(), false);
+        let negotiator = Negotiator::new(&Encoding::ALL);
+        let response = compress(response, &asked, &Settings::default(), &negotiator);
         let date = HeaderValue::from_bytes(&DATE).unwrap();
         let response = finish(response, Codec::Http1, Intake::Done, date, hsts);
         let (mut out, size) = (Vec::new(), BodySize::Known(body.len() as u64));
@@ -209,13 +244,43 @@ mod tests {
         for text in ["HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n"] {
             assert_eq!(directly(text, head, None), Some(in_general(text, head, None)), "{text}");
         }
-        // `Vary` would be different.
-        assert_eq!(directly("HTTP/1.1 200 OK\r\nContent-Length: 512\r\n\r\n", head, None), None);
+    }
+
+    /// Heads of responses that are large enough to be compressed, and whether they are for clients that take that.
+    const LARGE: [(&str, bool); 9] = [
+        ("Content-Type: text/html; charset=utf-8\r\n", true),
+        ("content-type: application/json\r\nVary: Cookie\r\n", true),
+        ("Content-Type: text/css\r\nVary: Cookie, accept-encoding\r\n", true),
+        ("Content-Type: text/css\r\nVary: *\r\n", true),
+        ("Content-Type: text/plain\r\nContent-Encoding: br\r\n", false),
+        ("Content-Type: text/plain\r\nCache-Control: max-age=1, No-Transform\r\n", false),
+        ("Content-Type: text/plain\r\nContent-Range: bytes 0-511/600\r\n", false),
+        ("Content-Type: image/png\r\n", false),
+        ("", false),
+    ];
+
+    #[test]
+    fn both_paths_say_the_same_of_what_others_get_compressed() {
+        let head = RequestTraits { is_head: true, ..GET };
+        for status in ["200 OK", "404 Not Found", "206 Partial Content"] {
+            for (lines, is_compressed) in LARGE {
+                for bytes in [511, 512, 600] {
+                    let announced = format!("HTTP/1.1 {status}\r\n{lines}Content-Length: {bytes}\r\n\r\n");
+                    let text = announced.clone() + &"x".repeat(bytes);
+                    let general = in_general(&text, GET, None);
+                    assert_eq!(directly(&text, GET, None), Some(general.clone()), "{text}");
+                    let general =
+                        (bytes < 512 || !is_compressed || status.starts_with("206")).then_some(general);
+                    assert_eq!(directly_for(&text, GET, None, true), general, "{text}");
+                    let general = in_general(&announced, head, None);
+                    assert_eq!(directly(&announced, head, None), Some(general), "{announced}");
+                }
+            }
+        }
     }
 
     #[test]
-    fn what_is_more_than_a_small_whole_response_is_left_to_others() {
-        let large = format!("HTTP/1.1 200 OK\r\nContent-Length: 512\r\n\r\n{}", "x".repeat(512));
+    fn what_is_no_simple_whole_response_is_left_to_others() {
         for text in [
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbod",
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody!",
@@ -235,7 +300,6 @@ mod tests {
             "HTTP/1.1 304 Not Modified\r\n\r\nbody",
             "HTTP/1.1 200 OK\r\nContent-Len",
             "no response",
-            &large,
         ] {
             assert_eq!(directly(text, GET, None), None, "{text}");
         }

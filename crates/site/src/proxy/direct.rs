@@ -100,6 +100,8 @@ pub(crate) struct Direct {
     /// What the log says of it.
     pub logged: Option<Logged>,
     pub traits: RequestTraits,
+    /// Whether its client may take a response in one of our encodings.
+    pub takes_encoded: bool,
     /// `None` once the response has come.
     pub under_way: Option<UnderWay>,
     /// The request, until it is under way.
@@ -119,6 +121,7 @@ impl Direct {
             raw: Vec::new(),
             logged: None,
             traits: RequestTraits { is_head: false, minor: 1, keep: false },
+            takes_encoded: false,
             under_way: None,
             text: Vec::new(),
             response: Vec::new(),

@@ -16,6 +16,9 @@ use crate::http::body::ResponseBody;
 /// The field whose length is anybody's guess (against BREACH, which compares lengths).
 const NOISE: HeaderName = HeaderName::from_static("x-nb");
 
+/// What `Vary` says of content that is compressed for some.
+pub const VARIES: HeaderValue = HeaderValue::from_static("Accept-Encoding");
+
 /// LIMIT: random bytes of it, as rwasa has them.
 const NOISE_BYTES_MAX: usize = 48;
 
@@ -52,11 +55,16 @@ pub fn compress(
     settings: &Settings,
     negotiator: &Negotiator,
 ) -> Response<ResponseBody> {
-    if !negotiator.offers() || !is_eligible(&response, settings.max_bytes) {
+    let content = Content::of(response.headers());
+    let size = declared(response.headers()).or(response.body().size_hint().exact());
+    if !negotiator.offers() || !content.is_eligible(response.status(), size, settings.max_bytes) {
         return response;
     }
+    let varies = content.varies;
     let (mut parts, body) = response.into_parts();
-    vary(&mut parts.headers);
+    if !varies {
+        parts.headers.append(header::VARY, VARIES);
+    }
     let value = asked.accept.as_ref().map(HeaderValue::as_bytes);
     let encoding = negotiator.accepted(value).iter().next().filter(|_| asked.method != Method::HEAD);
     let encoder = encoding
@@ -71,43 +79,67 @@ pub fn compress(
     Response::from_parts(parts, ResponseBody::stream(Coded::new(body, encoder, None)))
 }
 
-fn is_eligible(response: &Response<ResponseBody>, max_bytes: u64) -> bool {
-    let headers = response.headers();
-    let bodiless = matches!(
-        response.status(),
-        StatusCode::NO_CONTENT
-            | StatusCode::RESET_CONTENT
-            | StatusCode::NOT_MODIFIED
-            | StatusCode::PARTIAL_CONTENT
-            | StatusCode::SWITCHING_PROTOCOLS
-    );
-    let encoded = [header::CONTENT_ENCODING, header::CONTENT_RANGE];
-    if bodiless || encoded.iter().any(|name| headers.contains_key(name)) || forbids(headers) {
-        return false;
-    }
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let size = announced.or(response.body().size_hint().exact());
-    let fits = size.is_none_or(|size| (BYTES_MIN..=max_bytes).contains(&size));
-    fits && headers.get(header::CONTENT_TYPE).is_some_and(|media| is_worth(media.as_bytes()))
+/// What the lines of a response say of its content.
+#[derive(Default)]
+pub struct Content<'a> {
+    media: Option<&'a [u8]>,
+    /// Whether it is encoded, a part, or not to be changed (RFC 9111 5.2.2.6).
+    is_fixed: bool,
+    /// Whether it is said that there may be others for other values of `Accept-Encoding`.
+    pub varies: bool,
 }
 
-/// RFC 9111 5.2.2.6.
-fn forbids(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::CACHE_CONTROL).iter();
-    let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
+impl<'a> Content<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut content = Self::default();
+        for (name, value) in headers {
+            content.note(name.as_str().as_bytes(), value.as_bytes());
+        }
+        content
+    }
+
+    /// Takes one line, whose name may be in any case.
+    pub fn note(&mut self, name: &[u8], value: &'a [u8]) {
+        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+        let mut words = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        match name.len() {
+            4 if is(b"vary") => {
+                self.varies |=
+                    words.any(|word| word == b"*" || word.eq_ignore_ascii_case(b"accept-encoding"));
+            }
+            12 if is(b"content-type") => self.media = self.media.or(Some(value)),
+            13 if is(b"content-range") => self.is_fixed = true,
+            13 if is(b"cache-control") => {
+                self.is_fixed |= words.any(|word| word.eq_ignore_ascii_case(b"no-transform"));
+            }
+            16 if is(b"content-encoding") => self.is_fixed = true,
+            _ => {}
+        }
+    }
+
+    /// Whether a response with this status, and with so many bytes if that is known, is compressed for whom takes that.
+    pub fn is_eligible(&self, status: StatusCode, size: Option<u64>, max_bytes: u64) -> bool {
+        let bodiless = matches!(
+            status,
+            StatusCode::NO_CONTENT
+                | StatusCode::RESET_CONTENT
+                | StatusCode::NOT_MODIFIED
+                | StatusCode::PARTIAL_CONTENT
+                | StatusCode::SWITCHING_PROTOCOLS
+        );
+        let fits = size.is_none_or(|size| (BYTES_MIN..=max_bytes).contains(&size));
+        !bodiless && !self.is_fixed && fits && self.media.is_some_and(is_worth)
+    }
+}
+
+fn declared(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
 }
 
 /// Adds `Accept-Encoding` to `Vary`, if it is not there.
 pub fn vary(headers: &mut HeaderMap) {
-    let values = headers.get_all(header::VARY).iter();
-    let mut words = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    let said = words.any(|word| {
-        let word = word.trim_ascii();
-        word == b"*" || word.eq_ignore_ascii_case(b"accept-encoding")
-    });
-    if !said {
-        headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if !Content::of(headers).varies {
+        headers.append(header::VARY, VARIES);
     }
 }
 
