@@ -11,10 +11,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use super::cgroup_claim::{Claim, claim, hold, remove, remove_stale};
+
 /// The controllers that are of use.
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
-/// How our groups' names begin; the launcher's pid follows.
-const PREFIX: &str = "bulkhead-";
+/// The kernel's weight of a group for which none is set, in version 1 and in version 2.
+const WEIGHTS: (u32, u32) = (1024, 100);
 /// The period over which time of processors is counted, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
@@ -29,6 +31,8 @@ pub struct Share {
     pub processes_max: u64,
     /// Hundredths of one processor's time.
     pub cpu_percent: Option<u32>,
+    /// How much it gets of a processor that others want as well: so many times what each of them gets.
+    pub cpu_weight: Option<u32>,
 }
 
 /// One hierarchy in which groups can be made.
@@ -39,6 +43,8 @@ struct Hierarchy {
     /// The controllers of version 1 that it has; all of them in version 2.
     controllers: Vec<&'static str>,
     unified: bool,
+    /// That `top` is in use.
+    claim: Option<Claim>,
 }
 
 /// Where the launcher makes groups.
@@ -67,7 +73,8 @@ impl Cgroups {
     pub fn known(hierarchies: Vec<(PathBuf, String, bool)>) -> Self {
         let known = |(top, names, unified): (PathBuf, String, bool)| {
             let has = |name: &&'static str| names.split(' ').any(|known| known == *name);
-            Hierarchy { top, controllers: CONTROLLERS.into_iter().filter(has).collect(), unified }
+            let claim = hold(&top);
+            Hierarchy { top, controllers: CONTROLLERS.into_iter().filter(has).collect(), unified, claim }
         };
         Self(hierarchies.into_iter().map(known).collect())
     }
@@ -152,7 +159,7 @@ impl Drop for Cgroups {
 impl Hierarchy {
     /// Makes the launcher's group in a hierarchy; `None` if that is not allowed.
     fn claim(mut self) -> Option<Self> {
-        remove_stale(&self.top);
+        remove_stale(&self.top, std::process::id());
         if self.unified {
             self.controllers = available(&self.top.join("cgroup.controllers"));
         }
@@ -160,8 +167,8 @@ impl Hierarchy {
             return None;
         }
         let own = self.top.clone();
-        self.top = own.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&self.top).ok()?;
+        let (top, claim) = claim(&own, std::process::id()).ok()?;
+        (self.top, self.claim) = (top, Some(claim));
         if self.unified && self.delegate(&own).is_err() {
             remove(&self.top);
             return None;
@@ -197,6 +204,7 @@ impl Hierarchy {
         let quota = share.cpu_percent.map(|percent| u64::from(percent) * PERIOD_US / 100);
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let pids = Some(share.processes_max.to_string());
+        let weight = |one: u32| share.cpu_weight.map(|times| (times * one).to_string());
         let (memory, high) = (number(share.memory_max), number(share.memory_high));
         let settings = if self.unified {
             let cpu = quota.map(|quota| format!("{quota} {PERIOD_US}"));
@@ -208,6 +216,7 @@ impl Hierarchy {
                 ("swap", "memory.swap.max", swap),
                 ("pids", "pids.max", pids),
                 ("cpu", "cpu.max", cpu),
+                ("cpu", "cpu.weight", weight(WEIGHTS.1)),
             ]
         } else {
             vec![
@@ -215,6 +224,7 @@ impl Hierarchy {
                 ("memory", "memory.soft_limit_in_bytes", high),
                 ("pids", "pids.max", pids),
                 ("cpu", "cpu.cfs_quota_us", number(quota)),
+                ("cpu", "cpu.shares", weight(WEIGHTS.0)),
             ]
         };
         for (controller, file, value) in settings {
@@ -260,36 +270,12 @@ fn hierarchy(line: &str, own: &[(&str, &str)]) -> Option<Hierarchy> {
     // In a container the mount may begin at the group itself.
     let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
     let top = Path::new(point).join(below.trim_start_matches('/'));
-    Some(Hierarchy { top, controllers, unified })
+    Some(Hierarchy { top, controllers, unified, claim: None })
 }
 
 fn available(file: &Path) -> Vec<&'static str> {
     let text = fs::read_to_string(file).unwrap_or_default();
     CONTROLLERS.into_iter().filter(|name| text.split_whitespace().any(|has| has == *name)).collect()
-}
-
-/// Removes what launchers have left that were ended without a chance to.
-fn remove_stale(own: &Path) {
-    for entry in fs::read_dir(own).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
-        // One of this very number was another launcher's.
-        let is_stale =
-            |pid: u32| pid == std::process::id() || !Path::new("/proc").join(pid.to_string()).exists();
-        if pid.is_some_and(is_stale) {
-            remove(&entry.path());
-        }
-    }
-}
-
-/// Removes a group and those in it; a group is a directory whose files need no removing.
-fn remove(top: &Path) {
-    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove(&entry.path());
-        }
-    }
-    let _ = fs::remove_dir(top);
 }
 
 #[cfg(test)]

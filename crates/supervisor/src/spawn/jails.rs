@@ -232,15 +232,33 @@ impl SpawnContext {
 
     /// What a spec may use of the machine, as a control group counts it.
     pub fn share(&self, spec: &ProcessSpec) -> Share {
-        match self.guest(spec) {
+        let guest = self.guest(spec);
+        let cpu_weight = cpu_weight(spec.role, guest.is_some_and(|service| service.takes_connections));
+        match guest {
             Some(service) => Share {
                 memory_max: service.memory_max,
                 memory_high: service.memory_high,
                 processes_max: service.processes_max.into(),
                 cpu_percent: service.cpu_percent,
+                cpu_weight,
             },
-            None => Share { processes_max: ROLE_PROCESSES, ..Share::default() },
+            None => Share { processes_max: ROLE_PROCESSES, cpu_weight, ..Share::default() },
         }
+    }
+}
+
+/// How much of a processor a process gets that others want as well: so many times what each of them gets, which is one part.
+///
+/// A site's worker carries the requests of all services of its site. With no more than each of them has, it would lose the
+/// processor to a service at each request that it sends. The gate carries those of all sites: with less than this, clients of one site
+/// would wait for the worker of another.
+fn cpu_weight(role: Role, takes_connections: bool) -> Option<u32> {
+    match role {
+        Role::Site => Some(4),
+        Role::Gate => Some(2),
+        // Connections go to it past the site's worker, and it keeps up with the gate.
+        Role::Service if takes_connections => Some(2),
+        _ => None,
     }
 }
 

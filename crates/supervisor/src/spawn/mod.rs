@@ -4,6 +4,7 @@
 //! not in this file.
 
 pub mod cgroup;
+mod cgroup_claim;
 pub mod cgroup_record;
 pub mod compiled_filters;
 pub mod context;

@@ -1,0 +1,83 @@
+"""Responses that are compressed for some clients, from servers behind a site: what the way of simple requests gives is what the general
+way gives."""
+
+import gzip
+import itertools
+import unittest
+
+import client
+from backend import Raw, response, route
+from harness import Server, rootless_too, site
+
+TEXT = b"some text, " * 300
+#: Lines of a response, and whether it is compressed for whom takes that.
+KINDS = {
+    "text": (("Content-Type: text/html; charset=utf-8",), True),
+    "json": (("Content-Type: application/json", "Vary: Cookie", "ETag: \"strong\""), True),
+    "varies": (("Content-Type: text/css", "Vary: Cookie, accept-encoding"), True),
+    "varies-in-all": (("Content-Type: text/css", "Vary: *"), True),
+    "encoded": (("Content-Type: text/plain", "Content-Encoding: br"), False),
+    "fixed": (("Content-Type: text/plain", "Cache-Control: max-age=1, No-Transform"), False),
+    "part": (("Content-Type: text/plain", "Content-Range: bytes 0-3299/9999"), False),
+    "picture": (("Content-Type: image/png",), False),
+    "untyped": ((), False),
+}
+#: Lines of a request that say what its client takes, and whether that is one of ours.
+CLIENTS = {
+    (): False,
+    ("Accept-Encoding: identity",): False,
+    ("Accept-Encoding: compress",): False,
+    ("Accept-Encoding: gzip;q=0",): False,
+    ("Accept-Encoding: gzip",): True,
+    ("Accept-Encoding: identity", "Accept-Encoding: gzip"): True,
+    ("Accept-Encoding: compress", "Range: bytes=0-9"): False,
+}
+
+
+def say(request):
+    """What the last part of the path names; the head alone to `HEAD`."""
+    lines, _ = KINDS[request.line.split()[1].split("/")[-1]]
+    whole = response(TEXT, "200 OK", *lines)
+    return whole[:-len(TEXT)] if request.line.startswith("HEAD") else whole
+
+
+def known(answer):
+    """What of a response must be the same whichever way it took."""
+    body = gzip.decompress(answer.body) if "gzip" in answer.headers.get("content-encoding", "") else answer.body
+    return answer.status, {name: value for name, value in answer.headers.items() if name != "date"}, body
+
+
+@rootless_too
+class Ways(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.behind = cls.enterClassContext(Raw(answer=say))
+        cls.server = cls.enterClassContext(Server(sites=[site(route=[route(cls.behind.at)])], programs=()))
+
+    def answer(self, connection, target, method, lines, body=b""):
+        connection.send(client.request(target, headers=lines, method=method, body=body))
+        return connection.response(method)
+
+    def test_both_ways_give_the_same(self):
+        """A request with a body goes the general way, and so does what is asked while no connection is kept."""
+        for (kind, (_, is_compressed)), (lines, takes), method in itertools.product(KINDS.items(), CLIENTS.items(), ("GET", "HEAD")):
+            with self.subTest(kind=kind, lines=lines, method=method), self.server.connect() as connection:
+                first, *direct = (known(self.answer(connection, f"/app/{kind}", method, lines)) for _ in range(4))
+                general = known(self.answer(connection, f"/app/{kind}", method, lines, b"x"))
+                self.assertEqual([first, *direct], [general] * 4)
+                status, headers, body = general
+                is_encoded = is_compressed and takes and method == "GET"
+                self.assertEqual((status, body), (200, TEXT if method == "GET" else b""))
+                self.assertEqual(headers.get("content-encoding") == "gzip", is_encoded)
+                self.assertEqual("accept-encoding" in headers.get("vary", "").lower(), is_compressed and kind != "varies-in-all")
+
+    def test_connections_are_kept(self):
+        """Or all requests go the general way, and the comparison says nothing."""
+        with self.server.connect() as connection:
+            for _ in range(20):
+                self.assertEqual(self.answer(connection, "/app/text", "GET", ()).status, 200)
+        self.assertLess(self.behind.connections, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
