@@ -29,9 +29,9 @@ its key and gets the row back; with ten services each answer has 3,000 more byte
 """
 TEN = """
 The averages are over all numbers of connections, as in the paper's table 2. With 200 connections each of ten services has 20, so that a turn
-on the core serves few requests and finds caches that other processes have filled; with more connections a turn serves more of them. Where
-the site's worker relays requests, a service that rests takes the core from it as soon as it is sent one: one service that is always busy
-does not, and each of ten does, so that a request takes up to four times as many context switches.
+on the core serves few requests and finds caches that other processes have filled; with more connections a turn serves more of them. One
+service alone needs more of the core than its part beside the gate and the site's worker (decision 0095), and is interrupted more often than ten
+are: with 1,000 connections and more, a request to one of ten costs less.
 """
 TAIL = """\
 ## How it was measured
