@@ -90,7 +90,7 @@ cc: build
 # Real processes, started as a user would; as root they have their own uids, and are tried from inside and attacked.
 process: build
 	@./tests/prepare process
-	python3 tests/run
+	python3 tests/run -n 3
 
 # curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
 protocol: build
