@@ -10,7 +10,7 @@ from backend import Raw, response, route
 from harness import Server, rootless_too, site
 
 TEXT = b"some text, " * 300
-#: Lines of a response, and whether it is compressed for whom takes that.
+#: Lines of a response, and whether it is compressed for clients that take that.
 KINDS = {
     "text": (("Content-Type: text/html; charset=utf-8",), True),
     "json": (("Content-Type: application/json", "Vary: Cookie", "ETag: \"strong\""), True),

@@ -165,14 +165,14 @@ impl<'a> Connection<'a> {
         &self,
         out: &mut Vec<u8>,
         data: &[u8],
-        (traits, is_wanted): (RequestTraits, bool),
+        (traits, takes_encoded): (RequestTraits, bool),
     ) -> Option<Written> {
         let site = self.site;
         site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow();
         let hsts = hsts.as_ref().filter(|_| self.conn.tls).map(|hsts| &hsts.value);
         let max_bytes = site.cache.settings().max_bytes;
-        let compressed = site.negotiator.offers().then_some(Compressed { max_bytes, is_wanted });
+        let compressed = site.negotiator.offers().then_some(Compressed { max_bytes, takes_encoded });
         pass_back(out, data, traits, &Said { date: site.clock.date(), hsts, compressed })
     }
 

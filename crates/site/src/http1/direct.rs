@@ -31,7 +31,7 @@ pub(crate) struct Compressed {
     /// Bytes of the largest body.
     pub max_bytes: u64,
     /// Whether this client takes one of the encodings.
-    pub is_wanted: bool,
+    pub takes_encoded: bool,
 }
 
 /// What was written.
@@ -67,10 +67,10 @@ pub(crate) fn pass_back(
     let body = body_of(&head, &found, request, data)?;
     let size = body.len() as u64;
     let declared = found.length.filter(|_| !is_bodiless(head.status));
-    if let Some(Compressed { max_bytes, is_wanted }) = said.compressed
+    if let Some(Compressed { max_bytes, takes_encoded }) = said.compressed
         && found.content.is_eligible(head.status, declared.or(Some(size)), max_bytes)
     {
-        if is_wanted {
+        if takes_encoded {
             return None;
         }
         if !found.content.varies {
@@ -176,10 +176,10 @@ mod tests {
         text: &str,
         request: RequestTraits,
         hsts: Option<&HeaderValue>,
-        is_wanted: bool,
+        takes_encoded: bool,
     ) -> Option<Vec<String>> {
         let mut out = Vec::new();
-        let compressed = Some(Compressed { max_bytes: Settings::default().max_bytes, is_wanted });
+        let compressed = Some(Compressed { max_bytes: Settings::default().max_bytes, takes_encoded });
         let said = Said { date: DATE, hsts, compressed };
         pass_back(&mut out, text.as_bytes(), request, &said)?;
         Some(lines(&out))

@@ -39,11 +39,12 @@ pub fn claim(own: &Path, pid: u32) -> io::Result<(PathBuf, Claim)> {
             // Another launcher has this pid, in a namespace of its own.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             Err(error) => return Err(error),
-            // Whoever took it for left behind, before it was locked, has removed it.
-            Ok(()) => match hold(&top) {
-                Some(claim) => return Ok((top, claim)),
-                None => continue,
-            },
+            // A launcher that starts may remove the group before the lock is there: then the name is tried again.
+            Ok(()) => {
+                if let Some(claim) = hold(&top) {
+                    return Ok((top, claim));
+                }
+            }
         }
     }
     Err(ErrorKind::AlreadyExists.into())
@@ -147,29 +148,26 @@ mod tests {
         assert_eq!(names(folder.path()).len(), 2);
     }
 
-    /// One process makes groups, and several threads take all that they see for left behind.
+    /// Several launchers make groups, and one takes all that it sees for left behind.
     #[test]
     fn a_group_that_was_claimed_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                        remove_stale(folder.path(), 1);
+            let claims = |pid| {
+                for _ in 0..1_000 {
+                    // The one that removes may be quicker each time.
+                    if let Ok((top, claim)) = claim(folder.path(), pid) {
+                        fs::create_dir(top.join("service.1")).unwrap();
+                        assert!(top.join("service.1").exists());
+                        remove(&top);
+                        drop(claim);
                     }
-                });
-            }
-            for _ in 0..2_000 {
-                // Those that remove may be quicker each time.
-                if let Ok((top, claim)) = claim(folder.path(), PID) {
-                    fs::create_dir(top.join("service.1")).unwrap();
-                    assert!(top.join("service.1").exists());
-                    remove(&top);
-                    drop(claim);
                 }
+            };
+            let launchers: Vec<_> = (0..3).map(|number| scope.spawn(move || claims(PID - number))).collect();
+            while launchers.iter().any(|launcher| !launcher.is_finished()) {
+                remove_stale(folder.path(), 1);
             }
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
     }
 }

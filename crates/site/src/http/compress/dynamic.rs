@@ -55,16 +55,16 @@ pub fn compress(
     settings: &Settings,
     negotiator: &Negotiator,
 ) -> Response<ResponseBody> {
-    let content = Content::of(response.headers());
-    let size = declared(response.headers()).or(response.body().size_hint().exact());
-    if !negotiator.offers() || !content.is_eligible(response.status(), size, settings.max_bytes) {
+    if !negotiator.offers() {
         return response;
     }
-    let varies = content.varies;
-    let (mut parts, body) = response.into_parts();
-    if !varies {
-        parts.headers.append(header::VARY, VARIES);
+    let content = Content::of(response.headers());
+    let size = declared(response.headers()).or(response.body().size_hint().exact());
+    if !content.is_eligible(response.status(), size, settings.max_bytes) {
+        return response;
     }
+    let (mut parts, body) = response.into_parts();
+    vary(&mut parts.headers);
     let value = asked.accept.as_ref().map(HeaderValue::as_bytes);
     let encoding = negotiator.accepted(value).iter().next().filter(|_| asked.method != Method::HEAD);
     let encoder = encoding
@@ -117,7 +117,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Whether a response with this status, and with so many bytes if that is known, is compressed for whom takes that.
+    /// Whether a response with this status, and with so many bytes if that is known, is compressed for clients that take that.
     pub fn is_eligible(&self, status: StatusCode, size: Option<u64>, max_bytes: u64) -> bool {
         let bodiless = matches!(
             status,
