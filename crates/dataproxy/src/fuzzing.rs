@@ -126,6 +126,7 @@ mod tests {
             &include_bytes!("../../../fuzz/seeds/mysql_session/rows")[..],
             include_bytes!("../../../fuzz/seeds/mysql_session/old"),
             include_bytes!("../../../fuzz/seeds/mysql_session/sha2"),
+            include_bytes!("../../../fuzz/seeds/mysql_session/sha2_password"),
             include_bytes!("../../../fuzz/seeds/mysql_session/switch"),
         ] {
             let (outcome, mut replies) = said(seed);

@@ -26,6 +26,12 @@ const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
 const PACKET_MAX: u32 = u32::MAX;
 /// `utf8mb4_general_ci`, as the number of a collation.
 const UTF8MB4: u8 = 45;
+/// A version that has this collation, which `mysql_common` derives from the version; all servers since 2010 do.
+///
+/// SECURITY: what the server says of its version is not read: `mysql_common` panics at digits that are not ASCII's.
+const VERSION: (u16, u16, u16) = (5, 7, 0);
+/// What a server sends within the proof of `caching_sha2_password` if it wants the password itself.
+const WANTS_PASSWORD: [u8; 2] = [0x01, 0x04];
 
 /// What the proof is made of.
 struct Secret<'a> {
@@ -68,8 +74,6 @@ pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, L
     check_nonce_length(first)?;
     let hello: HandshakePacket<'_> = read::<HandshakePacket<'_>>(first, ())?.into_owned();
     let id = hello.connection_id();
-    let version =
-        hello.server_version_parsed().or(hello.maria_db_server_version_parsed()).unwrap_or((5, 7, 0));
     let mut capabilities = CAPABILITIES & hello.capabilities();
     if let Some(tls) = login.tls.clone() {
         if !hello.capabilities().contains(CapabilityFlags::CLIENT_SSL) {
@@ -84,7 +88,7 @@ pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, L
     let (mut proof, answer) = begin(&plugin, &secret(&line, login, &nonce))?;
     let response = HandshakeResponse::new(
         Some(answer),
-        version,
+        VERSION,
         Some(login.user.as_bytes()),
         Some(login.database.as_bytes()),
         Some(plugin),
@@ -107,6 +111,7 @@ async fn prove(
 ) -> io::Result<()> {
     loop {
         let packet = line.packet().await?.to_vec();
+        check_who_sees_the_password(line, &packet)?;
         let answer = match packet[0] {
             0x00 => return Ok(()),
             0xFF => return Err(refused(&packet, capabilities)),
@@ -150,6 +155,18 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &Secret<'_>) -> io::Result<(AuthProc, 
     }
 }
 
+/// SECURITY: where somebody else could sit between, the password is not sent, not even encrypted with a key that the server sends: it
+/// could be that of whoever sits there.
+fn check_who_sees_the_password(line: &Line, packet: &[u8]) -> io::Result<()> {
+    if packet == WANTS_PASSWORD && !line.is_local() && !line.is_secured() {
+        return Err(io::Error::other(
+            "it asks for the password itself, as `caching_sha2_password` does at a first login: speak TLS by `server_ca`, or give \
+             this user a password by `mysql_native_password`",
+        ));
+    }
+    Ok(())
+}
+
 fn secret<'a>(line: &Line, login: &'a Login, nonce: &'a [u8]) -> Secret<'a> {
     let password = login.password.as_deref().unwrap_or_default().as_bytes();
     Secret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
@@ -176,5 +193,82 @@ fn refused(packet: &[u8], capabilities: CapabilityFlags) -> io::Error {
         Ok(ErrPacket::Error(error)) => io::Error::other(error.message_str().into_owned()),
         Ok(ErrPacket::Progress(_)) => io::ErrorKind::InvalidData.into(),
         Err(error) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    const PASSWORD: &str = "not a secret";
+    /// A server with `caching_sha2_password` that asks for the password itself.
+    const ASKS: &[u8] = include_bytes!("../../../../fuzz/seeds/mysql_session/sha2_password");
+
+    /// What becomes of a login, and all that the server has been sent.
+    async fn log_in_at(stream: impl Into<OwnedFd>, mut server: impl io::Read) -> (io::Result<()>, Vec<u8>) {
+        let stream = stream.into().try_into().unwrap();
+        let login = Login {
+            database: "shop".into(),
+            user: "shop".into(),
+            password: Some(PASSWORD.into()),
+            tls: None,
+        };
+        let outcome = log_in(Line::new(stream), &login).await.map(drop);
+        let mut sent = Vec::new();
+        server.read_to_end(&mut sent).unwrap();
+        (outcome, sent)
+    }
+
+    fn holds(sent: &[u8], text: &str) -> bool {
+        sent.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
+    async fn over_tcp(said: &[u8]) -> (io::Result<()>, Vec<u8>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut theirs = listener.accept().unwrap().0;
+        theirs.write_all(said).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        log_in_at(ours, theirs).await
+    }
+
+    #[tokio::test]
+    async fn over_tcp_without_tls_nobody_is_sent_the_password() {
+        let (outcome, sent) = over_tcp(ASKS).await;
+        let reason = outcome.unwrap_err().to_string();
+        assert!(reason.contains("`server_ca`"), "{reason}");
+        assert!(holds(&sent, "caching_sha2_password") && !holds(&sent, PASSWORD));
+        // Nor is the server asked for its key: the proof is the last packet.
+        let proof = sent.len() - 4;
+        assert_eq!(usize::from(sent[0]), proof);
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_this_machine_is_the_servers() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(ASKS).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let (outcome, sent) = log_in_at(ours, theirs).await;
+        outcome.unwrap();
+        assert!(holds(&sent, PASSWORD));
+    }
+
+    #[tokio::test]
+    async fn a_proof_that_the_server_takes_is_enough() {
+        let (outcome, sent) = over_tcp(include_bytes!("../../../../fuzz/seeds/mysql_session/sha2")).await;
+        outcome.unwrap();
+        assert!(!holds(&sent, PASSWORD));
+    }
+
+    /// Digits of other scripts are digits for a regular expression.
+    #[tokio::test]
+    async fn a_version_may_be_anything() {
+        let seed = include_bytes!("../../../../fuzz/seeds/mysql_session/version_of_other_digits");
+        over_tcp(seed).await.0.unwrap();
     }
 }
