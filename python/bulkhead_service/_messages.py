@@ -44,6 +44,8 @@ SERVICE_TO_DATA_PROXY = Edge("SERVICE_TO_DATA_PROXY", VERSION, {
     2: ("Call", (("id", U32), ("name", Text(63)), ("complete", BOOL), ("values", Bytes(61440)),)),
     3: ("More", (("id", U32), ("complete", BOOL), ("values", Bytes(61440)),)),
     4: ("Cancel", (("id", U32),)),
+    5: ("Pause", (("id", U32),)),
+    6: ("Resume", (("id", U32),)),
 })
 DATA_PROXY_TO_SERVICE = Edge("DATA_PROXY_TO_SERVICE", VERSION, {
     1: ("Welcome", ()),

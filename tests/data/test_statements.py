@@ -103,6 +103,15 @@ class Statements(unittest.TestCase):
             self.assertEqual(set(given_up), {(200, "gave up")})
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
 
+    def test_many_large_answers_at_once(self):
+        """Together they have many times what may wait for a service: their rows come as it reads."""
+        with DataServer(self.engine, lambda text: text + LARGE.format(numbers=self.engine.words["numbers"])) as server:
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                answers = list(pool.map(lambda _: server.ask("many", "large", 5000), range(12)))
+            self.assertEqual([status for status, _ in answers], [200] * 12, answers[0][1][:200])
+            whole = [{"x": at, "text": "0" * 1000} for at in range(1, 5001)]
+            self.assertTrue(all(rows == whole for _, rows in answers))
+
     def test_a_service_that_waits_for_rows_before_it_serves(self):
         with DataServer(self.engine, asker=["users"]) as server:
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
@@ -153,6 +162,17 @@ class Mistakes(unittest.TestCase):
         with DataServer(self.engine, more=[lone], answers=200) as server:
             self.assertTrue(until(lambda: '`data` of this service has no "catalog" in the configuration, but none' in server.log(), 10))
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
+
+
+#: Rows of a kilobyte.
+LARGE = f"""
+-- name: large :many
+-- services: asker
+-- params: count int
+-- max_bytes: 16MiB
+-- timeout: 30s
+SELECT n.x, '{"0" * 1000}' AS text FROM ({{numbers}}) AS n;
+"""
 
 
 class Folder(unittest.TestCase):

@@ -49,6 +49,7 @@ MORE = """
 -- params: rows int
 -- max_rows: 20000
 -- max_bytes: 16MiB
+-- timeout: 30s
 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < :rows) SELECT x, hex(zeroblob(500)) AS text FROM n;
 """
 DOOR = """

@@ -180,7 +180,8 @@ class Upgrade(unittest.TestCase):
             self.assertTrue(server.all_are_new(), server.old_ones())
             self.assertTrue(until(lambda: len(server.processes("gate")) == 2, 10))
             counts.append(launcher())
-        self.assertTrue(until(lambda: abs(launcher() - counts[0]) <= 4, 10), (counts, launcher()))
+        # What processes that end leave to be read, and the upgrade's own connection, may count at any look, and not for long.
+        self.assertTrue(until(lambda: launcher() <= min(counts) + 4, 10), (counts, launcher()))
 
     def refuses(self, kind, because):
         """A launcher that cannot take over leaves everything as it was."""

@@ -5,18 +5,26 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bulkhead_service::{Context, DataError, DataSource, Error, Message, Passed, PassedOn, WebSocket};
+use bulkhead_service::{Context, DataError, DataSource, Error, Message, Passed, PassedOn, Wants, WebSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 use wire::Message as _;
 use wire::data::{
     CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
-    ServiceToDataProxy, UNREAD_MAX,
+    ServiceToDataProxy,
 };
 use wire::{Bytes, Text};
+
+/// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives more fails.
+const UNREAD_MAX: usize = 32 << 20;
+/// With so many, calls whose rows come are paused. What is on its way then has room: it is [`wire::data::UNREAD_MAX`] at most, and the
+/// ends of calls that change something.
+const PAUSE_AT: usize = UNREAD_MAX / 2;
+/// With so many, they are resumed.
+const RESUME_AT: usize = PAUSE_AT / 2;
 
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 
@@ -25,7 +33,7 @@ enum UnderWay {
     /// Its parameters are not complete.
     Unfinished { name: String, values: Vec<u8> },
     /// It is with the data proxy, and so many bytes of parameters as well.
-    Passed { _call: PassedOn, length: usize },
+    Passed { call: PassedOn, length: usize, paused: Arc<AtomicBool> },
 }
 
 impl UnderWay {
@@ -120,6 +128,9 @@ impl Session {
                 self.cancel(id);
                 Ok(())
             }
+            ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {
+                Err(Nonsense("a pause, where it has only to stop reading".into()))
+            }
         }
     }
 
@@ -132,24 +143,27 @@ impl Session {
         }
         let call = match complete {
             false => UnderWay::Unfinished { name, values },
-            true => UnderWay::Passed { _call: self.pass_on(id, &name, values), length },
+            true => self.pass_on(id, &name, values),
         };
         self.calls.insert(id, call);
         Ok(())
     }
 
-    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> PassedOn {
+    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> UnderWay {
         let (replies, unread) = (self.replies.clone(), self.unread.clone());
+        let (length, paused) = (values.len(), Arc::<AtomicBool>::default());
+        let pausing = paused.clone();
         let mut is_cut = false;
-        self.source.pass_on(name, values, move |passed| {
+        let call = self.source.pass_on(name, values, move |passed| {
+            let before = unread.load(Ordering::Relaxed);
             // An end is short, and says that a change holds: it counts, and is not cut off.
             is_cut |= match &passed {
-                Passed::Part(bytes) => unread.load(Ordering::Relaxed) + bytes.len() > UNREAD_MAX,
+                Passed::Part(bytes) => before + bytes.len() > UNREAD_MAX,
                 Passed::Done(_) | Passed::Failed(_) => false,
             };
             let passed = match (is_cut, passed) {
                 (false, passed) => passed,
-                (true, Passed::Part(_)) => return false,
+                (true, Passed::Part(_)) => return Wants::Nothing,
                 (true, Passed::Done(_)) => {
                     Passed::Failed(DataError::Lost { reason: UNREAD_FOR_TOO_LONG.into() })
                 }
@@ -159,18 +173,29 @@ impl Session {
             if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
                 unread.fetch_add(bytes.len(), Ordering::Relaxed);
             }
-            // It fails when the session is over.
-            replies.send((id, passed)).is_ok()
-        })
+            let is_full = before >= PAUSE_AT;
+            // Before it is sent: whoever takes it from there may resume the call.
+            pausing.fetch_or(is_full, Ordering::Relaxed);
+            match replies.send((id, passed)) {
+                Ok(()) if is_full => Wants::MoreLater,
+                Ok(()) => Wants::More,
+                // The session is over.
+                Err(_) => Wants::Nothing,
+            }
+        });
+        UnderWay::Passed { call, length, paused }
     }
 
     /// An answer, or a part of one, as it is said to the other machine.
     fn answer(&mut self, id: u32, passed: Passed) -> DataProxyToService {
-        if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
-            self.unread.fetch_sub(bytes.len(), Ordering::Relaxed);
-        }
         if !matches!(passed, Passed::Part(_)) {
             self.calls.remove(&id);
+        }
+        if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
+            let before = self.unread.fetch_sub(bytes.len(), Ordering::Relaxed);
+            if before - bytes.len() <= RESUME_AT {
+                self.resume();
+            }
         }
         match passed {
             Passed::Part(results) => DataProxyToService::Part { id, results: Bytes(results) },
@@ -178,6 +203,17 @@ impl Session {
             Passed::Failed(error) => {
                 let (fault, reason) = said(error);
                 DataProxyToService::Failed { id, fault, reason: Text::new(reason) }
+            }
+        }
+    }
+
+    /// Has more come of the answers that were paused.
+    fn resume(&self) {
+        for call in self.calls.values() {
+            if let UnderWay::Passed { call, paused, .. } = call
+                && paused.swap(false, Ordering::Relaxed)
+            {
+                call.resume();
             }
         }
     }
@@ -190,7 +226,7 @@ impl Session {
                 let failed = DataError::Failed { fault: CallFault::Late, reason };
                 let _ = self.replies.send((id, Passed::Failed(failed)));
             }
-            Some(UnderWay::Passed { _call: call, .. }) => call.cancel(),
+            Some(UnderWay::Passed { call, .. }) => call.cancel(),
             // Its answer was on its way.
             None => {}
         }

@@ -1,12 +1,19 @@
 //! The answer to a call, as its rows come, within what its statements may give.
 //!
-//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, or says after the end that there is no answer.
+//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, goes on while its service does not read, or says
+//! after the end that there is no answer.
+
+use std::thread;
+use std::time::{Duration, Instant};
 
 use statements::{Kind, Statement};
 use wire::data::{CallFault, PART_MAX, ResultWriter};
 
 use crate::catalog::Call;
 use crate::job::{Job, Reply};
+
+/// How soon a call that waits until its service has read looks again: the service has megabytes to read meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// There is no answer, and the service has been told so.
 #[derive(Debug)]
@@ -67,14 +74,38 @@ impl<'j> Answer<'j> {
         if self.length() - self.before > max_bytes as usize {
             return self.stop(CallFault::TooLarge, format!("it has more than {max_bytes} bytes"));
         }
-        // Parts of what may not hold in the end are sent with the end.
-        if self.only_reads() && matches!(self.job.call, Call::Statement(_)) {
+        if self.is_sent_in_parts() {
             self.send_parts();
-            if self.job.budget.is_spent() {
-                return self.stop(CallFault::Busy, "the service does not read its answers".into());
-            }
         }
         Ok(())
+    }
+
+    /// Waits until the service has read enough to get more.
+    pub(crate) async fn has_room(&self) -> Result<(), Said> {
+        while self.must_wait()? {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// The same, for a thread that may stand still.
+    pub(crate) fn wait_for_room(&self) -> Result<(), Said> {
+        while self.must_wait()? {
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Whether the service has to read first. The call's time goes on meanwhile.
+    fn must_wait(&self) -> Result<bool, Said> {
+        let job = self.job;
+        if !self.is_sent_in_parts() || !job.must_wait() {
+            return Ok(false);
+        }
+        if job.cancelled.is_cancelled() || Instant::now() >= job.deadline {
+            return self.stop(CallFault::Busy, "the service does not read its answers".into());
+        }
+        Ok(true)
     }
 
     /// No more rows of the statement come.
@@ -91,6 +122,11 @@ impl<'j> Answer<'j> {
     /// Whether the statement at hand only reads: what is left of its rows need not be seen.
     pub(crate) fn only_reads(&self) -> bool {
         self.job.catalog.reads[self.step]
+    }
+
+    /// Whether rows are sent before the end: parts of what may not hold in the end are sent with the end.
+    fn is_sent_in_parts(&self) -> bool {
+        self.only_reads() && matches!(self.job.call, Call::Statement(_))
     }
 
     fn statement(&self) -> &'j Statement {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use subtle::ConstantTimeEq as _;
@@ -63,6 +64,8 @@ pub(crate) struct Service {
 /// A call that has come, and has no answer yet.
 struct UnderWay {
     cancelled: CancellationToken,
+    /// Whether the service wants no more rows for now.
+    paused: Arc<AtomicBool>,
     /// Bytes of its parameters.
     length: usize,
     /// What it wants, and the parameters that have come, unless they are complete.
@@ -90,6 +93,7 @@ pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, c
         client.serve(&channel, answers).await;
         // Nobody waits for what is left: it is not begun, and what was begun is undone.
         client.calls.values().for_each(|call| call.cancelled.cancel());
+        shared.queue.look_again();
     }
     shared.told.counters.disconnected();
 }
@@ -111,8 +115,8 @@ pub(crate) async fn log_in(channel: &ServiceChannel, told: &Told, service: &Serv
 impl Client {
     async fn serve(&mut self, channel: &ServiceChannel, mut answers: UnboundedReceiver<Reply>) {
         loop {
+            // By turns: a service that stops or pauses a call is heard while its rows come.
             tokio::select! {
-                biased;
                 Some(reply) = answers.recv() => {
                     if self.answer(channel, reply).await.is_err() {
                         return;
@@ -142,7 +146,9 @@ impl Client {
                 (id, true, DataProxyToService::Failed { id, fault, reason: Text::new(reason) })
             }
         };
-        self.budget.give_back(length);
+        if self.budget.give_back(length) {
+            self.shared.queue.look_again();
+        }
         let is_wanted = self.calls.get(&id).is_some_and(|call| !call.cancelled.is_cancelled());
         if is_end {
             self.calls.remove(&id);
@@ -162,8 +168,18 @@ impl Client {
                 // Its answer may have been on its way.
                 let call = self.calls.get_mut(&id);
                 call.into_iter().for_each(|call| call.cancelled.cancel());
+                self.shared.queue.look_again();
             }
+            ServiceToDataProxy::Pause { id } => self.pause(id, true),
+            ServiceToDataProxy::Resume { id } => self.pause(id, false),
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
+        }
+    }
+
+    fn pause(&mut self, id: u32, is_paused: bool) {
+        // Its end may have been on its way.
+        if let Some(call) = self.calls.get(&id) {
+            call.paused.store(is_paused, Ordering::Relaxed);
         }
     }
 
@@ -172,8 +188,8 @@ impl Client {
             return self.violation("a number twice");
         }
         let under_way = self.calls.len();
-        let cancelled = CancellationToken::new();
-        self.calls.insert(id, UnderWay { cancelled, length: 0, unfinished: None });
+        let (cancelled, paused) = (CancellationToken::new(), Arc::default());
+        self.calls.insert(id, UnderWay { cancelled, paused, length: 0, unfinished: None });
         if under_way >= CALLS_MAX {
             return self.fail(id, CallFault::Busy, format!("{CALLS_MAX} calls are under way"));
         }
@@ -214,7 +230,7 @@ impl Client {
             under_way.unfinished = Some((call, catalog, values));
             return;
         }
-        let cancelled = under_way.cancelled.clone();
+        let (cancelled, paused) = (under_way.cancelled.clone(), under_way.paused.clone());
         let values = match ValueReader::new(&values).values() {
             Ok(values) => values,
             Err(error) => return self.fail(id, CallFault::Parameters, error.to_string()),
@@ -225,7 +241,7 @@ impl Client {
         let lane = catalog.lane(call);
         let deadline = Instant::now() + catalog.timeout(call);
         let (replies, budget) = (self.replies.clone(), self.budget.clone());
-        let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget };
+        let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget, paused };
         self.shared.queue.add(lane, self.service.number, job);
     }
 

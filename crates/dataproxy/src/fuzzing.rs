@@ -81,6 +81,7 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
         cancelled: CancellationToken::new(),
         replies,
         budget: Arc::default(),
+        paused: Arc::default(),
     };
     let outcome = session.carry_out(&prepared, &job, &Progress::default()).await.map(Answer::end);
     Some((outcome, answer))

@@ -1,9 +1,9 @@
 //! One call of a service: what is asked, by when, and where its answer goes.
 //!
-//! Sees: values that fit their parameters. Never: lets answers that the service does not read go beyond their limit unnoticed.
+//! Sees: values that fit their parameters. Never: makes more of answers while the service has not read what there is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
 use statements::Statement;
@@ -40,18 +40,20 @@ pub struct Budget(AtomicI64);
 
 impl Budget {
     /// Counts bytes that are on their way.
-    fn take(&self, bytes: usize) {
+    pub(crate) fn take(&self, bytes: usize) {
         self.0.fetch_add(bytes as i64, Ordering::Relaxed);
     }
 
-    /// Whether the service has to read before it gets more.
+    /// Whether the service has to read before there is more.
     pub fn is_spent(&self) -> bool {
         self.0.load(Ordering::Relaxed) > UNREAD_MAX as i64
     }
 
-    /// Bytes have been sent.
-    pub fn give_back(&self, bytes: usize) {
-        self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+    /// Bytes have been sent; whether there was no room for others before, and is now.
+    pub fn give_back(&self, bytes: usize) -> bool {
+        let before = self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+        let most = UNREAD_MAX as i64;
+        before > most && before - bytes as i64 <= most
     }
 }
 
@@ -74,6 +76,8 @@ pub struct Job {
     pub replies: UnboundedSender<Reply>,
     /// What of them is unread.
     pub budget: Arc<Budget>,
+    /// Whether the service wants no more rows for now.
+    pub paused: Arc<AtomicBool>,
 }
 
 impl Job {
@@ -81,14 +85,22 @@ impl Job {
     pub fn begins(&self) -> bool {
         if self.cancelled.is_cancelled() {
             self.fail(CallFault::Late, "it was cancelled before its turn");
-        } else if self.budget.is_spent() {
-            self.fail(CallFault::Busy, "the service does not read its answers");
         } else if Instant::now() >= self.deadline {
             self.fail(CallFault::Late, "it has waited too long for its turn");
         } else {
             return true;
         }
         false
+    }
+
+    /// Whether it can have its turn: it makes an answer that the service has room for, or none.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.budget.is_spent() || self.cancelled.is_cancelled()
+    }
+
+    /// Whether the service has to read, or to ask for more, before there are more rows.
+    pub(crate) fn must_wait(&self) -> bool {
+        self.budget.is_spent() || self.paused.load(Ordering::Relaxed)
     }
 
     /// Bytes of its parameters.
@@ -153,7 +165,8 @@ mod tests {
         assert!(!budget.is_spent());
         budget.take(1);
         assert!(budget.is_spent());
-        budget.give_back(1);
+        assert!(budget.give_back(1));
         assert!(!budget.is_spent());
+        assert!(!budget.give_back(1));
     }
 }

@@ -1,6 +1,7 @@
 //! Calls that wait for a thread or a connection: in turns among the services, so that none can keep the others waiting.
 //!
-//! Sees no input. Never: gives one service all threads or connections, where there are several.
+//! Sees no input. Never: gives one service all threads or connections, where there are several, or a turn to a call whose service has
+//! too much to read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,13 @@ impl Drop for Work {
 struct Waiting {
     jobs: VecDeque<Job>,
     under_way: usize,
+}
+
+impl Waiting {
+    /// The first job that can have its turn. Those before are of another process of the service, which has too much to read.
+    fn ready(&self) -> Option<usize> {
+        self.jobs.iter().position(Job::is_ready)
+    }
 }
 
 #[derive(Debug)]
@@ -145,6 +153,14 @@ impl Queue {
         Some(Work { job, service, lane, queue: self.clone() })
     }
 
+    /// A service has read, or does not want an answer any more: calls that have waited for that may have their turn.
+    pub fn look_again(&self) {
+        // Nobody is between a look and the wait after it.
+        let _state = self.state();
+        self.come.iter().for_each(Condvar::notify_all);
+        self.told.iter().for_each(Notify::notify_waiters);
+    }
+
     /// Whether threads are to end.
     pub fn is_closed(&self) -> bool {
         self.state().is_closed
@@ -180,7 +196,7 @@ impl LaneQueue {
         let at = self.position()?;
         let service = self.order.remove(at)?;
         let waiting = self.services.get_mut(&service)?;
-        let job = waiting.jobs.pop_front()?;
+        let job = waiting.jobs.remove(waiting.ready()?)?;
         waiting.under_way += 1;
         if !waiting.jobs.is_empty() {
             self.order.push_back(service);
@@ -194,7 +210,7 @@ impl LaneQueue {
         // Connections that others wait for are not for it alone.
         let connections = (self.most / self.order.len().max(1)).max(1);
         let share = waiting.jobs.len() / connections;
-        let count = waiting.jobs.iter().take(share).take_while(|job| fits(job)).count();
+        let count = waiting.jobs.iter().take(share).take_while(|job| job.is_ready() && fits(job)).count();
         let jobs = waiting.jobs.drain(..count).collect();
         if count > 0 && waiting.jobs.is_empty() {
             self.order.retain(|other| *other != service);
@@ -207,7 +223,10 @@ impl LaneQueue {
     }
 
     fn position(&self) -> Option<usize> {
-        self.order.iter().position(|service| self.services[service].under_way < self.most)
+        self.order.iter().position(|service| {
+            let waiting = &self.services[service];
+            waiting.under_way < self.most && waiting.ready().is_some()
+        })
     }
 }
 
@@ -215,9 +234,11 @@ impl LaneQueue {
 mod tests {
     use super::*;
     use crate::catalog::{Call, Catalog};
+    use crate::job::Budget;
     use std::time::Instant;
     use tokio::sync::mpsc::unbounded_channel;
     use tokio_util::sync::CancellationToken;
+    use wire::data::UNREAD_MAX;
 
     fn job(id: u32) -> Job {
         Job {
@@ -229,6 +250,7 @@ mod tests {
             cancelled: CancellationToken::new(),
             replies: unbounded_channel().0,
             budget: Arc::default(),
+            paused: Arc::default(),
         }
     }
 
@@ -257,6 +279,35 @@ mod tests {
         assert_eq!(other.job.id, 7);
         drop(under_way);
         assert_eq!(next(&queue).unwrap().job.id, 2);
+    }
+
+    #[test]
+    fn a_call_whose_service_has_too_much_to_read_waits_for_its_turn() {
+        let queue = Queue::new(2);
+        let (stuck, budget) = (job(1), Arc::new(Budget::default()));
+        budget.take(UNREAD_MAX + 1);
+        queue.add(Lane::Read, 1, Job { budget: budget.clone(), ..stuck });
+        assert!(next(&queue).is_none());
+        // Another process of the service, and another service.
+        queue.add(Lane::Read, 1, job(2));
+        queue.add(Lane::Read, 2, job(3));
+        assert_eq!([next(&queue).unwrap().job.id, next(&queue).unwrap().job.id], [2, 3]);
+        assert!(next(&queue).is_none());
+        let waiting = std::thread::spawn({
+            let queue = queue.clone();
+            move || queue.next(Lane::Read).map(|work| work.job.id)
+        });
+        assert!(budget.give_back(1));
+        queue.look_again();
+        assert_eq!(waiting.join().unwrap(), Some(1));
+        // One that is not wanted any more is taken, to be told so.
+        budget.take(1);
+        let cancelled = CancellationToken::new();
+        queue.add(Lane::Read, 1, Job { budget, cancelled: cancelled.clone(), ..job(4) });
+        assert!(next(&queue).is_none());
+        cancelled.cancel();
+        assert_eq!(next(&queue).unwrap().job.id, 4);
+        assert!(queue.state().lanes[1].services.is_empty());
     }
 
     #[test]

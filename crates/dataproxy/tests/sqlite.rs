@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dataproxy::{Budget, Catalog, Job, Refusal, Reply, SqliteSource as Source};
@@ -50,6 +51,10 @@ WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT sum(x) F
 -- max_rows: 1000000
 -- max_bytes: 1MiB
 WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < :count) SELECT x, 'a text' AS text FROM n;
+-- name: short_of_time :many
+-- services: s
+-- timeout: 200ms
+SELECT 1 AS x;
 -- transaction: user_with_note
 -- services: s
 -- statements: add, note, all_users
@@ -60,6 +65,7 @@ struct Bench {
     source: Source,
     catalog: Arc<Catalog>,
     budget: Arc<Budget>,
+    paused: Arc<AtomicBool>,
 }
 
 /// The results of a call: for each statement its columns, rows, and how many rows have changed.
@@ -71,7 +77,7 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         let source = Source::open(&path(&folder), Some(SCHEMA)).unwrap();
         let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
-        Self { folder, source, catalog, budget: Arc::default() }
+        Self { folder, source, catalog, budget: Arc::default(), paused: Arc::default() }
     }
 
     fn begin(&self, name: &str, values: &[Value]) -> (CancellationToken, UnboundedReceiver<Reply>) {
@@ -99,6 +105,7 @@ impl Bench {
             cancelled,
             replies,
             budget: self.budget.clone(),
+            paused: self.paused.clone(),
         };
         self.source.queue.add(lane, 0, job);
         answers
@@ -274,6 +281,44 @@ fn a_large_answer_comes_in_parts() {
 }
 
 #[test]
+fn an_answer_waits_until_more_of_it_is_wanted() {
+    let bench = Bench::new();
+    bench.paused.store(true, Ordering::Relaxed);
+    let (cancelled, mut unwanted) = bench.begin("many_numbers", &[Value::Int(20_000)]);
+    let mut answers = bench.begin("many_numbers", &[Value::Int(20_000)]).1;
+    // Others go on: a change is not paused, as its rows come when it holds.
+    assert!(bench.call("note", &[Value::Int(1), text("meanwhile")]).is_ok());
+    assert!(answers.try_recv().is_err());
+    cancelled.cancel();
+    assert!(matches!(unwanted.blocking_recv(), Some(Reply::Failed(7, CallFault::Busy, _))));
+    bench.paused.store(false, Ordering::Relaxed);
+    while !matches!(answers.blocking_recv().unwrap(), Reply::Done(..)) {}
+    // The time of a call goes on.
+    bench.paused.store(true, Ordering::Relaxed);
+    let late = bench.call("short_of_time", &[]).unwrap_err();
+    assert_eq!(late, (CallFault::Busy, "the service does not read its answers".to_owned()));
+}
+
+#[test]
+fn an_answer_waits_until_there_is_room_for_it() {
+    let bench = Bench::new();
+    // Each has less than the limit of its statement, and all have more than a service may have to read.
+    let begin = |_| bench.begin("many_numbers", &[Value::Int(40_000)]).1;
+    let mut answers: Vec<_> = (0..10).map(begin).collect();
+    let mut left = answers.len();
+    while left > 0 {
+        for answer in &mut answers {
+            let Ok(reply) = answer.try_recv() else { continue };
+            assert!(!matches!(reply, Reply::Failed(..)), "{reply:?}");
+            left -= usize::from(matches!(reply, Reply::Done(..)));
+            if bench.budget.give_back(reply.length()) {
+                bench.source.queue.look_again();
+            }
+        }
+    }
+}
+
+#[test]
 fn every_statement_is_prepared_at_the_start_or_none() {
     let bench = Bench::new();
     let text = "\
@@ -320,7 +365,7 @@ fn what_was_acknowledged_is_there_when_the_database_is_opened_again() {
     // A schema is for a database without tables alone.
     let source = Source::open(&path(&folder), Some("CREATE TABLE users (id)")).unwrap();
     let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
-    let bench = Bench { folder, source, catalog, budget: Arc::default() };
+    let bench = Bench { folder, source, catalog, budget: Arc::default(), paused: Arc::default() };
     assert_eq!(bench.one("notes", &[]), [[text("kept")]]);
 }
 

@@ -101,7 +101,7 @@ pub use data::{
     AnyValue, DataError, DataFault, DataSource, DataValue, Parameter, Parameters, Rows, Transaction,
 };
 #[doc(hidden)]
-pub use data::{Passed, PassedOn};
+pub use data::{Passed, PassedOn, Wants};
 pub use deadline::Late;
 pub use escape::{Escaped, UrlEncoded, escape, url_encode};
 pub use events::{Event, Events};

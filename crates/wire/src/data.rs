@@ -20,8 +20,8 @@ pub const PART_MAX: usize = 60 * 1024;
 pub const PARAMETERS_BYTES_MAX: usize = 4 << 20;
 /// LIMIT: bytes of parameters of all calls of one channel, or of one connection of another machine, that have no answer yet.
 pub const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
-/// LIMIT: bytes of answers that whoever calls on such a channel or connection has not read yet, over all calls.
-pub const UNREAD_MAX: usize = 32 << 20;
+/// LIMIT: bytes of answers that whoever calls on a channel has not read yet, over all calls; there are no more rows until it reads.
+pub const UNREAD_MAX: usize = 4 << 20;
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
 /// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.
@@ -145,6 +145,10 @@ messages! {
         3 => More { id: u32, complete: bool, values: Bytes<PART_MAX> },
         /// The answer is not wanted any more. It may be on its way already, or the work done.
         4 => Cancel { id: u32 },
+        /// No more rows of the answer are wanted for now, while the call's time goes on. Parts may be on their way already.
+        5 => Pause { id: u32 },
+        /// They are wanted again.
+        6 => Resume { id: u32 },
     }
 }
 
@@ -157,7 +161,7 @@ choice! {
         1 => Parameters,
         /// The answer has more rows or bytes than the statement may give.
         2 => TooLarge,
-        /// Too many calls are under way.
+        /// Too many calls are under way, or the service has not read what came of the answer before the call's time was over.
         3 => Busy,
         /// It took too long. What a statement had changed is as before.
         4 => Late,

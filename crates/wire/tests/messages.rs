@@ -376,6 +376,8 @@ impl Samples for ServiceToDataProxy {
             Self::Call { id: u32::MAX, name: text(63), complete: false, values: values(PART_MAX) },
             Self::More { id: 1, complete: true, values: values(PART_MAX) },
             Self::Cancel { id: u32::MAX },
+            Self::Pause { id: u32::MAX },
+            Self::Resume { id: 0 },
         ]
     }
 }

@@ -214,7 +214,12 @@ impl Mysql {
                 END if packet.len() < END_MAX => break,
                 // The rest is read, and left.
                 _ if outcome.is_err() => {}
-                _ => outcome = value::row(packet, &columns, answer),
+                _ => {
+                    outcome = value::row(packet, &columns, answer);
+                    if outcome.is_ok() {
+                        outcome = answer.has_room().await.map_err(Fault::from);
+                    }
+                }
             }
         }
         outcome?;

@@ -184,6 +184,7 @@ async fn rows(
             column.put(answer.bytes()).map_err(|reason| Fault::Refused(CallFault::Database, reason))?;
         }
         answer.end_row()?;
+        answer.has_room().await?;
     }
     answer.end_rows();
     Ok(())

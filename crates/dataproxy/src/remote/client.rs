@@ -98,8 +98,8 @@ impl Client {
             for answer in std::mem::take(&mut self.answers) {
                 channel.send(&answer, None).await?;
             }
+            // By turns: a service that stops a call is heard while its rows come.
             tokio::select! {
-                biased;
                 Some((line, event)) = events.recv() => self.receive(line, event),
                 message = channel.receive() => match message {
                     Ok(Some((message, None))) => self.take(message),
@@ -132,6 +132,8 @@ impl Client {
                     self.send(call.line, message);
                 }
             }
+            // What the service does not read from its channel is not read from the door either.
+            ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
         }
     }

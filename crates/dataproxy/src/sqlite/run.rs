@@ -124,6 +124,7 @@ fn step(statement: &mut Statement<'_>, step: &Step<'_>, answer: &mut Answer<'_>)
             value(row.get_ref(column)?)?.put(answer.bytes());
         }
         answer.end_row()?;
+        answer.wait_for_room()?;
     }
     answer.end_rows();
     Ok(())

@@ -13,7 +13,7 @@ use worker::channel::Channel;
 
 use super::DataError;
 use super::link::{Call, Order};
-use super::reply::{Reply, Taken};
+use super::reply::{Reply, Taken, Wants};
 
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
 
@@ -23,6 +23,8 @@ struct UnderWay {
     reply: Reply,
     /// Whether no more of the answer is wanted, and the proxy has been told so.
     is_cancelled: bool,
+    /// Whether more is wanted later, and the proxy has been told so.
+    is_paused: bool,
 }
 
 #[derive(Default)]
@@ -86,6 +88,7 @@ impl Connection {
                     Some(Order::NoMore) => self.is_last = true,
                     None => (self.is_last, self.is_alone) = (true, true),
                     Some(Order::Cancel(key)) => self.cancel(key),
+                    Some(Order::Resume(key)) => self.resume(key),
                 },
                 Ok(()) = channel.room(), if !has_room => {}
             }
@@ -126,7 +129,7 @@ impl Connection {
             left = left.saturating_sub(PART_MAX);
             self.outgoing.push_back(ServiceToDataProxy::More { id, complete: left == 0, values });
         }
-        self.calls.insert(id, UnderWay { key, reply, is_cancelled: false });
+        self.calls.insert(id, UnderWay { key, reply, is_cancelled: false, is_paused: false });
     }
 
     fn cancel(&mut self, key: u64) {
@@ -139,6 +142,14 @@ impl Connection {
         self.outgoing.extend(id.map(|id| ServiceToDataProxy::Cancel { id }));
     }
 
+    fn resume(&mut self, key: u64) {
+        let paused = self.calls.iter_mut().find(|(_, call)| call.key == key && call.is_paused);
+        if let Some((id, call)) = paused {
+            call.is_paused = false;
+            self.outgoing.push_back(ServiceToDataProxy::Resume { id: *id });
+        }
+    }
+
     /// Takes what the proxy says; whether it is anything that a proxy says.
     fn take(&mut self, message: DataProxyToService) -> bool {
         match message {
@@ -146,9 +157,14 @@ impl Connection {
             DataProxyToService::Part { id, results } => {
                 let Some(call) = self.calls.get_mut(&id) else { return false };
                 match call.reply.part(results.0) {
-                    Taken::Wanted => {}
                     Taken::TooMuch => return false,
-                    Taken::Unwanted => {
+                    Taken::Wants(Wants::More) => {}
+                    Taken::Wants(Wants::MoreLater) => {
+                        if !std::mem::replace(&mut call.is_paused, true) {
+                            self.outgoing.push_back(ServiceToDataProxy::Pause { id });
+                        }
+                    }
+                    Taken::Wants(Wants::Nothing) => {
                         if !std::mem::replace(&mut call.is_cancelled, true) {
                             self.outgoing.push_back(ServiceToDataProxy::Cancel { id });
                         }

@@ -39,6 +39,8 @@ pub(super) enum Order {
     Call(Call),
     /// Nobody waits for the answer of this call any more.
     Cancel(u64),
+    /// More is wanted of what was paused.
+    Resume(u64),
     /// Another proxy gets the calls from now on. Only connections hear this.
     NoMore,
 }
@@ -75,6 +77,7 @@ impl Link {
                 order = self.orders.recv() => match order {
                     Some(Order::Call(call)) => self.call(call),
                     Some(Order::Cancel(key)) => self.cancel(key),
+                    Some(Order::Resume(key)) => self.tell(|| Order::Resume(key)),
                     Some(Order::NoMore) => {}
                     None => return,
                 },
@@ -115,8 +118,13 @@ impl Link {
         {
             call.reply.cancelled();
         }
+        self.tell(|| Order::Cancel(key));
+    }
+
+    /// Tells all proxies, as one of them has the call.
+    fn tell(&self, order: impl Fn() -> Order) {
         for proxy in self.current.iter().chain(&self.earlier) {
-            let _ = proxy.send(Order::Cancel(key));
+            let _ = proxy.send(order());
         }
     }
 

@@ -25,7 +25,7 @@ use wire::data::{Token, ValueReader};
 pub use any::AnyValue;
 pub use error::DataError;
 pub use parameters::{Parameter, Parameters};
-pub use reply::Passed;
+pub use reply::{Passed, Wants};
 pub use row::Rows;
 pub use wire::data::{CallFault as DataFault, Value as DataValue};
 
@@ -124,13 +124,13 @@ impl DataSource {
 /// What doors to data sources do for services of other machines.
 #[doc(hidden)]
 impl DataSource {
-    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says whether it wants more. The call is
+    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants. The call is
     /// cancelled if what is returned is dropped before the answer has ended.
     pub fn pass_on(
         &self,
         name: &str,
         values: Vec<u8>,
-        take: impl FnMut(Passed) -> bool + Send + 'static,
+        take: impl FnMut(Passed) -> Wants + Send + 'static,
     ) -> PassedOn {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let is_cancelled = Arc::<AtomicBool>::default();
@@ -160,6 +160,11 @@ impl PassedOn {
         if !self.is_cancelled.swap(true, Ordering::Relaxed) {
             let _ = self.source.orders.send(Order::Cancel(self.key));
         }
+    }
+
+    /// Has more of its answer come, after [`Wants::MoreLater`].
+    pub fn resume(&self) {
+        let _ = self.source.orders.send(Order::Resume(self.key));
     }
 }
 

@@ -22,21 +22,30 @@ pub enum Passed {
     Failed(DataError),
 }
 
+/// Whether whoever passes a call on wants more of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// The next part.
+    More,
+    /// More, but not before [`PassedOn::resume`](super::PassedOn::resume).
+    MoreLater,
+    /// Nothing but the end.
+    Nothing,
+}
+
 /// See the file's head.
 pub(crate) enum Reply {
     /// Somebody waits.
     Whole(oneshot::Sender<Result<Vec<u8>, DataError>>, Vec<u8>),
-    /// Somebody passes on what comes, and says whether he wants more; unless he has cancelled it.
-    Parts(Box<dyn FnMut(Passed) -> bool + Send>, Arc<AtomicBool>),
+    /// Somebody passes on what comes, and says what more is wanted; unless the call was cancelled.
+    Parts(Box<dyn FnMut(Passed) -> Wants + Send>, Arc<AtomicBool>),
 }
 
 /// What has become of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// The next is wanted.
-    Wanted,
-    /// The rest is not.
-    Unwanted,
+    /// What is wanted now.
+    Wants(Wants),
     /// No proxy sends so much.
     TooMuch,
 }
@@ -54,12 +63,9 @@ impl Reply {
         match self {
             Self::Whole(_, answer) => {
                 answer.extend(part);
-                if answer.len() > ANSWER_BYTES_MAX { Taken::TooMuch } else { Taken::Wanted }
+                if answer.len() > ANSWER_BYTES_MAX { Taken::TooMuch } else { Taken::Wants(Wants::More) }
             }
-            Self::Parts(take, _) => match take(Passed::Part(part)) {
-                true => Taken::Wanted,
-                false => Taken::Unwanted,
-            },
+            Self::Parts(take, _) => Taken::Wants(take(Passed::Part(part))),
         }
     }
 
@@ -69,7 +75,9 @@ impl Reply {
                 answer.extend(last);
                 let _ = waiting.send(Ok(answer));
             }
-            Self::Parts(mut take, _) => drop(take(Passed::Done(last))),
+            Self::Parts(mut take, _) => {
+                take(Passed::Done(last));
+            }
         }
     }
 
@@ -82,7 +90,9 @@ impl Reply {
     pub(super) fn fail(self, error: DataError) {
         match self {
             Self::Whole(waiting, _) => drop(waiting.send(Err(error))),
-            Self::Parts(mut take, _) => drop(take(Passed::Failed(error))),
+            Self::Parts(mut take, _) => {
+                take(Passed::Failed(error));
+            }
         }
     }
 }
