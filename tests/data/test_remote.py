@@ -10,25 +10,11 @@ from websockets.exceptions import ConnectionClosedError
 
 from client import until
 from harness import rootless_too
-from machines import Holder, Papers, Web
+from machines import Holder, Machines, Web
 from python_services import ASKER, PYTHON, python
 from renewing import HOLDS
-from told import _messages
-from websocket_client import Client
 from writing import Writing, look
 
-DATA_PROXY_TO_SERVICE, SERVICE_TO_DATA_PROXY = _messages.DATA_PROXY_TO_SERVICE, _messages.SERVICE_TO_DATA_PROXY
-
-
-class Machines(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.papers = Papers()
-        cls.addClassCleanup(cls.papers.close)
-
-    def assert_writes(self, writing):
-        before = len(writing.written)
-        self.assertTrue(until(lambda: len(writing.written) > before + 20, 20), list(writing.failed.items())[-3:])
 
 
 @rootless_too
@@ -241,23 +227,6 @@ class UnderLoad(Machines):
 class Strangers(Machines):
     """Another machine that was taken over: the test, with a certificate that is as good as that one's."""
 
-    CALL = {"id": 1, "name": "users", "complete": True, "values": b""}
-
-    def door(self, holder, service="asker"):
-        context = ssl.create_default_context(cafile=self.papers.at("ca.pem"))
-        context.load_cert_chain(self.papers.at("web.pem"), self.papers.at("web.key"))
-        uri = f"wss://localhost:{holder.tls}/data/{service}/catalog"
-        return Client(uri, holder.tls, ssl=context, subprotocols=["bulkhead-data.1"])
-
-    def say(self, door, kind="Call", **values):
-        door.send(SERVICE_TO_DATA_PROXY.encode(kind, **(self.CALL if kind == "Call" else {}) | values))
-
-    def answer(self, door):
-        """What it says next, but that it retires."""
-        while isinstance(said := door.recv(), str):
-            pass
-        return DATA_PROXY_TO_SERVICE.decode(said)
-
     def assert_ended_by(self, deed, door):
         """The end may come before all of the deed was said."""
         with self.assertRaises(ConnectionClosedError) as caught:
@@ -304,34 +273,6 @@ class Strangers(Machines):
                 self.assertEqual(self.answer(door).kind, "Done")
                 self.say(door, name="notes")
                 self.assertEqual(self.answer(door).kind, "Failed")
-
-    def test_answers_that_nobody_reads_yet_cost_nobody(self):
-        """A door holds less than 32 MiB of them, others go on, and the rest comes when they are read."""
-        with Holder(self.papers) as holder, Web(self.papers, holder.tls) as web:
-            writing = Writing(web.port)
-            with self.door(holder) as door:
-                number = b"\1" + (10000).to_bytes(8, "little")
-                for at in range(8):
-                    self.say(door, id=at, name="large", values=number)
-                ends, lengths = {}, {}
-                self.assert_writes(writing)
-                before = holder.process("datadoor").status()["VmHWM"]
-                self.assertLess(int(before.split()[0]), 160 << 10, "KiB")
-                while len(ends) < 8:
-                    found = self.answer(door)
-                    if found.kind == "Failed":
-                        ends[found.id] = found.fault
-                    else:
-                        lengths[found.id] = lengths.get(found.id, 0) + len(found.results)
-                        if found.kind == "Done":
-                            ends[found.id] = found.kind
-                self.assertEqual(set(ends.values()), {"Done"})
-                self.assertEqual(len(set(lengths.values())), 1)
-                self.assertGreater(lengths[0], 10_000_000)
-                self.say(door)
-                self.assertEqual(self.answer(door).kind, "Done")
-            look(self, holder, writing.finish())
-            self.assertEqual(writing.failed, {})
 
 
 if __name__ == "__main__":

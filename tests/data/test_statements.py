@@ -6,7 +6,7 @@ import time
 import unittest
 
 from client import until
-from databases import AtPostgresql, DataServer, Sqlite, asks, at_each
+from databases import LARGE_STATEMENTS, AtPostgresql, DataServer, Sqlite, asks, at_each
 from harness import rootless_too
 
 #: What has been SQL, or something else, in somebody's program.
@@ -105,7 +105,7 @@ class Statements(unittest.TestCase):
 
     def test_many_large_answers_at_once(self):
         """Together they have many times what may wait for a service: their rows come as it reads."""
-        with DataServer(self.engine, lambda text: text + LARGE.format(numbers=self.engine.words["numbers"])) as server:
+        with DataServer(self.engine, lambda text: text + LARGE_STATEMENTS.format(**self.engine.words)) as server:
             with concurrent.futures.ThreadPoolExecutor(12) as pool:
                 answers = list(pool.map(lambda _: server.ask("many", "large", 5000), range(12)))
             self.assertEqual([status for status, _ in answers], [200] * 12, answers[0][1][:200])
@@ -162,17 +162,6 @@ class Mistakes(unittest.TestCase):
         with DataServer(self.engine, more=[lone], answers=200) as server:
             self.assertTrue(until(lambda: '`data` of this service has no "catalog" in the configuration, but none' in server.log(), 10))
             self.assertEqual(server.ask("one", "user_by_id", 1)[0], 200)
-
-
-#: Rows of a kilobyte.
-LARGE = f"""
--- name: large :many
--- services: asker
--- params: count int
--- max_bytes: 16MiB
--- timeout: 30s
-SELECT n.x, '{"0" * 1000}' AS text FROM ({{numbers}}) AS n;
-"""
 
 
 class Folder(unittest.TestCase):

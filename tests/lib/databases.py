@@ -89,6 +89,16 @@ INSERT INTO notes (mark) VALUES (:mark), (:mark), (:mark) RETURNING id;
 -- services: asker
 -- statements: note, note
 """
+#: Rows of a kilobyte.
+LARGE_STATEMENTS = f"""
+-- name: large :many
+-- services: asker
+-- params: count int
+-- max_rows: 20000
+-- max_bytes: 16MiB
+-- timeout: 30s
+SELECT n.x, '{"0" * 1000}' AS text FROM ({{numbers}}) AS n;
+"""
 #: Users, notes and counters without tables.
 REDIS_KEYS = """\
 HSET user:1 id 1 name ann balance 100
@@ -271,7 +281,7 @@ class AtMariaDb(AtServer):
     words = {
         "serial": "bigint AUTO_INCREMENT PRIMARY KEY", "int": "bigint", "text": "varchar(255) COLLATE utf8mb4_nopad_bin",
         "slow": "SELECT SLEEP(60) AS count",
-        "numbers": "SELECT seq AS x FROM seq_1_to_5000 WHERE seq <= :count",
+        "numbers": "SELECT seq AS x FROM seq_1_to_20000 WHERE seq <= :count",
     }
     broken_rule = "CONSTRAINT `not_in_debt` failed for `shop`.`users`"
     no_table = "Table 'shop.usres' doesn't exist"

@@ -2,13 +2,20 @@
 
 import json
 import shutil
+import ssl
 import tempfile
+import unittest
 import urllib.parse
 from pathlib import Path
 
-from databases import SCHEMA, STATEMENTS, Sqlite, asks, data_site
+from client import until
+from databases import ANY_SCHEMA, ANY_STATEMENTS, LARGE_STATEMENTS, Sqlite, asks, data_site
 from harness import Server, free_port
 from tls_server import openssl
+from told import _messages
+from websocket_client import Client
+
+DATA_PROXY_TO_SERVICE, SERVICE_TO_DATA_PROXY = _messages.DATA_PROXY_TO_SERVICE, _messages.SERVICE_TO_DATA_PROXY
 
 CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
 #: The machine with the database.
@@ -40,17 +47,6 @@ client_ca = "ca.pem"
   [[site.data]]
   name = "catalog"
   statements = "catalog.sql"
-  schema = "schema.sql"
-"""
-#: Statements that only these tests have.
-MORE = """
--- name: large :many
--- services: asker
--- params: rows int
--- max_rows: 20000
--- max_bytes: 16MiB
--- timeout: 30s
-WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < :rows) SELECT x, hex(zeroblob(500)) AS text FROM n;
 """
 DOOR = """
   [[site.service]]
@@ -85,11 +81,14 @@ class Papers:
 class Holder(Server):
     """The machine with the database, and a door for each of two services."""
 
-    def __init__(self, papers, drain="1s"):
-        self.tls, self.engine = free_port(), Sqlite()
-        names = ("server.pem", "server.key", "ca.pem")
-        files = {"catalog.sql": STATEMENTS + MORE, "schema.sql": SCHEMA} | {name: papers.text(name) for name in names}
-        text = lambda port: HOLDER.format(port=port, tls=self.tls, drain=drain) + "".join(map(DOOR.format, ("asker", "other")))
+    def __init__(self, papers, drain="1s", engine=Sqlite):
+        self.tls, self.engine = free_port(), engine()
+        schema, statements = (text.format(**engine.words) for text in (ANY_SCHEMA, ANY_STATEMENTS + LARGE_STATEMENTS))
+        files = self.engine.files(schema) | {"catalog.sql": statements}
+        files |= {name: papers.text(name) for name in ("server.pem", "server.key", "ca.pem")}
+        source = "".join(f"  {name} = {json.dumps(value)}\n" for name, value in self.engine.settings().items())
+        doors = "".join(map(DOOR.format, ("asker", "other")))
+        text = lambda port: HOLDER.format(port=port, tls=self.tls, drain=drain) + source + doors
         super().__init__([], programs=(), files=files, text=text)
         self.engine.attach(self)
 
@@ -120,3 +119,35 @@ class Web(Server):
         return self.process("dataproxy main/catalog")
 
     reread = Holder.reread
+
+
+class Machines(unittest.TestCase):
+    """Tests with two machines; some of them are themselves what speaks on one of these."""
+
+    #: A call that every service may make.
+    CALL = {"id": 1, "name": "users", "complete": True, "values": b""}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.papers = Papers()
+        cls.addClassCleanup(cls.papers.close)
+
+    def assert_writes(self, writing):
+        before = len(writing.written)
+        self.assertTrue(until(lambda: len(writing.written) > before + 20, 20), list(writing.failed.items())[-3:])
+
+    def door(self, holder, service="asker"):
+        """The other machine's connection to the door of a service."""
+        context = ssl.create_default_context(cafile=self.papers.at("ca.pem"))
+        context.load_cert_chain(self.papers.at("web.pem"), self.papers.at("web.key"))
+        uri = f"wss://localhost:{holder.tls}/data/{service}/catalog"
+        return Client(uri, holder.tls, ssl=context, subprotocols=["bulkhead-data.1"])
+
+    def say(self, door, kind="Call", **values):
+        door.send(SERVICE_TO_DATA_PROXY.encode(kind, **(self.CALL if kind == "Call" else {}) | values))
+
+    def answer(self, door):
+        """What the door says next, but that it retires."""
+        while isinstance(said := door.recv(), str):
+            pass
+        return DATA_PROXY_TO_SERVICE.decode(said)

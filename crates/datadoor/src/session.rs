@@ -3,6 +3,7 @@
 //! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their limit, or goes on
 //! with calls for which nobody waits any more.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +26,8 @@ const UNREAD_MAX: usize = 32 << 20;
 const PAUSE_AT: usize = UNREAD_MAX / 2;
 /// With so many, they are resumed.
 const RESUME_AT: usize = PAUSE_AT / 2;
+/// LIMIT: how long calls are paused for a machine that reads nothing: they have connections to the database.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 
@@ -53,6 +56,10 @@ pub(crate) struct Session {
     replies: UnboundedSender<(u32, Passed)>,
     /// Bytes of what is in `answers`.
     unread: Arc<AtomicUsize>,
+    /// Whether the other machine reads nothing.
+    is_stuck: Arc<AtomicBool>,
+    /// Whether the operator knows that.
+    is_said: Cell<bool>,
 }
 
 /// What no data proxy says.
@@ -67,7 +74,8 @@ impl From<Nonsense> for Error {
 impl Session {
     pub(crate) fn new(source: DataSource) -> Self {
         let (replies, answers) = unbounded_channel();
-        Self { source, calls: HashMap::new(), answers, replies, unread: Arc::default() }
+        let (unread, is_stuck, is_said) = Default::default();
+        Self { source, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
     }
 
     /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when this worker
@@ -89,7 +97,7 @@ impl Session {
                     let answer = self.answer(id, passed);
                     let mut bytes = Vec::new();
                     answer.encode(&mut bytes);
-                    socket.send(bytes).await?;
+                    self.send(socket, bytes).await?;
                 }
                 message = socket.next() => match message? {
                     Some(Message::Binary(bytes)) => self.take(&bytes)?,
@@ -101,6 +109,28 @@ impl Session {
                     socket.send(DOOR_RETIRES).await?;
                 }
             }
+        }
+    }
+
+    /// Sends an answer. Calls that are paused are given up if the other machine reads nothing for too long.
+    async fn send(&self, socket: &mut WebSocket, bytes: Vec<u8>) -> Result<(), Error> {
+        let mut sending = std::pin::pin!(socket.send(bytes));
+        let sent = match timeout(PATIENCE, &mut sending).await {
+            Ok(sent) => sent,
+            Err(_) => {
+                self.give_up();
+                sending.await
+            }
+        };
+        self.is_stuck.store(false, Ordering::Relaxed);
+        Ok(sent?)
+    }
+
+    fn give_up(&self) {
+        self.is_stuck.store(true, Ordering::Relaxed);
+        let given_up = self.paused().map(PassedOn::cancel).count();
+        if given_up > 0 && !self.is_said.replace(true) {
+            eprintln!("warning: {UNREAD_FOR_TOO_LONG}: calls of its data proxy are given up");
         }
     }
 
@@ -152,12 +182,13 @@ impl Session {
     fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> UnderWay {
         let (replies, unread) = (self.replies.clone(), self.unread.clone());
         let (length, paused) = (values.len(), Arc::<AtomicBool>::default());
-        let pausing = paused.clone();
+        let (pausing, is_stuck) = (paused.clone(), self.is_stuck.clone());
         let mut is_cut = false;
         let call = self.source.pass_on(name, values, move |passed| {
             let before = unread.load(Ordering::Relaxed);
             // An end is short, and says that a change holds: it counts, and is not cut off.
             is_cut |= match &passed {
+                Passed::Part(_) if is_stuck.load(Ordering::Relaxed) => before >= PAUSE_AT,
                 Passed::Part(bytes) => before + bytes.len() > UNREAD_MAX,
                 Passed::Done(_) | Passed::Failed(_) => false,
             };
@@ -194,7 +225,7 @@ impl Session {
         if let Passed::Part(bytes) | Passed::Done(bytes) = &passed {
             let before = self.unread.fetch_sub(bytes.len(), Ordering::Relaxed);
             if before - bytes.len() <= RESUME_AT {
-                self.resume();
+                self.paused().for_each(PassedOn::resume);
             }
         }
         match passed {
@@ -207,15 +238,12 @@ impl Session {
         }
     }
 
-    /// Has more come of the answers that were paused.
-    fn resume(&self) {
-        for call in self.calls.values() {
-            if let UnderWay::Passed { call, paused, .. } = call
-                && paused.swap(false, Ordering::Relaxed)
-            {
-                call.resume();
-            }
-        }
+    /// The calls that were paused, which are not from now on.
+    fn paused(&self) -> impl Iterator<Item = &PassedOn> {
+        self.calls.values().filter_map(|call| match call {
+            UnderWay::Passed { call, paused, .. } => paused.swap(false, Ordering::Relaxed).then_some(call),
+            UnderWay::Unfinished { .. } => None,
+        })
     }
 
     /// Cancels a call; one that was made has its end said by the data proxy.

@@ -4,13 +4,13 @@
 //! after the end that there is no answer.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use statements::{Kind, Statement};
 use wire::data::{CallFault, PART_MAX, ResultWriter};
 
 use crate::catalog::Call;
-use crate::job::{Job, Reply};
+use crate::job::{Job, Wait};
 
 /// How soon a call that waits until its service has read looks again: the service has megabytes to read meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -82,7 +82,8 @@ impl<'j> Answer<'j> {
 
     /// Waits until the service has read enough to get more.
     pub(crate) async fn has_room(&self) -> Result<(), Said> {
-        while self.must_wait()? {
+        let mut wait = None;
+        while self.must_wait(&mut wait)? {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         Ok(())
@@ -90,19 +91,19 @@ impl<'j> Answer<'j> {
 
     /// The same, for a thread that may stand still.
     pub(crate) fn wait_for_room(&self) -> Result<(), Said> {
-        while self.must_wait()? {
+        let mut wait = None;
+        while self.must_wait(&mut wait)? {
             thread::sleep(LOOK_EVERY);
         }
         Ok(())
     }
 
     /// Whether the service has to read first. The call's time goes on meanwhile.
-    fn must_wait(&self) -> Result<bool, Said> {
-        let job = self.job;
-        if !self.is_sent_in_parts() || !job.must_wait() {
+    fn must_wait(&self, wait: &mut Option<Wait>) -> Result<bool, Said> {
+        if !self.is_sent_in_parts() || !self.job.must_wait() {
             return Ok(false);
         }
-        if job.cancelled.is_cancelled() || Instant::now() >= job.deadline {
+        if wait.get_or_insert_with(|| self.job.wait()).is_over(self.job) {
             return self.stop(CallFault::Busy, "the service does not read its answers".into());
         }
         Ok(true)
@@ -116,7 +117,7 @@ impl<'j> Answer<'j> {
     /// Sends the end. What has changed holds now: nothing may fail here.
     pub(crate) fn end(mut self) {
         self.send_parts();
-        self.job.reply(Reply::Done(self.job.id, self.bytes));
+        self.job.done(self.bytes);
     }
 
     /// Whether the statement at hand only reads: what is left of its rows need not be seen.
@@ -143,7 +144,7 @@ impl<'j> Answer<'j> {
             let rest = self.bytes.split_off(PART_MAX);
             let part = std::mem::replace(&mut self.bytes, rest);
             self.sent += part.len();
-            self.job.reply(Reply::Part(self.job.id, part));
+            self.job.part(part);
         }
     }
 

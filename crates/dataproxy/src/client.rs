@@ -21,7 +21,7 @@ use wire::{Bytes, Text};
 use worker::channel::{Channel, ChannelError};
 
 use crate::catalog::{Call, Catalog};
-use crate::job::{Budget, Job, Reply};
+use crate::job::{Budget, Job, Replies, Reply};
 use crate::queue::Queue;
 use crate::told::Told;
 
@@ -240,8 +240,8 @@ impl Client {
         }
         let lane = catalog.lane(call);
         let deadline = Instant::now() + catalog.timeout(call);
-        let (replies, budget) = (self.replies.clone(), self.budget.clone());
-        let job = Job { id, call, catalog, values, deadline, cancelled, replies, budget, paused };
+        let replies = Replies::new(self.replies.clone(), self.budget.clone(), paused);
+        let job = Job { id, call, catalog, values, deadline, cancelled, replies };
         self.shared.queue.add(lane, self.service.number, job);
     }
 

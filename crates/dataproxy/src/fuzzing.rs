@@ -17,7 +17,7 @@ use wire::data::ValueReader;
 
 use crate::answer::Answer;
 use crate::catalog::{Call, Catalog};
-use crate::job::{Job, Reply};
+use crate::job::{Job, Replies, Reply};
 use crate::mysql::Mysql;
 use crate::server::{Fault, Login, Progress, Session as _};
 
@@ -79,9 +79,7 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
         values: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(5),
         cancelled: CancellationToken::new(),
-        replies,
-        budget: Arc::default(),
-        paused: Arc::default(),
+        replies: Replies::new(replies, Arc::default(), Arc::default()),
     };
     let outcome = session.carry_out(&prepared, &job, &Progress::default()).await.map(Answer::end);
     Some((outcome, answer))

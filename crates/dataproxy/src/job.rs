@@ -3,8 +3,8 @@
 //! Sees: values that fit their parameters. Never: makes more of answers while the service has not read what there is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use statements::Statement;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, UNREAD_MAX, Value};
 
 use crate::catalog::{Call, Catalog};
+
+/// LIMIT: how long calls stand still for a service that reads nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A part of an answer, or its end.
 #[derive(Debug)]
@@ -34,26 +37,55 @@ impl Reply {
     }
 }
 
-/// What a service has not read yet of its answers, in bytes.
+/// What a service has not read yet of its answers, in bytes, and whether it reads at all.
 #[derive(Debug, Default)]
-pub struct Budget(AtomicI64);
+pub struct Budget {
+    unread: AtomicI64,
+    read: AtomicU64,
+    is_stuck: AtomicBool,
+}
 
 impl Budget {
     /// Counts bytes that are on their way.
     pub(crate) fn take(&self, bytes: usize) {
-        self.0.fetch_add(bytes as i64, Ordering::Relaxed);
+        self.unread.fetch_add(bytes as i64, Ordering::Relaxed);
     }
 
     /// Whether the service has to read before there is more.
     pub fn is_spent(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > UNREAD_MAX as i64
+        self.unread.load(Ordering::Relaxed) > UNREAD_MAX as i64
     }
 
     /// Bytes have been sent; whether there was no room for others before, and is now.
     pub fn give_back(&self, bytes: usize) -> bool {
-        let before = self.0.fetch_sub(bytes as i64, Ordering::Relaxed);
+        let before = self.unread.fetch_sub(bytes as i64, Ordering::Relaxed);
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.is_stuck.store(false, Ordering::Relaxed);
         let most = UNREAD_MAX as i64;
         before > most && before - bytes as i64 <= most
+    }
+}
+
+/// A call that stands still until its service has read.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    since: Instant,
+    read: u64,
+}
+
+impl Wait {
+    /// Whether the call is given up: its time is over, its answer is not wanted any more, or the service has read nothing for too long.
+    pub(crate) fn is_over(&mut self, job: &Job) -> bool {
+        let (budget, now) = (&job.replies.budget, Instant::now());
+        let read = budget.read.load(Ordering::Relaxed);
+        if read != self.read {
+            *self = Self { since: now, read };
+        }
+        // One that is paused for somebody else is given up by whoever has paused it.
+        if budget.is_spent() && now.duration_since(self.since) >= PATIENCE {
+            budget.is_stuck.store(true, Ordering::Relaxed);
+        }
+        budget.is_stuck.load(Ordering::Relaxed) || job.cancelled.is_cancelled() || now >= job.deadline
     }
 }
 
@@ -72,12 +104,35 @@ pub struct Job {
     pub deadline: Instant,
     /// Whether nobody wants the answer any more.
     pub cancelled: CancellationToken,
-    /// Where answers go.
-    pub replies: UnboundedSender<Reply>,
-    /// What of them is unread.
-    pub budget: Arc<Budget>,
-    /// Whether the service wants no more rows for now.
-    pub paused: Arc<AtomicBool>,
+    /// Where its answer goes.
+    pub replies: Replies,
+}
+
+/// Where the answer of a call goes, and when.
+///
+/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well.
+#[derive(Debug)]
+pub struct Replies {
+    to: UnboundedSender<Reply>,
+    budget: Arc<Budget>,
+    paused: Arc<AtomicBool>,
+    has_ended: AtomicBool,
+}
+
+impl Replies {
+    /// An answer that counts as unread in `budget`, and of which no more is wanted while it is `paused`.
+    pub fn new(to: UnboundedSender<Reply>, budget: Arc<Budget>, paused: Arc<AtomicBool>) -> Self {
+        Self { to, budget, paused, has_ended: AtomicBool::new(false) }
+    }
+
+    /// Sends a part or the end, unless the end was sent before.
+    fn send(&self, reply: Reply) {
+        let is_end = !matches!(reply, Reply::Part(..));
+        if !self.has_ended.fetch_or(is_end, Ordering::Relaxed) {
+            self.budget.take(reply.length());
+            let _ = self.to.send(reply);
+        }
+    }
 }
 
 impl Job {
@@ -95,12 +150,17 @@ impl Job {
 
     /// Whether it can have its turn: it makes an answer that the service has room for, or none.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.budget.is_spent() || self.cancelled.is_cancelled()
+        !self.replies.budget.is_spent() || self.cancelled.is_cancelled()
     }
 
     /// Whether the service has to read, or to ask for more, before there are more rows.
     pub(crate) fn must_wait(&self) -> bool {
-        self.budget.is_spent() || self.paused.load(Ordering::Relaxed)
+        self.replies.budget.is_spent() || self.replies.paused.load(Ordering::Relaxed)
+    }
+
+    /// It begins to stand still.
+    pub(crate) fn wait(&self) -> Wait {
+        Wait { since: Instant::now(), read: self.replies.budget.read.load(Ordering::Relaxed) }
     }
 
     /// Bytes of its parameters.
@@ -130,15 +190,19 @@ impl Job {
         self.catalog.reads[number] || !self.catalog.file.statements[number].kind.has_rows()
     }
 
-    /// Sends an answer, or a part of one.
-    pub fn reply(&self, reply: Reply) {
-        self.budget.take(reply.length());
-        let _ = self.replies.send(reply);
+    /// Sends a part of the answer.
+    pub(crate) fn part(&self, bytes: Vec<u8>) {
+        self.replies.send(Reply::Part(self.id, bytes));
     }
 
-    /// Says that there is no answer.
+    /// Sends the last part of the answer.
+    pub(crate) fn done(&self, bytes: Vec<u8>) {
+        self.replies.send(Reply::Done(self.id, bytes));
+    }
+
+    /// Says that there is no answer, unless the service knows already.
     pub fn fail(&self, fault: CallFault, reason: impl Into<String>) {
-        self.reply(Reply::Failed(self.id, fault, reason.into()));
+        self.replies.send(Reply::Failed(self.id, fault, reason.into()));
     }
 }
 
@@ -157,6 +221,20 @@ pub(crate) struct Step<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_has_one_end() {
+        let (to, mut answers) = tokio::sync::mpsc::unbounded_channel();
+        let replies = Replies::new(to, Arc::default(), Arc::default());
+        replies.send(Reply::Part(1, vec![1]));
+        replies.send(Reply::Failed(1, CallFault::Busy, "first".into()));
+        replies.send(Reply::Failed(1, CallFault::Late, "second".into()));
+        replies.send(Reply::Done(1, vec![2]));
+        replies.send(Reply::Part(1, vec![3]));
+        assert!(matches!(answers.try_recv(), Ok(Reply::Part(1, part)) if part == [1]));
+        assert!(matches!(answers.try_recv(), Ok(Reply::Failed(1, CallFault::Busy, _))));
+        assert!(answers.try_recv().is_err());
+    }
 
     #[test]
     fn unread_answers_are_counted() {

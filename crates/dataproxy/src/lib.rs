@@ -34,7 +34,7 @@ mod sqlite;
 mod told;
 
 pub use catalog::{Call, Catalog, Refusal};
-pub use job::{Budget, Job, Reply};
+pub use job::{Budget, Job, Replies, Reply};
 pub use queue::{Lane, Queue, Work};
 pub use serve::serve;
 pub use sqlite::Source as SqliteSource;

@@ -234,7 +234,7 @@ impl LaneQueue {
 mod tests {
     use super::*;
     use crate::catalog::{Call, Catalog};
-    use crate::job::Budget;
+    use crate::job::{Budget, Replies};
     use std::time::Instant;
     use tokio::sync::mpsc::unbounded_channel;
     use tokio_util::sync::CancellationToken;
@@ -248,9 +248,7 @@ mod tests {
             values: Vec::new(),
             deadline: Instant::now(),
             cancelled: CancellationToken::new(),
-            replies: unbounded_channel().0,
-            budget: Arc::default(),
-            paused: Arc::default(),
+            replies: Replies::new(unbounded_channel().0, Arc::default(), Arc::default()),
         }
     }
 
@@ -284,9 +282,13 @@ mod tests {
     #[test]
     fn a_call_whose_service_has_too_much_to_read_waits_for_its_turn() {
         let queue = Queue::new(2);
-        let (stuck, budget) = (job(1), Arc::new(Budget::default()));
+        let budget = Arc::new(Budget::default());
         budget.take(UNREAD_MAX + 1);
-        queue.add(Lane::Read, 1, Job { budget: budget.clone(), ..stuck });
+        let stuck = |id| Job {
+            replies: Replies::new(unbounded_channel().0, budget.clone(), Arc::default()),
+            ..job(id)
+        };
+        queue.add(Lane::Read, 1, stuck(1));
         assert!(next(&queue).is_none());
         // Another process of the service, and another service.
         queue.add(Lane::Read, 1, job(2));
@@ -303,7 +305,7 @@ mod tests {
         // One that is not wanted any more is taken, to be told so.
         budget.take(1);
         let cancelled = CancellationToken::new();
-        queue.add(Lane::Read, 1, Job { budget, cancelled: cancelled.clone(), ..job(4) });
+        queue.add(Lane::Read, 1, Job { cancelled: cancelled.clone(), ..stuck(4) });
         assert!(next(&queue).is_none());
         cancelled.cancel();
         assert_eq!(next(&queue).unwrap().job.id, 4);

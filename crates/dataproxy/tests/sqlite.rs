@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dataproxy::{Budget, Catalog, Job, Refusal, Reply, SqliteSource as Source};
+use dataproxy::{Budget, Catalog, Job, Refusal, Replies, Reply, SqliteSource as Source};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value, ValueReader};
@@ -103,9 +103,7 @@ impl Bench {
             values: values.to_vec(),
             deadline: Instant::now() + self.catalog.timeout(call),
             cancelled,
-            replies,
-            budget: self.budget.clone(),
-            paused: self.paused.clone(),
+            replies: Replies::new(replies, self.budget.clone(), self.paused.clone()),
         };
         self.source.queue.add(lane, 0, job);
         answers
@@ -316,6 +314,26 @@ fn an_answer_waits_until_there_is_room_for_it() {
             }
         }
     }
+}
+
+#[test]
+fn a_service_that_reads_nothing_is_not_waited_for() {
+    let bench = Bench::new();
+    let begin = |_| bench.begin("many_numbers", &[Value::Int(45_000)]).1;
+    let mut answers: Vec<_> = (0..6).map(begin).collect();
+    let mut is_busy = || {
+        answers.iter_mut().any(|answer| matches!(answer.try_recv(), Ok(Reply::Failed(_, CallFault::Busy, _))))
+    };
+    while !is_busy() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What has not begun waits for its turn until the service reads.
+    assert!(bench.budget.is_spent());
+    let (_, mut note) = bench.begin("note", &[Value::Int(1), text("waits")]);
+    assert!(note.try_recv().is_err());
+    assert!(bench.budget.give_back(wire::data::UNREAD_MAX));
+    bench.source.queue.look_again();
+    assert!(answer(note).is_ok());
 }
 
 #[test]
