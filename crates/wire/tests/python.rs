@@ -128,6 +128,8 @@ fn samples() -> String {
         ServiceToDataProxy::Call { id: 1, name, complete: false, values: values.clone() },
         ServiceToDataProxy::More { id: 1, complete: true, values },
         ServiceToDataProxy::Cancel { id: 1 },
+        ServiceToDataProxy::Pause { id: 1 },
+        ServiceToDataProxy::Resume { id: 1 },
     ];
     sample("SERVICE_TO_DATA_PROXY", &calls, &mut out);
     let results = Bytes(vec![1, 2]);
