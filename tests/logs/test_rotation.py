@@ -194,7 +194,7 @@ class Syslog(unittest.TestCase):
             lines = self.until_line(daemon, r"<30>bulkhead: \[service main/ls\] .*no.*-such-option.*")
             lines += self.until_line(daemon, r"<28>bulkhead: \[bulkheadd\] service main/ls \(pid \d+\) ended with .*")
             self.assertTrue(all(line.isprintable() for line in lines), lines)
-            self.assertIn("[service main/ls]", server.log())
+            self.assertTrue(until(lambda: "[service main/ls]" in server.log(), 5), server.log())
 
     def test_without_syslog(self):
         server = self.enterContext(Server([site("main")], (), log={"error_syslog": True}))

@@ -37,7 +37,8 @@ class Rendering(unittest.TestCase):
     def test_a_service_without_templates_has_none(self):
         with Pages([renders(), renders("bare", templates=False)], restart={"broken_after": 1}) as server:
             self.assertEqual(server.page("bare")[0], 500)
-            self.assertIn("this service has no `templates = true` in the configuration", server.log())
+            said = "this service has no `templates = true` in the configuration"
+            self.assertTrue(until(lambda: said in server.log(), 5), server.log())
             self.assertEqual(server.of_version(), {1})
 
 
