@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use wire::Message as _;
 use wire::data::{
     CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
-    ServiceToDataProxy,
+    READ_TIMEOUT, ServiceToDataProxy,
 };
 use wire::{Bytes, Text};
 
@@ -26,8 +26,6 @@ const UNREAD_MAX: usize = 32 << 20;
 const PAUSE_AT: usize = UNREAD_MAX / 2;
 /// With so many, they are resumed.
 const RESUME_AT: usize = PAUSE_AT / 2;
-/// LIMIT: how long calls are paused for a machine that reads nothing: they have connections to the database.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 
@@ -115,7 +113,7 @@ impl Session {
     /// Sends an answer. Calls that are paused are given up if the other machine reads nothing for too long.
     async fn send(&self, socket: &mut WebSocket, bytes: Vec<u8>) -> Result<(), Error> {
         let mut sending = std::pin::pin!(socket.send(bytes));
-        let sent = match timeout(PATIENCE, &mut sending).await {
+        let sent = match timeout(READ_TIMEOUT, &mut sending).await {
             Ok(sent) => sent,
             Err(_) => {
                 self.give_up();
@@ -206,7 +204,9 @@ impl Session {
             }
             let is_full = before >= PAUSE_AT;
             // Before it is sent: whoever takes it from there may resume the call.
-            pausing.fetch_or(is_full, Ordering::Relaxed);
+            if is_full {
+                pausing.store(true, Ordering::Relaxed);
+            }
             match replies.send((id, passed)) {
                 Ok(()) if is_full => Wants::MoreLater,
                 Ok(()) => Wants::More,

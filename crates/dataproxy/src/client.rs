@@ -168,7 +168,10 @@ impl Client {
                 // Its answer may have been on its way.
                 let call = self.calls.get_mut(&id);
                 call.into_iter().for_each(|call| call.cancelled.cancel());
-                self.shared.queue.look_again();
+                // It may wait for the service to read, to be told that it is over.
+                if self.budget.is_spent() {
+                    self.shared.queue.look_again();
+                }
             }
             ServiceToDataProxy::Pause { id } => self.pause(id, true),
             ServiceToDataProxy::Resume { id } => self.pause(id, false),

@@ -4,17 +4,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use statements::Statement;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use wire::data::{CallFault, UNREAD_MAX, Value};
+use wire::data::{CallFault, READ_TIMEOUT, UNREAD_MAX, Value};
 
 use crate::catalog::{Call, Catalog};
-
-/// LIMIT: how long calls stand still for a service that reads nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A part of an answer, or its end.
 #[derive(Debug)]
@@ -82,7 +79,7 @@ impl Wait {
             *self = Self { since: now, read };
         }
         // One that is paused for somebody else is given up by whoever has paused it.
-        if budget.is_spent() && now.duration_since(self.since) >= PATIENCE {
+        if budget.is_spent() && now.duration_since(self.since) >= READ_TIMEOUT {
             budget.is_stuck.store(true, Ordering::Relaxed);
         }
         budget.is_stuck.load(Ordering::Relaxed) || job.cancelled.is_cancelled() || now >= job.deadline
