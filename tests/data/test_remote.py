@@ -243,6 +243,7 @@ class Strangers(Machines):
                 "no message, and empty": lambda door: door.send(b""),
                 "a text": lambda door: door.send("a text"),
                 "a login": lambda door: self.say(door, "Login", token=bytes(20)),
+                "a pause": lambda door: self.say(door, "Pause", id=1),
                 "a number twice": lambda door: [self.say(door, complete=False), self.say(door, complete=False)],
                 "more of no call": lambda door: self.say(door, "More", id=9, complete=True, values=b""),
                 "more than 128 calls": lambda door: [self.say(door, id=number, complete=False) for number in range(129)],
@@ -252,7 +253,7 @@ class Strangers(Machines):
             for what, deed in nonsense.items():
                 with self.subTest(what=what), self.door(holder) as door:
                     self.assert_ended_by(deed, door)
-            for what in ("a login", "a text", "a number twice", "more of no call", "more than 128 calls", "more parameters than"):
+            for what in ("a login", "a text", "a pause", "a number twice", "more of no call", "more than 128 calls", "more parameters than"):
                 self.assertTrue(until(lambda: f"has sent nonsense: {what}" in holder.log(), 10), what)
             self.assert_writes(writing)
             look(self, holder, writing.finish())

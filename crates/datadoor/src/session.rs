@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use wire::Message as _;
 use wire::data::{
     CALLS_MAX, CallFault, DOOR_RETIRES, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
-    READ_TIMEOUT, ServiceToDataProxy,
+    SEND_TIMEOUT, ServiceToDataProxy,
 };
 use wire::{Bytes, Text};
 
@@ -113,7 +113,7 @@ impl Session {
     /// Sends an answer. Calls that are paused are given up if the other machine reads nothing for too long.
     async fn send(&self, socket: &mut WebSocket, bytes: Vec<u8>) -> Result<(), Error> {
         let mut sending = std::pin::pin!(socket.send(bytes));
-        let sent = match timeout(READ_TIMEOUT, &mut sending).await {
+        let sent = match timeout(SEND_TIMEOUT, &mut sending).await {
             Ok(sent) => sent,
             Err(_) => {
                 self.give_up();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use statements::Statement;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
-use wire::data::{CallFault, READ_TIMEOUT, UNREAD_MAX, Value};
+use wire::data::{CallFault, SEND_TIMEOUT, UNREAD_MAX, Value};
 
 use crate::catalog::{Call, Catalog};
 
@@ -79,7 +79,7 @@ impl Wait {
             *self = Self { since: now, read };
         }
         // One that is paused for somebody else is given up by whoever has paused it.
-        if budget.is_spent() && now.duration_since(self.since) >= READ_TIMEOUT {
+        if budget.is_spent() && now.duration_since(self.since) >= SEND_TIMEOUT {
             budget.is_stuck.store(true, Ordering::Relaxed);
         }
         budget.is_stuck.load(Ordering::Relaxed) || job.cancelled.is_cancelled() || now >= job.deadline

@@ -24,7 +24,7 @@ pub const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
 /// LIMIT: bytes of answers that whoever calls on a channel has not read yet, over all calls; there are no more rows until it reads.
 pub const UNREAD_MAX: usize = 4 << 20;
 /// LIMIT: how long calls stand still for whoever calls and reads nothing: they hold connections that others want.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(1);
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
 /// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.
