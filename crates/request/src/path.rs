@@ -48,14 +48,7 @@ impl<'a> NormalPath<'a> {
         if relative.contains(&0) {
             return Err(InvalidPath);
         }
-        let mut out = Vec::with_capacity(relative.len() + 1);
-        for segment in relative.split(|&byte| byte == b'/') {
-            push_segment(&mut out, |out| {
-                out.extend_from_slice(segment);
-                Ok(())
-            })?;
-        }
-        Ok(NormalPath(Cow::Owned(ended(out, relative.ends_with(b"/")))))
+        Self::of_segments(relative)
     }
 
     /// The same, with bytes of its own.
@@ -89,27 +82,74 @@ impl<'a> NormalPath<'a> {
         escape(&self.0)
     }
 
-    /// What the most generous backend could take the path for, if that is another path: escaped slashes and backslashes
-    /// as separators, escapes decoded again, and segments without their parameters (`/admin;x/`, as Tomcat reads it).
+    /// Whether a backend could take the path for another one, so that [`NormalPath::readings`] has something to say.
+    pub fn is_ambiguous(&self) -> bool {
+        self.0.iter().any(|byte| matches!(byte, &ESCAPED_SLASH | b'\\' | b';' | b'%' | b'?' | b'#'))
+    }
+
+    /// What backends could take the path for beside what it is: with escapes decoded again; ended at an escaped question
+    /// mark or number sign; without the parameters of its segments (`/admin;x/`, as Tomcat reads it), which end at the next
+    /// slash, or at an escaped one as well; with escaped slashes and backslashes as separators; and all of these together.
     ///
     /// # Errors
-    /// There are dot segments in this reading: the path could lead anywhere.
-    pub fn widest(&self) -> Result<Option<NormalPath<'static>>, InvalidPath> {
-        if !self.0.iter().any(|byte| matches!(byte, &ESCAPED_SLASH | b'\\' | b';' | b'%')) {
-            return Ok(None);
+    /// There are dot segments in one of these readings: the path could lead anywhere.
+    pub fn readings(&self) -> Result<Vec<NormalPath<'static>>, InvalidPath> {
+        if !self.is_ambiguous() {
+            return Ok(Vec::new());
         }
-        let decoded = decode_again(&self.0);
-        let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\' | &ESCAPED_SLASH);
-        let mut out = Vec::with_capacity(decoded.len() + 1);
-        for segment in decoded.split(is_separator) {
-            let name = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        let mut texts = vec![self.0.to_vec()];
+        for step in READINGS {
+            for at in 0..texts.len() {
+                let text = step(&texts[at]);
+                if !texts.contains(&text) {
+                    texts.push(text);
+                }
+            }
+        }
+        let mut readings = Vec::new();
+        for text in &texts {
+            // INVARIANT: the separators of a reading are slashes; an escaped slash in it is part of a name, as in the path.
+            let path = NormalPath::of_segments(text)?;
+            if path != *self && !readings.contains(&path) {
+                readings.push(path);
+            }
+        }
+        Ok(readings)
+    }
+
+    fn of_segments(text: &[u8]) -> Result<NormalPath<'static>, InvalidPath> {
+        let mut out = Vec::with_capacity(text.len() + 1);
+        for segment in text.split(|&byte| byte == b'/') {
             push_segment(&mut out, |out| {
-                out.extend_from_slice(name);
+                out.extend_from_slice(segment);
                 Ok(())
             })?;
         }
-        Ok(Some(NormalPath(Cow::Owned(ended(out, decoded.last().is_some_and(is_separator))))))
+        Ok(NormalPath(Cow::Owned(ended(out, text.ends_with(b"/")))))
     }
+}
+
+/// What a backend may do to a path, in the order in which it may do so. Each may be left out.
+const READINGS: [fn(&[u8]) -> Vec<u8>; 5] = [
+    |text| without_parameters(text, |byte| byte == b'/'),
+    decode_again,
+    |text| text.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default().to_vec(),
+    |text| without_parameters(text, is_any_separator),
+    |text| text.iter().map(|&byte| if is_any_separator(byte) { b'/' } else { byte }).collect(),
+];
+
+fn is_any_separator(byte: u8) -> bool {
+    matches!(byte, b'/' | b'\\' | ESCAPED_SLASH)
+}
+
+/// Leaves out what is between a semicolon and the next separator.
+fn without_parameters(text: &[u8], is_separator: fn(u8) -> bool) -> Vec<u8> {
+    let mut is_left_out = false;
+    let stays = |byte: &u8| {
+        is_left_out = (is_left_out || *byte == b';') && !is_separator(*byte);
+        !is_left_out
+    };
+    text.iter().copied().filter(stays).collect()
 }
 
 /// Whether `path` is at or below `prefix`; a prefix that does not end in `/` ends at a segment's border.
@@ -297,8 +337,8 @@ pub fn fuzz_path(raw: &str) {
     let sent = for_backend(raw);
     assert_eq!(NormalPath::parse(&sent).as_ref(), Ok(&path), "a backend gets another path");
     assert_eq!(for_backend(&sent), sent, "what a backend gets is not normal");
-    if let Ok(Some(widest)) = path.widest() {
-        assert!(is_sound(&widest) && !widest.as_bytes().contains(&b';'), "{widest:?}");
+    for reading in path.readings().unwrap_or_default() {
+        assert!(is_sound(&reading) && reading != path, "{reading:?}");
     }
 }
 
@@ -356,25 +396,50 @@ mod tests {
 
     #[test]
     fn what_backends_may_take_a_path_for() {
-        let widest =
-            |raw| Ok::<_, InvalidPath>(NormalPath::parse(raw)?.widest()?.map(|path| path.spelling()));
-        for (raw, path) in [
-            ("/a/b", None),
-            ("/admin;x=1/y", Some("/admin/y")),
-            ("/admin%3bx/y", Some("/admin/y")),
-            ("/admin%2Fx", Some("/admin/x")),
-            ("/admin%5cx", Some("/admin/x")),
-            ("/admin%252Fx", Some("/admin/x")),
-            ("/;/admin/", Some("/admin/")),
-            ("/a%2F", Some("/a/")),
-            ("/100%25", Some("/100%25")),
+        let readings = |raw| {
+            let readings = NormalPath::parse(raw)?.readings()?;
+            Ok::<_, InvalidPath>(readings.iter().map(NormalPath::spelling).collect::<Vec<_>>())
+        };
+        for (raw, reading) in [
+            ("/admin;x=1/y", "/admin/y"),
+            ("/admin%3bx/y", "/admin/y"),
+            ("/admin%2Fx", "/admin/x"),
+            ("/admin%5cx", "/admin/x"),
+            ("/admin%252Fx", "/admin/x"),
+            ("/;/admin/", "/admin/"),
+            ("/a%2F", "/a/"),
+            ("/admin%3fx", "/admin"),
+            ("/admin%23x", "/admin"),
+            ("/a/admin%253fx/y", "/a/admin"),
+            ("/a;x%2Fy/admin", "/a/admin"),
+            ("/a;x%2Fy/admin", "/a/y/admin"),
+            ("/a%2Fadmin;b%2Fc%3Fd", "/a/admin"),
+            ("/a%2Fadmin;b%2Fc%3Fd", "/a/admin/c"),
         ] {
-            assert_eq!(widest(raw), Ok(path.map(str::to_owned)), "{raw}");
+            assert!(readings(raw).unwrap().contains(&reading.to_owned()), "{raw}: {:?}", readings(raw));
         }
-        for raw in
-            ["/x/..;/a", "/x/.;y/a", "/x/..%2fa", "/x/%252e%252e/a", "/x/..%5ca", "/x%2f..", "/%3b/..%3b/a"]
-        {
-            assert_eq!(widest(raw), Err(InvalidPath), "{raw}");
+        for raw in ["/a/b", "/100%25", "/a.b/c-d_e~f"] {
+            assert_eq!(readings(raw), Ok(Vec::new()), "{raw}");
         }
+        for raw in [
+            "/x/..;/a",
+            "/x/.;y/a",
+            "/x/..%2fa",
+            "/x/%252e%252e/a",
+            "/x/..%5ca",
+            "/x%2f..",
+            "/%3b/..%3b/a",
+            "/x/..%3fa",
+            "/x/.%23",
+            "/x;y%2f../a",
+        ] {
+            assert_eq!(readings(raw), Err(InvalidPath), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_no_more_readings_than_steps_can_make() {
+        let raw = "/a;b%2Fc%255cd%3Fe%253Bf/g;h%2523i%2fj";
+        assert!(NormalPath::parse(raw).unwrap().readings().unwrap().len() < 1 << READINGS.len());
     }
 }

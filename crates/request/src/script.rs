@@ -1,7 +1,10 @@
-//! Names of scripts: where one ends in a path, and which files are the source of one.
+//! Names of scripts: where one ends in a path, and which files are the source of one; and names that end with a suffix.
 //!
 //! Untrusted input: paths in their normal form, and names of files. Must
 //! never: take another name for a script than the backend would run.
+//!
+//! Two questions about a suffix: "is this a script" ([`split_script`]) is about what is executed, and leaves hidden names
+//! out; "does a rule for this suffix mean this name" ([`ends_with`], [`has_name`]) is about names, and leaves none out.
 
 /// Suffixes of the scripts whose sources are never sent as files, unless the operator says so: what Debian's Apache hands
 /// to PHP, and what PHP was called before.
@@ -43,19 +46,29 @@ pub fn split_script<'p>(path: &'p [u8], suffix: &str) -> Option<(&'p [u8], &'p [
     for segment in path.split_inclusive(|&byte| byte == b'/') {
         end += segment.len();
         let name = segment.strip_suffix(b"/").unwrap_or(segment);
-        if is_named(name, suffix) {
+        if is_script(name, suffix) {
             return Some(path.split_at(end - (segment.len() - name.len())));
         }
     }
     None
 }
 
-/// Whether the last segment ends with `suffix`.
+/// Whether the last segment ends with `suffix`, whatever else it is.
 pub fn ends_with(path: &[u8], suffix: &str) -> bool {
-    is_named(path.rsplit(|&byte| byte == b'/').next().unwrap_or(path), suffix)
+    last_name(path).ends_with(suffix.as_bytes())
 }
 
-fn is_named(name: &[u8], suffix: &str) -> bool {
+/// Whether a segment ends with `suffix`, whatever else it is: what follows may be for a script to read.
+pub fn has_name(path: &[u8], suffix: &str) -> bool {
+    path.split(|&byte| byte == b'/').any(|name| name.ends_with(suffix.as_bytes()))
+}
+
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
+/// A name that is hidden is none of a script, and so is one that is nothing but the suffix.
+pub fn is_script(name: &[u8], suffix: &str) -> bool {
     name.len() > suffix.len() && name.ends_with(suffix.as_bytes()) && !name.starts_with(b".")
 }
 
@@ -81,8 +94,25 @@ mod tests {
             let split = split.map(|(script, rest): (&str, &str)| (script.as_bytes(), rest.as_bytes()));
             assert_eq!(split_script(path.as_bytes(), ".php"), split, "{path}");
         }
-        assert!(ends_with(b"/x/a.php", ".php"));
-        assert!(!ends_with(b"/a.php/b", ".php") && !ends_with(b"/.php", ".php"));
+    }
+
+    #[test]
+    fn names_that_end_with_a_suffix() {
+        for (path, last, any) in [
+            ("/x/a.php", true, true),
+            ("/.php", true, true),
+            ("/.a.php", true, true),
+            ("/a.php/b", false, true),
+            ("/.php/b", false, true),
+            ("/a.php/", false, true),
+            ("/a.phpx", false, false),
+            ("/a.PHP", false, false),
+            ("/php", false, false),
+            ("/", false, false),
+        ] {
+            assert_eq!(ends_with(path.as_bytes(), ".php"), last, "{path}");
+            assert_eq!(has_name(path.as_bytes(), ".php"), any, "{path}");
+        }
     }
 
     #[test]

@@ -39,7 +39,9 @@ fn a_path_is_that_of_a_folder_if_it_ends_with_a_slash() {
 #[test]
 fn a_name_that_is_nothing_but_the_suffix_is_no_script() {
     assert!(ends_with(b"/a.php", ".php") && ends_with(b"a.php", ".php") && ends_with(b"/xphp", "php"));
-    assert!(!ends_with(b"/php", "php") && !ends_with(b"/.php", ".php") && !ends_with(b"/a.php/", ".php"));
+    assert!(ends_with(b"/php", "php") && ends_with(b"/.php", ".php"), "a name that ends so");
+    assert!(!ends_with(b"/a.php/", ".php"));
+    assert_eq!(split_script(b"/.php/x", ".php"), None);
     assert_eq!(split_script(b"/php/x", "php"), None);
     assert_eq!(split_script(b"/a.php/b", ".php"), Some((&b"/a.php"[..], &b"/b"[..])));
 }

@@ -48,7 +48,7 @@ impl<'a> Connection<'a> {
     ) -> Option<Next> {
         let site = self.site;
         let path = NormalPath::parse(head.path).ok()?;
-        if !direct::is_simple(head) || self.is_for_general() || path.widest() != Ok(None) {
+        if !direct::is_simple(head) || self.is_for_general() || path.is_ambiguous() {
             return None;
         }
         let route = match route {

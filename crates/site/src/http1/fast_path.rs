@@ -136,7 +136,7 @@ fn fill<'r>(
         return Err(Fast::General(Some(route)));
     }
     // A path of two readings may be another site's.
-    if !matches!(path.widest(), Ok(None)) {
+    if path.is_ambiguous() {
         return Err(Fast::General(None));
     }
     let resolved = serve::resolve(&site.rules, root, &path, &mut route);

@@ -127,13 +127,12 @@ fn refuse_path(
 ///
 /// SECURITY: else the rules of the site that it could lead to would not be asked.
 fn is_ours_in_every_reading(site: &Site, request: &Request<BoundedBody>, path: &NormalPath<'_>) -> bool {
-    match path.widest() {
-        Ok(None) => true,
-        Ok(Some(widest)) => {
-            site.worker.owns_reading(host_of(request).unwrap_or_default().as_bytes(), &widest)
-        }
-        Err(_) => false,
+    if !path.is_ambiguous() {
+        return true;
     }
+    let host = host_of(request).unwrap_or_default();
+    let owns = |reading: &NormalPath<'_>| site.worker.owns_reading(host.as_bytes(), reading);
+    path.readings().is_ok_and(|readings| readings.iter().all(owns))
 }
 
 /// Puts the path into the form that every backend gets.

@@ -14,7 +14,7 @@ use conditioning::Network;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
-use request::script::{self, ends_with, split_script};
+use request::script::{self, ends_with, has_name, split_script};
 use rewrite::{Matcher, Pattern, Target as To};
 
 use crate::proxy::limit::BackendId;
@@ -250,13 +250,13 @@ impl Rules {
     /// # Errors
     /// A backend could read dot segments in the path, which would lead it anywhere.
     pub fn find(&self, path: &NormalPath<'_>) -> Result<RouteMatch<'_>, InvalidPath> {
-        // Nobody knows how a backend takes escaped slashes and parameters: the terms of both readings hold.
-        let widest = path.widest()?;
+        // Nobody knows how a backend takes escaped slashes and parameters: the terms of all readings hold.
+        let readings = path.readings()?;
         let mut covering: Vec<&Rule> = Vec::new();
         let mut rule: Option<&Rule> = None;
         for one in self.rules.iter().rev() {
             let here = one.covers(path);
-            if here || one.guards(path) || widest.as_ref().is_some_and(|widest| one.guards(widest)) {
+            if here || one.guards(path) || readings.iter().any(|reading| one.guards(reading)) {
                 covering.push(one);
             }
             // A service answers for whatever is below its path, whatever the name ends with.
@@ -347,6 +347,9 @@ impl Rule {
 
     /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
     /// a script may have more of the path behind its name.
+    ///
+    /// SECURITY: a name that begins with a dot, or is nothing but the suffix, is no script, but it is a name: other servers
+    /// and services answer for it.
     fn guards(&self, path: &NormalPath<'_>) -> bool {
         let Matcher { path: prefix, suffix, pattern } = &self.matcher;
         let is_below = |prefix: &String| {
@@ -355,7 +358,7 @@ impl Rule {
         };
         self.policy.guards()
             && prefix.as_ref().is_none_or(is_below)
-            && suffix.as_ref().is_none_or(|suffix| split_script(path.as_bytes(), suffix).is_some())
+            && suffix.as_ref().is_none_or(|suffix| has_name(path.as_bytes(), suffix))
             && pattern.as_ref().is_none_or(|pattern| may_mean(pattern, path.as_bytes()))
     }
 }
@@ -373,5 +376,7 @@ fn may_mean(pattern: &Pattern, path: &[u8]) -> bool {
         || scripts.any(|script| is_script(script) && pattern.may_match(script))
 }
 
+#[cfg(test)]
+mod guard_model;
 #[cfg(test)]
 mod tests;

@@ -6,11 +6,15 @@
 //! SECURITY: with `/upload.jpg/x.php`, servers that ask FastCGI for whatever ends in `.php` run `upload.jpg`, as PHP
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
+//!
+//! Which names are hidden is asked of the part of the path that names a file. What follows a script is for the application:
+//! there, `.gitignore` is a name like any other.
 
 use fastcgi::parameters::Script;
-use request::path::NormalPath;
+use request::path::{ESCAPED_SLASH, NormalPath};
+use request::script::is_script;
 
-use crate::files::{Files, Missing, Names};
+use crate::files::{Files, Missing};
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +35,8 @@ impl Scripts {
     /// What the path `raw`, as sent, means.
     pub fn find(&self, files: Option<&Files>, raw: &str) -> Result<Script, Missing> {
         let path = NormalPath::parse(raw).map_err(|_| Missing::Malformed)?;
-        let usual = Names::default();
-        if files.map_or(&usual, Files::names).relative(&path).is_none() {
+        // SECURITY: scripts could only take an escaped slash for a separator.
+        if path.as_bytes().contains(&ESCAPED_SLASH) {
             return Err(Missing::NotFound);
         }
         let path = path.as_bytes().to_vec();
@@ -62,7 +66,7 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
         return Ok(None);
     };
     let conn = (1..=path.len()).filter(|&end| end == path.len() || path[end] == b'/');
-    for end in conn.filter(|&end| is_script(&path[..end], suffix)) {
+    for end in conn.filter(|&end| is_script(last_name(&path[..end]), suffix)) {
         let Ok(name) = NormalPath::of_file(&path[..end]) else { continue };
         match files.has_file(&name) {
             Ok(true) => {
@@ -75,10 +79,8 @@ fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option
     Ok(None)
 }
 
-/// A name of nothing but the suffix is none.
-fn is_script(path: &[u8], suffix: &str) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    name.len() > suffix.len() && name.ends_with(suffix.as_bytes())
+fn last_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
 
 /// Whether what follows a path makes its last name longer.
@@ -102,7 +104,17 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("bulkhead-script-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("dir.php/sub")).unwrap();
-        for name in ["a.php", "upload.jpg", "dir.php/in.php", "a b.php", ".php", "x.phps"] {
+        std::fs::create_dir_all(folder.join(".git")).unwrap();
+        for name in [
+            "a.php",
+            "upload.jpg",
+            "dir.php/in.php",
+            "a b.php",
+            ".php",
+            "x.phps",
+            ".hidden.php",
+            ".git/in.php",
+        ] {
             std::fs::write(folder.join(name), "x").unwrap();
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
@@ -125,6 +137,8 @@ mod tests {
         assert_eq!(find("/a.php/"), script("/a.php", "/"));
         assert_eq!(find("/dir.php/in.php/i"), script("/dir.php/in.php", "/i"));
         assert_eq!(find("/a%20b.php/%3f"), script("/a b.php", "/?"));
+        assert_eq!(find("/a.php/files/.gitignore"), script("/a.php", "/files/.gitignore"));
+        assert_eq!(find("/a.php/.git/x.php"), script("/a.php", "/.git/x.php"));
         for path in [
             "/upload.jpg/x.php",
             "/upload.jpg%2fx.php",
@@ -138,6 +152,11 @@ mod tests {
             "/a.phpx",
             "/A.PHP",
             "/out.php",
+            "/.hidden.php",
+            "/.hidden.php/a.php/x",
+            "/.git/in.php",
+            "/.git/in.php/x",
+            "/a.php%2fx",
         ] {
             assert_eq!(find(path), Err(Missing::NotFound), "{path}");
         }
@@ -167,6 +186,8 @@ mod tests {
         let find = |path: &str| Scripts::One("/a.php".into()).find(Some(&files), path);
         assert_eq!(find("/any/thing"), script("/a.php", "/any/thing"));
         assert_eq!(find("/upload.jpg/x.php"), script("/a.php", "/upload.jpg/x.php"));
+        assert_eq!(find("/any/.thing"), script("/a.php", "/any/.thing"));
+        assert_eq!(find("/any%2fthing"), Err(Missing::NotFound));
         assert_eq!(find("/x/../y"), Err(Missing::Malformed));
     }
 
