@@ -32,9 +32,19 @@ pub enum Event {
     EmptyData,
     /// A PRIORITY or WINDOW_UPDATE frame.
     Adjustment,
+    /// A DATA frame, or what is left of one for a stream that was reset.
+    Data {
+        /// Bytes that somebody wants.
+        useful: u32,
+        /// All bytes, with the head of the frame and its padding.
+        all: u32,
+    },
     /// A DATA frame with data, or a response that went out whole: what the connection is for.
     Progress,
 }
+
+/// LIMIT: how many bytes may come for each useful one before they count: frames of three bytes cost four times as many.
+pub const USEFUL_SHARE: u64 = 4;
 
 /// How much of what is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +65,8 @@ pub struct Limits {
     pub pings: u32,
     /// Empty DATA frames in a window.
     pub empty_data: u32,
+    /// Bytes of DATA frames in a window beyond [`USEFUL_SHARE`] times those that somebody wants.
+    pub useless_bytes: u32,
     /// PRIORITY and WINDOW_UPDATE frames in a window, for each that made progress (and one).
     pub adjustments: u32,
 }
@@ -66,11 +78,14 @@ impl Default for Limits {
             // A browser that leaves a page resets what is under way: 100 streams at most by default.
             resets: 200,
             provoked: 50,
-            continuations: 8,
-            block_bytes: 64 * 1024,
+            // As many as a block of `block_bytes` needs at the least, in frames of 16 KiB.
+            continuations: 16,
+            block_bytes: 256 * 1024,
             settings: 32,
             pings: 64,
             empty_data: 64,
+            // The windows of a few dozen uploads that were refused; or 400,000 frames of one byte.
+            useless_bytes: 2 << 20,
             adjustments: 200,
         }
     }
@@ -91,6 +106,8 @@ pub enum Excess {
     Pings,
     /// Empty DATA frames.
     EmptyData,
+    /// Bytes of DATA frames that nobody wants.
+    UselessData,
     /// PRIORITY and WINDOW_UPDATE frames.
     Adjustments,
 }
@@ -104,6 +121,7 @@ impl fmt::Display for Excess {
             Self::Settings => "too many SETTINGS frames",
             Self::Pings => "too many PING frames",
             Self::EmptyData => "too many empty DATA frames",
+            Self::UselessData => "too many bytes of DATA frames that nobody wants",
             Self::Adjustments => "too many PRIORITY or WINDOW_UPDATE frames",
         })
     }
@@ -120,6 +138,8 @@ struct Counts {
     empty_data: u32,
     adjustments: u32,
     progress: u32,
+    useful_bytes: u64,
+    data_bytes: u64,
 }
 
 /// One connection.
@@ -161,6 +181,12 @@ impl Abuse {
             Event::Adjustment => {
                 let most = limits.adjustments.saturating_mul(counts.progress.saturating_add(1));
                 bump(&mut counts.adjustments, most, Excess::Adjustments)
+            }
+            Event::Data { useful, all } => {
+                counts.useful_bytes += u64::from(useful);
+                counts.data_bytes += u64::from(all);
+                let allowed = counts.useful_bytes * USEFUL_SHARE + u64::from(limits.useless_bytes);
+                if counts.data_bytes <= allowed { Ok(()) } else { Err(Excess::UselessData) }
             }
             Event::Headers(bytes) => self.block(0, bytes),
             Event::Continuation(bytes) => self.block(1, bytes),

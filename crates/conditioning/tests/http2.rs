@@ -25,8 +25,8 @@ fn each_flood_ends() {
         (Event::Ping, 64, Excess::Pings),
         (Event::EmptyData, 64, Excess::EmptyData),
         (Event::Adjustment, 200, Excess::Adjustments),
-        (Event::Continuation(0), 8, Excess::Continuation),
-        (Event::Headers(1 << 14), 4, Excess::Continuation),
+        (Event::Continuation(0), 16, Excess::Continuation),
+        (Event::Headers(1 << 14), 16, Excess::Continuation),
         (Event::Continuation(u32::MAX), 0, Excess::Continuation),
     ] {
         assert_eq!(allowed(fresh, event, now), (most, Some(excess)), "{event:?}");
@@ -66,11 +66,34 @@ fn windows_pass() {
         }
         assert_eq!(abuse.note(Event::Ping, now + Duration::from_millis(9_999)), Err(Excess::Pings));
     }
-    assert_eq!(abuse.note(Event::Headers(60_000), start), Ok(()));
+    assert_eq!(abuse.note(Event::Headers(260_000), start), Ok(()));
     let later = start + Duration::from_secs(1000);
     assert_eq!(abuse.note(Event::Continuation(6000), later), Err(Excess::Continuation));
     assert_eq!(abuse.note(Event::HeadersEnd, later), Ok(()));
     assert_eq!(abuse.note(Event::Headers(6000), later), Ok(()));
+}
+
+/// One byte in each frame, and DATA for streams that were reset, end; whoever sends little at a time does not.
+#[test]
+fn data_is_judged_by_what_is_wanted_of_it() {
+    let now = Instant::now();
+    let fresh = Abuse::new(Limits::default());
+    for (event, most) in [
+        (Event::Data { useful: 0, all: 16_393 }, 127),
+        (Event::Data { useful: 0, all: 10 }, 209_715),
+        (Event::Data { useful: 1, all: 10 }, 349_525),
+        (Event::Data { useful: 2, all: 11 }, 699_050),
+    ] {
+        let mut abuse = fresh;
+        let ended = (0..1_000_000).find(|_| abuse.note(event, now).is_err());
+        assert_eq!(ended, Some(most), "{event:?}");
+        assert_eq!(abuse.note(event, now), Err(Excess::UselessData));
+        assert_eq!(abuse.note(event, now + Duration::from_secs(10)), Ok(()), "another window");
+    }
+    let mut small = fresh;
+    for _ in 0..1_000_000 {
+        assert_eq!(small.note(Event::Data { useful: 3, all: 12 }, now), Ok(()));
+    }
 }
 
 /// A download is acknowledged by many small frames.

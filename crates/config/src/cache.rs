@@ -13,6 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sys::file_version::FileVersion;
+
 use crate::diagnostic::Text;
 use crate::raw::{RawSite, in_files};
 use crate::schema::{Config, Site, SiteFile};
@@ -20,31 +22,6 @@ use crate::taken::Taken;
 
 /// LIMIT: a file that was changed so lately is read again the next time, as one more change might have the same time.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
-
-/// By what a file is known not to have changed: device, inode, size, and time of the last change of any kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    pub(crate) fn of(found: &Metadata) -> Self {
-        let changed = (found.ctime(), found.ctime_nsec());
-        Self { device: found.dev(), inode: found.ino(), size: found.size(), changed }
-    }
-
-    fn is_settled(&self, now: SystemTime) -> bool {
-        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
-        else {
-            return false;
-        };
-        let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-        now.duration_since(changed).is_ok_and(|since| since >= SETTLED_AFTER)
-    }
-}
 
 /// Which folder it is, and who may write there: device, inode, owner and mode.
 pub(crate) type FolderStamp = (u64, u64, u32, u32);
@@ -57,7 +34,7 @@ pub(crate) fn folder_stamp(found: &Metadata) -> FolderStamp {
 #[derive(Clone)]
 pub(crate) struct ReadFile {
     pub(crate) path: Rc<Path>,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileVersion,
     /// Whether whoever watches the folder sees each change of the file.
     pub(crate) is_seen: bool,
     pub(crate) text: Rc<Text>,
@@ -69,7 +46,7 @@ pub(crate) struct ReadFile {
 /// A file of sites that was found right.
 pub(crate) struct KnownFile {
     pub(crate) path: Rc<Path>,
-    stamp: Stamp,
+    stamp: FileVersion,
     /// Whether any other change would have had another stamp.
     is_settled: bool,
     is_seen: bool,
@@ -81,7 +58,7 @@ pub(crate) struct KnownFile {
 
 impl KnownFile {
     /// Whether the file, which has this stamp now, is as it was.
-    pub(crate) fn is_as(&self, stamp: &Stamp) -> bool {
+    pub(crate) fn is_as(&self, stamp: &FileVersion) -> bool {
         self.is_settled && self.stamp == *stamp
     }
 }
@@ -130,7 +107,7 @@ impl Cache {
     }
 
     /// A file that has not changed.
-    pub(crate) fn known(&self, path: &Path, stamp: &Stamp) -> Option<Rc<KnownFile>> {
+    pub(crate) fn known(&self, path: &Path, stamp: &FileVersion) -> Option<Rc<KnownFile>> {
         let known = self.files.get(path.file_name()?)?;
         (known.path.as_os_str() == path.as_os_str() && known.is_as(stamp)).then(|| Rc::clone(known))
     }
@@ -187,7 +164,7 @@ impl Cache {
             let Some(name) = path.file_name().map(OsStr::to_owned) else { continue };
             let sites = raw.into_iter().zip(sites.by_ref().cloned()).collect();
             let new = || {
-                let (is_settled, listed) = (stamp.is_settled(now), listed.clone());
+                let (is_settled, listed) = (stamp.is_settled(now, SETTLED_AFTER), listed.clone());
                 Rc::new(KnownFile { path, stamp, is_settled, is_seen, text, sites, listed })
             };
             self.files.insert(name, known.unwrap_or_else(new));
@@ -203,9 +180,11 @@ mod tests {
     #[test]
     fn what_was_changed_just_now_is_not_settled() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        let stamp = Stamp { device: 1, inode: 2, size: 3, changed: (99, 500_000_000) };
-        assert!(!stamp.is_settled(now) && stamp.is_settled(now + SETTLED_AFTER * 2));
+        let stamp = FileVersion { changed_ns: 99_500_000_000, ..FileVersion::default() };
+        assert!(
+            !stamp.is_settled(now, SETTLED_AFTER) && stamp.is_settled(now + SETTLED_AFTER * 2, SETTLED_AFTER)
+        );
         // A clock that was set back says nothing.
-        assert!(!stamp.is_settled(now - SETTLED_AFTER));
+        assert!(!stamp.is_settled(now - SETTLED_AFTER, SETTLED_AFTER));
     }
 }

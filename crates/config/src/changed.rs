@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::cache::{Cache, KnownFile, ReadFile, Stamp, folder_stamp};
+use sys::file_version::FileVersion;
+
+use crate::cache::{Cache, KnownFile, ReadFile, folder_stamp};
 use crate::diagnostic::Problems;
 use crate::examine::{self, Examine};
 use crate::include::{InFolder, SiteFile, is_read};
@@ -99,7 +101,7 @@ fn look(cache: &Cache, names: &BTreeSet<&OsString>, problems: &mut Problems) -> 
 fn is_as_it_was(cache: &Cache, name: &OsStr, path: &Path, found: &Metadata) -> bool {
     let Some(known) = cache.file(name) else { return false };
     let found = if found.is_symlink() { path.metadata().ok() } else { Some(found.clone()) };
-    found.is_some_and(|found| known.is_as(&Stamp::of(&found)))
+    found.is_some_and(|found| known.is_as(&FileVersion::of(&found)))
 }
 
 fn is_unknown(cache: &Cache, file: &SiteFile) -> bool {

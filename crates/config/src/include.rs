@@ -9,7 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::cache::{Cache, KnownFile, Stamp};
+use sys::file_version::FileVersion;
+
+use crate::cache::{Cache, KnownFile};
 use crate::diagnostic::{Problems, show_path};
 use crate::files;
 use crate::parse::Fault;
@@ -23,7 +25,7 @@ pub const SUFFIX: &str = ".toml";
 /// A file of sites.
 pub(crate) struct SiteFile {
     pub(crate) path: Rc<Path>,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileVersion,
     /// Whether whoever watches the folder sees each change: a link leads elsewhere, and a file of two names can be written
     /// under the other one.
     pub(crate) is_seen: bool,
@@ -127,7 +129,7 @@ impl InFolder<'_> {
         // Before the file is read: what is written meanwhile is read the next time.
         let found = std::fs::metadata(&path).map_err(files::Unread::Io);
         let read = found.and_then(|found| {
-            let stamp = Stamp::of(&found);
+            let stamp = FileVersion::of(&found);
             safe(&path, &found, self.owner, offset, problems);
             let content = match self.cache.known(&path, &stamp) {
                 Some(known) => Content::Known(known),

@@ -6,7 +6,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::cache::{Cache, Stamp};
+use sys::file_version::FileVersion;
+
+use crate::cache::Cache;
 use crate::diagnostic::{Problems, Text};
 use crate::include::{Content, SiteFile};
 
@@ -55,7 +57,7 @@ impl Source {
     pub(crate) fn site_files(&self) -> impl Iterator<Item = SiteFile> {
         self.included.iter().map(|(path, text)| SiteFile {
             path: path.clone(),
-            stamp: Stamp::default(),
+            stamp: FileVersion::default(),
             is_seen: false,
             content: Content::Text(text.as_str().to_owned()),
         })

@@ -6,10 +6,25 @@ use std::time::Instant;
 
 use conditioning::http2::{Abuse, Event, Excess};
 
-use crate::frame::{self, FrameHead};
+use crate::frame::{self, FrameHead, HEAD_BYTES};
 
 /// LIMIT: a DATA frame with so little in it, and one with padding at most so long, is not what the connection is for.
 pub(crate) const WORTH_BYTES: usize = 256;
+
+/// Whether a DATA frame may be what the connection is for.
+pub(crate) fn is_worth(frame: FrameHead) -> bool {
+    frame.length > WORTH_BYTES || (frame.length > 0 && !frame.has(frame::PADDED))
+}
+
+/// Counts a DATA frame of which somebody wants so many bytes.
+pub(crate) fn taken(abuse: &mut Abuse, frame: FrameHead, useful: usize, now: Instant) -> Result<(), Excess> {
+    if useful > 0 && is_worth(frame) {
+        abuse.note(Event::Progress, now)?;
+    }
+    // LIMIT: a frame has fewer bytes.
+    let bytes = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    abuse.note(Event::Data { useful: bytes(useful), all: bytes(frame.length + HEAD_BYTES) }, now)
+}
 
 /// Counts a frame of the client's.
 pub(crate) fn received(abuse: &mut Abuse, frame: FrameHead, now: Instant) -> Result<(), Excess> {
@@ -17,9 +32,8 @@ pub(crate) fn received(abuse: &mut Abuse, frame: FrameHead, now: Instant) -> Res
     let length = u32::try_from(frame.length).unwrap_or(u32::MAX);
     let mut note = |event| abuse.note(event, now);
     match frame.kind {
-        frame::DATA if frame.length > WORTH_BYTES || (length > 0 && !frame.has(frame::PADDED)) => {
-            note(Event::Progress)
-        }
+        // What of it is useful is known when it is taken.
+        frame::DATA if is_worth(frame) => Ok(()),
         frame::DATA if frame.has(frame::END_STREAM) => Ok(()),
         frame::DATA => note(Event::EmptyData),
         frame::HEADERS => {
@@ -32,9 +46,8 @@ pub(crate) fn received(abuse: &mut Abuse, frame: FrameHead, now: Instant) -> Res
             if frame.has(frame::END_HEADERS) { note(Event::HeadersEnd) } else { Ok(()) }
         }
         frame::RST_STREAM => note(Event::Reset),
-        frame::SETTINGS if frame.has(frame::ACK) => Ok(()),
+        // Acknowledgements as well: we send few frames that want one.
         frame::SETTINGS => note(Event::Settings),
-        frame::PING if frame.has(frame::ACK) => Ok(()),
         frame::PING => note(Event::Ping),
         // PRIORITY, WINDOW_UPDATE, and what nobody knows.
         _ => note(Event::Adjustment),

@@ -81,7 +81,7 @@ impl Head {
     fn push_pseudo(&mut self, name: &[u8], value: &[u8]) -> bool {
         let Some(which) = PSEUDO.iter().position(|one| *one == name) else { return false };
         // RFC 9113 8.3: before all others, and each once.
-        if !self.fields.is_empty() || self.pseudo[which].is_some() || !value.iter().all(is_of_value) {
+        if !self.fields.is_empty() || self.pseudo[which].is_some() || !is_value(value) {
             return false;
         }
         let start = self.text.len();
@@ -91,7 +91,7 @@ impl Head {
     }
 
     fn push_field(&mut self, name: &[u8], value: &[u8]) -> bool {
-        if name.is_empty() || !name.iter().all(is_of_name) || !value.iter().all(is_of_value) {
+        if name.is_empty() || !name.iter().all(is_of_name) || !is_value(value) {
             return false;
         }
         match name {
@@ -229,9 +229,12 @@ fn is_of_name(byte: &u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
 }
 
-/// RFC 9110 5.5.
-fn is_of_value(byte: &u8) -> bool {
-    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+/// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do not.
+fn is_value(value: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    !is_blank(value.first())
+        && !is_blank(value.last())
+        && value.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~' | 0x80..))
 }
 
 #[cfg(test)]
@@ -261,7 +264,12 @@ mod tests {
             assert!(!is_request(&fields), "{fields:?}");
         }
         let with = |more: &[(&'static str, &'static str)]| is_request(&[&GET[..], more].concat());
-        assert!(with(&[("te", "trailers"), ("x-y_z", "\u{e4}\t"), ("content-length", "0")]));
+        assert!(with(&[
+            ("te", "trailers"),
+            ("x-y_z", "\u{e4}\t \u{e4}"),
+            ("x", ""),
+            ("content-length", "0")
+        ]));
         for bad in [
             ("X", "y"),
             ("", "y"),
@@ -269,6 +277,13 @@ mod tests {
             ("x", "\n"),
             ("x", "\0"),
             ("x", "\x7f"),
+            ("x", " y"),
+            ("x", "y "),
+            ("x", "\ty"),
+            ("x", "y\t"),
+            ("x", " "),
+            ("content-length", " 0"),
+            ("te", "trailers "),
             (":path", "/"),
             (":status", "200"),
             (":protocol", "websocket"),
@@ -326,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_is_no_uri_is_no_request() {
-        for (which, bad) in [(0, "G T"), (2, "a b"), (3, "/\u{7f}"), (3, "x y")] {
+        for (which, bad) in [(0, "G T"), (2, "a b"), (3, "/\u{7f}"), (3, "x y"), (3, " /"), (0, "GET ")] {
             let mut fields = GET;
             fields[which].1 = bad;
             assert!(head(&fields, 4096).parts().is_none(), "{bad}");

@@ -5,11 +5,11 @@
 use wire::{LauncherToGate, LauncherToSite, Role};
 
 use crate::Supervisor;
-use crate::spawn::program::Version;
+use sys::file_version::FileVersion;
 
 impl Supervisor {
     /// Notes that a slot is broken, with the version of the program that failed, or is no more.
-    pub fn set_broken(&mut self, slot: usize, broken: Option<Option<Version>>) {
+    pub fn set_broken(&mut self, slot: usize, broken: Option<Option<FileVersion>>) {
         let before = self.is_partition_broken(slot);
         if broken.is_some() {
             self.broken.insert(slot);

@@ -64,8 +64,8 @@ use crate::process::{Process, Stage};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::Version;
 use crate::spawn::{BegunProcess, Jailed, Started};
+use sys::file_version::FileVersion;
 
 /// How often the program of a broken partition is looked at.
 pub const BROKEN_CHECK: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ pub struct Slot {
     /// How its last process ended.
     pub last_exit: String,
     /// Given up, with the version of the program that failed.
-    pub broken: Option<Option<Version>>,
+    pub broken: Option<Option<FileVersion>>,
     /// The process that works.
     pub current: Option<u64>,
     /// Its successor, until that is ready.

@@ -16,9 +16,10 @@ use crate::life::Life;
 use crate::memory;
 use crate::process::{Process, Stage};
 use crate::spawn::BegunProcess;
-use crate::spawn::program::{self, Version};
+use crate::spawn::program;
 use crate::unread::FIRST_START;
 use crate::{Slot, Supervisor};
+use sys::file_version::FileVersion;
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
 const UNREAD_MAX: usize = 1000;
@@ -365,7 +366,7 @@ impl Supervisor {
     }
 
     /// The version of the program that fills a slot, if the file can be read.
-    pub fn version(&self, slot: usize) -> Option<Version> {
+    pub fn version(&self, slot: usize) -> Option<FileVersion> {
         let spec = &self.specs[slot];
         if let Some((_, path)) = self.context.worker(spec) {
             return program::version(path);

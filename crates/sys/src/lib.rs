@@ -7,6 +7,7 @@
 #[cfg(feature = "count-allocations")]
 pub mod allocations;
 pub mod attempt;
+pub mod file_version;
 pub mod inherit;
 pub mod memfd;
 pub mod memory;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,12 +19,13 @@ use wire::{LauncherToSite, Role, Text};
 
 use crate::components::Component;
 use supervisor::Supervisor;
-use supervisor::change::plan::{FileStamp, Stamp, plan_files};
+use supervisor::change::plan::{Stamp, plan_files};
 use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
 use supervisor::setup::reloaded_files::{for_data_proxy, for_workers, open};
 use supervisor::setup::stapler;
+use sys::file_version::FileVersion;
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
@@ -465,11 +466,10 @@ fn take_of(
 const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;
 
 /// As a file is now, without opening it.
-fn look(path: &Path) -> io::Result<FileStamp> {
+fn look(path: &Path) -> io::Result<FileVersion> {
     stamp(&File::options().read(true).custom_flags(O_PATH).open(path)?)
 }
 
-fn stamp(file: &File) -> io::Result<FileStamp> {
-    let found = file.metadata()?;
-    Ok((found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+fn stamp(file: &File) -> io::Result<FileVersion> {
+    Ok(FileVersion::of(&file.metadata()?))
 }

@@ -38,7 +38,8 @@ pub struct Limits {
     pub stream_window: u32,
     /// And of all.
     pub connection_window: u32,
-    /// Bytes of a list of fields, and of a block.
+    /// Bytes of a list of fields; a request with a longer one is refused. A block, which has to be decoded for the sake of the
+    /// next one, may be as long as [`abuse::Limits::block_bytes`].
     pub list_bytes: u32,
     /// Bytes of an answer that may wait for the socket, of one stream.
     pub send_bytes: usize,
@@ -128,7 +129,6 @@ pub struct Connection {
 impl Connection {
     /// A connection of which nothing has come yet.
     pub fn new(limits: Limits) -> Self {
-        let block_bytes = limits.list_bytes;
         let mut out = Vec::with_capacity(64);
         // RFC 9113 6.5.2, RFC 8441 3.
         let settings = [(3, limits.streams), (4, limits.stream_window), (6, limits.list_bytes), (8, 1)];
@@ -143,7 +143,7 @@ impl Connection {
             partial: Vec::new(),
             block: None,
             decoder: Decoder::default(),
-            abuse: Box::new(Abuse::new(abuse::Limits { block_bytes, ..abuse::Limits::default() })),
+            abuse: Box::new(Abuse::new(abuse::Limits::default())),
             excess: None,
             provoked: 0,
             streams: BTreeMap::new(),

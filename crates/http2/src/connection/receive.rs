@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::{Block, Connection, Fault, LEAVING, Leaving, WINDOW_MAX};
 use crate::Reason;
+use crate::count;
 use crate::frame::{self, FrameHead};
 use crate::head::Head;
 use crate::hpack;
@@ -60,7 +61,13 @@ impl Connection {
             return Err(PROTOCOL);
         }
         match frame.kind {
-            frame::DATA => self.data(frame, payload).map(|()| false),
+            frame::DATA => {
+                let useful = self.data(frame, payload)?;
+                if let Err(excess) = count::taken(&mut self.abuse, frame, useful, now) {
+                    self.excess.get_or_insert(excess);
+                }
+                Ok(false)
+            }
             frame::HEADERS => self.headers(frame, payload, head, now),
             frame::CONTINUATION => self.continuation(frame, payload, head, now),
             frame::PRIORITY => self.priority(frame, payload).map(|()| false),
@@ -96,7 +103,8 @@ impl Connection {
         if stream > self.last || stream.is_multiple_of(2) { Err(PROTOCOL) } else { Ok(()) }
     }
 
-    fn data(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+    /// Takes a DATA frame; how many of its bytes somebody wants.
+    fn data(&mut self, frame: FrameHead, payload: &[u8]) -> Result<usize, Fault> {
         let data = unpadded(frame, payload)?;
         let id = frame.stream;
         self.is_idle(id)?;
@@ -107,7 +115,7 @@ impl Connection {
         let closed = Err(Fault::Stream(id, Reason::STREAM_CLOSED));
         let Some(state) = self.streams.get_mut(&id) else {
             self.release(payload.len());
-            return if self.resets.contains(&id) { Ok(()) } else { closed };
+            return if self.resets.contains(&id) { Ok(0) } else { closed };
         };
         if state.is_received {
             self.release(payload.len());
@@ -140,7 +148,7 @@ impl Connection {
         state.wake_reader();
         self.release_of(id, unread);
         self.settle(id);
-        Ok(())
+        Ok(payload.len() - unread)
     }
 
     fn priority(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), Fault> {

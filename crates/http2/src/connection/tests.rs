@@ -379,13 +379,51 @@ fn a_list_that_is_too_long_is_refused() {
     assert_eq!(peer.send(&request(3, END_STREAM)), Received::Request);
 }
 
+/// The next block needs the table that this one has made, so that it is read to its end, and refused on its stream.
+#[test]
+fn a_block_over_the_limit_of_a_list_costs_its_stream_alone() {
+    for bytes in [4000, 4200, 16_384, 100_000, 250_000] {
+        let mut peer = Peer::new();
+        let value = "v".repeat(1000);
+        let long: Vec<_> = (0..bytes / 1000).map(|_| ("x", value.as_str())).collect();
+        let whole = block(&long);
+        let mut pieces = whole.chunks(16_384).enumerate().peekable();
+        let mut frames = Vec::new();
+        while let Some((at, piece)) = pieces.next() {
+            let kind = if at == 0 { HEADERS } else { CONTINUATION };
+            let flags = if at == 0 { END_STREAM } else { 0 };
+            let last = if pieces.peek().is_none() { END_HEADERS } else { 0 };
+            frames.extend(raw(kind, flags | last, 1, piece));
+        }
+        let is_long = bytes > 4000 - 200;
+        assert_eq!(peer.send(&frames) == Received::Nothing, is_long, "{bytes}");
+        let sent = peer.receive_all();
+        assert_eq!(sent.iter().map(|one| &one.3[..]).collect::<Vec<_>>(), [&b"\x08\x03431"[..]], "{bytes}");
+        assert_eq!(peer.send(&request(3, END_STREAM)), Received::Request, "{bytes}");
+        assert!(peer.shared.borrow().excess().is_none());
+    }
+}
+
+#[test]
+fn data_for_a_stream_that_was_reset_ends_the_connection_in_the_end() {
+    let mut peer = Peer::new();
+    drop(peer.open(1, 0));
+    assert!(peer.receive_all().iter().any(|(kind, _, stream, _)| (*kind, *stream) == (RST_STREAM, 1)));
+    let rounds = (0..1000).find(|_| {
+        peer.send(&raw(DATA, 0, 1, &[0; 16_384]));
+        peer.receive_all();
+        peer.shared.borrow().excess().is_some()
+    });
+    assert_eq!(rounds, Some(127));
+}
+
 #[test]
 fn floods_are_too_much() {
     let first = |bytes: Vec<u8>| move |at: u32| if at == 0 { bytes.clone() } else { Vec::new() };
     let half = first(raw(HEADERS, END_STREAM, 1, &block(&[])));
     let opened = first(request(1, 0));
     type Flood = Box<dyn Fn(u32) -> Vec<u8>>;
-    let floods: [(&str, Flood); 8] = [
+    let floods: [(&str, Flood); 10] = [
         (
             "resets",
             Box::new(|at| [request(2 * at + 1, END_STREAM), number(RST_STREAM, 2 * at + 1, 8)].concat()),
@@ -393,6 +431,8 @@ fn floods_are_too_much() {
         ("continuations", Box::new(move |at| [half(at), raw(CONTINUATION, 0, 1, b"")].concat())),
         ("settings", Box::new(|_| raw(SETTINGS, 0, 0, &[]))),
         ("pings", Box::new(|_| raw(PING, 0, 0, &[0; 8]))),
+        ("acknowledged settings", Box::new(|_| raw(SETTINGS, ACK, 0, &[]))),
+        ("acknowledged pings", Box::new(|_| raw(PING, ACK, 0, &[0; 8]))),
         ("priorities", Box::new(|_| raw(PRIORITY, 0, 1, &[0, 0, 0, 3, 1]))),
         ("windows", Box::new(|_| number(WINDOW_UPDATE, 0, 1))),
         ("empty data", Box::new(move |at| [opened(at), raw(DATA, 0, 1, b"")].concat())),

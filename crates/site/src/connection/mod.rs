@@ -269,7 +269,7 @@ impl<'a> Connection<'a> {
             Fast::Broken => Next::Close,
             Fast::File { head: lead, file } => Next::File(Box::new(Sending {
                 lead,
-                size: if head.verb == Verb::Head { 0 } else { file.meta.size },
+                size: if head.verb == Verb::Head { 0 } else { file.version.size },
                 file,
                 logged: Logged::new(head, head.minor),
                 keep: head.keep,

@@ -18,7 +18,7 @@ pub mod watch;
 use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -27,6 +27,7 @@ use request::accept_encoding::Encoding;
 use request::links::{self, Unfollowed, Within};
 use request::path::{ESCAPED_SLASH, NormalPath, escape};
 use request::{date, mime};
+use sys::file_version::FileVersion;
 
 use crate::files::beneath::{Opened, READ, link, open_beneath, or_itself};
 use crate::files::folders::Folders;
@@ -57,40 +58,39 @@ impl Missing {
     }
 }
 
-/// What identifies one state of one file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meta {
-    /// Bytes.
-    pub size: u64,
-    /// Nanoseconds since 1970 of the last change.
-    pub modified_ns: i128,
-    /// The inode number.
-    pub inode: u64,
-}
-
-impl Meta {
-    /// The strong entity tag, with its quotes.
-    pub fn etag(&self) -> String {
-        format!("\"{:x}-{:x}-{:x}\"", self.modified_ns as u64, self.size, self.inode)
-    }
+/// What HTTP and the cache say of the version of a file.
+pub trait FileValidators {
+    /// The strong entity tag, with its quotes: other bytes have another one, whatever their size and time.
+    fn etag(&self) -> String;
 
     /// Whole seconds since 1970, as far as HTTP can tell them.
-    pub fn modified(&self) -> u64 {
+    fn modified(&self) -> u64;
+
+    /// The value of `Last-Modified`; RFC 9110 8.8.2.1: never in the future.
+    fn last_modified(&self) -> [u8; date::DATE_BYTES];
+
+    /// Whether the file changed so recently that another change could bear the same time.
+    fn fresh(&self) -> bool;
+}
+
+impl FileValidators for FileVersion {
+    fn etag(&self) -> String {
+        format!("\"{:x}-{:x}-{:x}\"", self.changed_ns as u64, self.size, self.inode)
+    }
+
+    fn modified(&self) -> u64 {
         u64::try_from(self.modified_ns / 1_000_000_000).unwrap_or(0)
     }
 
-    /// The value of `Last-Modified`; RFC 9110 8.8.2.1: never in the future.
-    pub fn last_modified(&self) -> [u8; date::DATE_BYTES] {
+    fn last_modified(&self) -> [u8; date::DATE_BYTES] {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         date::date(self.modified().min(now))
     }
 
-    /// Whether the file changed so recently that another change could bear the same time.
-    pub fn fresh(&self) -> bool {
+    fn fresh(&self) -> bool {
         // LIMIT: 50 ms, several ticks of the kernel's coarse clock, which is 1 to 10 ms.
-        const SETTLE_NS: i128 = 50_000_000;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.as_nanos() as i128 - self.modified_ns < SETTLE_NS
+        const SETTLE: Duration = Duration::from_millis(50);
+        !self.is_settled(SystemTime::now(), SETTLE)
     }
 }
 
@@ -100,7 +100,7 @@ pub struct File {
     /// The descriptor.
     pub fd: OwnedFd,
     /// Its state when it was opened.
-    pub meta: Meta,
+    pub version: FileVersion,
     /// The media type.
     pub media: &'static str,
     /// Its path below the root.
@@ -214,7 +214,7 @@ impl Files {
     fn plain(&self, name: &[u8]) -> Result<Found, Missing> {
         let opened = self.open(name)?;
         match regular(&opened.fd)? {
-            Kind::Regular(meta, links) => Ok(self.found(opened, (meta, links), name.to_vec())),
+            Kind::Regular(version, links) => Ok(self.found(opened, (version, links), name.to_vec())),
             Kind::Directory => Ok(Found::Elsewhere(format!("/{}/", escape(name)))),
             Kind::Other => Err(Missing::NotFound),
         }
@@ -231,20 +231,20 @@ impl Files {
                 Err(Missing::NotFound) => continue,
                 other => other?,
             };
-            if let Kind::Regular(meta, links) = regular(&opened.fd)? {
-                return Ok(self.found(opened, (meta, links), path));
+            if let Kind::Regular(version, links) = regular(&opened.fd)? {
+                return Ok(self.found(opened, (version, links), path));
             }
         }
         Err(Missing::NotFound)
     }
 
     /// SECURITY: the only place where a [`File`] of the site is made.
-    fn found(&self, opened: Opened, (meta, links): (Meta, u64), path: Vec<u8>) -> Found {
+    fn found(&self, opened: Opened, (version, links): (FileVersion, u64), path: Vec<u8>) -> Found {
         if self.names.rules.is_source(&path) || self.is_source_there(&opened) {
             return Found::Source(path);
         }
         let direct = opened.is_straight && links == 1;
-        Found::File(File { fd: opened.fd, meta, media: self.names.media_of(&path), path, direct })
+        Found::File(File { fd: opened.fd, version, media: self.names.media_of(&path), path, direct })
     }
 
     /// Whether a link has led to the source of a script in another folder.
@@ -254,16 +254,16 @@ impl Files {
 
     /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
     /// of something: one that is empty is still being written, or never was.
-    pub fn precompressed(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, Meta)> {
+    pub fn precompressed(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, FileVersion)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
         if !self.names.rules.is_as_open(&path, &file.path) {
             return None;
         }
         let opened = self.open(&path).ok().filter(|opened| !self.is_source_there(opened))?;
         match regular(&opened.fd) {
-            Ok(Kind::Regular(meta, _)) => {
-                let is_usable = meta.size > 0 && meta.modified_ns >= file.meta.modified_ns;
-                is_usable.then_some((opened.fd, meta))
+            Ok(Kind::Regular(version, _)) => {
+                let is_usable = version.size > 0 && version.modified_ns >= file.version.modified_ns;
+                is_usable.then_some((opened.fd, version))
             }
             _ => None,
         }
@@ -355,7 +355,7 @@ impl Files {
 
 enum Kind {
     /// With its number of names.
-    Regular(Meta, u64),
+    Regular(FileVersion, u64),
     Directory,
     Other,
 }
@@ -363,23 +363,16 @@ enum Kind {
 fn regular(fd: &OwnedFd) -> Result<Kind, Missing> {
     let stat = rustix::fs::fstat(fd).map_err(missing)?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            let meta = Meta {
-                size: u64::try_from(stat.st_size).unwrap_or(0),
-                modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
-                inode: stat.st_ino,
-            };
-            Kind::Regular(meta, stat.st_nlink as u64)
-        }
+        FileType::RegularFile => Kind::Regular(FileVersion::from(&stat), stat.st_nlink as u64),
         FileType::Directory => Kind::Directory,
         _ => Kind::Other,
     })
 }
 
 /// The state of an open file now.
-pub fn meta(fd: &OwnedFd) -> Option<Meta> {
+pub fn version(fd: &OwnedFd) -> Option<FileVersion> {
     match regular(fd) {
-        Ok(Kind::Regular(meta, _)) => Some(meta),
+        Ok(Kind::Regular(version, _)) => Some(version),
         _ => None,
     }
 }

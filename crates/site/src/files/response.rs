@@ -8,7 +8,7 @@ use request::conditional::{self, Validators, Verdict};
 use request::range::{self, Span, Wanted};
 
 use crate::files::cache::{Representation, coded_tag};
-use crate::files::{File, Missing};
+use crate::files::{File, FileValidators, Missing};
 use crate::http::body::{FileBody, Piece, ResponseBody};
 use crate::http::response::{empty, error};
 use bytes::Bytes;
@@ -51,18 +51,18 @@ pub(crate) fn of_file(
     shape: Shape,
 ) -> Response<ResponseBody> {
     let etag = match &shape {
-        Shape::Plain => file.meta.etag(),
+        Shape::Plain => file.version.etag(),
         Shape::Representation(_, representation) => representation.etag.clone(),
-        Shape::Stream(encoding, _) => coded_tag(&file.meta.etag(), *encoding),
+        Shape::Stream(encoding, _) => coded_tag(&file.version.etag(), *encoding),
     };
-    let last_modified = file.meta.last_modified();
+    let last_modified = file.version.last_modified();
     let validators =
-        Validators { etag: &etag, modified: file.meta.modified(), last_modified: &last_modified };
+        Validators { etag: &etag, modified: file.version.modified(), last_modified: &last_modified };
     let mut response = match (conditional::evaluate(headers, &validators), shape) {
         (Verdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
         (Verdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
         (Verdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
-            Wanted::Unsatisfiable => return unsatisfiable(file.meta.size),
+            Wanted::Unsatisfiable => return unsatisfiable(file.version.size),
             Wanted::Whole => ranged(whole(file)),
             Wanted::Spans(spans) => ranged(partial(file, &spans)),
         },
@@ -109,7 +109,7 @@ fn streamed(
     compress: Box<dyn FnOnce(FileBody) -> ResponseBody>,
 ) -> Response<ResponseBody> {
     let mut response = encoded(&file, encoding);
-    let span = Span { start: 0, length: file.meta.size };
+    let span = Span { start: 0, length: file.version.size };
     *response.body_mut() = compress(FileBody::new(file.fd, [Piece::Span(span)]));
     response
 }
@@ -119,7 +119,7 @@ fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Valida
     let mut values = headers.get_all(header::RANGE).iter();
     match (values.next(), values.next()) {
         (Some(value), None) if method == Method::GET && conditional::range_applies(headers, validators) => {
-            range::parse(value.as_bytes(), file.meta.size)
+            range::parse(value.as_bytes(), file.version.size)
         }
         _ => Wanted::Whole,
     }
@@ -128,9 +128,9 @@ fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Valida
 fn whole(file: File) -> Response<ResponseBody> {
     let mut response = empty(StatusCode::OK);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-    response.headers_mut().insert(header::CONTENT_LENGTH, file.meta.size.into());
-    if file.meta.size > 0 {
-        let span = Span { start: 0, length: file.meta.size };
+    response.headers_mut().insert(header::CONTENT_LENGTH, file.version.size.into());
+    if file.version.size > 0 {
+        let span = Span { start: 0, length: file.version.size };
         *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(span)]));
     }
     response
@@ -152,7 +152,7 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
     let mut response = empty(StatusCode::PARTIAL_CONTENT);
     let headers = response.headers_mut();
     if let [span] = spans {
-        if let Ok(value) = HeaderValue::try_from(content_range(span, file.meta.size)) {
+        if let Ok(value) = HeaderValue::try_from(content_range(span, file.version.size)) {
             headers.insert(header::CONTENT_RANGE, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
@@ -160,13 +160,13 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
         return response;
     }
     // The file's author must not be able to foresee it, or contents could forge parts.
-    let boundary = format!("{:016x}", RandomState::new().hash_one(file.meta.inode));
+    let boundary = format!("{:016x}", RandomState::new().hash_one(file.version.inode));
     if let Ok(value) = HeaderValue::try_from(format!("multipart/byteranges; boundary={boundary}")) {
         headers.insert(header::CONTENT_TYPE, value);
     }
     let mut pieces = Vec::with_capacity(2 * spans.len() + 1);
     for span in spans {
-        let (range, media) = (content_range(span, file.meta.size), file.media);
+        let (range, media) = (content_range(span, file.version.size), file.media);
         let lead = format!("\r\n--{boundary}\r\nContent-Type: {media}\r\nContent-Range: {range}\r\n\r\n");
         pieces.push(Piece::Bytes(Bytes::from(lead)));
         pieces.push(Piece::Span(*span));

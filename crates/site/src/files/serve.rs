@@ -138,7 +138,7 @@ async fn of_file(
     file: File,
 ) -> Response<ResponseBody> {
     let response_headers = ResponseHeaders::new(site.cache.settings(), route);
-    let representations = has_representations(site.cache.settings(), file.media, file.meta.size);
+    let representations = has_representations(site.cache.settings(), file.media, file.version.size);
     let shape = match representations && !asked.headers.contains_key(header::RANGE) {
         // Boxed: it is large, and few files have another form.
         true => Box::pin(shape(site, root, (path, &file), asked.headers, &response_headers)).await,
@@ -238,7 +238,7 @@ async fn make(
         Some((body, meta)) => entry.representation(encoding, &body, Some(meta)),
         None => {
             let body = compressed(file, encoding, cache.settings().static_level).await?;
-            worth(&body, file.meta.size).then(|| entry.representation(encoding, &body, None))?
+            worth(&body, file.version.size).then(|| entry.representation(encoding, &body, None))?
         }
     };
     let representation = Rc::new(representation);
@@ -252,10 +252,10 @@ fn worth(body: &[u8], size: u64) -> bool {
 
 /// The file's contents compressed, a piece at a time: others have their turns between.
 async fn compressed(file: &File, encoding: Encoding, level: u8) -> Option<Vec<u8>> {
-    let mut encoder = Encoder::new(encoding, Effort::Static(level, file.meta.size)).ok()?;
+    let mut encoder = Encoder::new(encoding, Effort::Static(level, file.version.size)).ok()?;
     let mut buffer = vec![0; PIECE_BYTES];
     let mut offset = 0;
-    while offset < file.meta.size {
+    while offset < file.version.size {
         match rustix::io::pread(&file.fd, &mut buffer[..], offset) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(0) | Err(_) => return None,
@@ -266,7 +266,7 @@ async fn compressed(file: &File, encoding: Encoding, level: u8) -> Option<Vec<u8
             }
         }
     }
-    (crate::files::meta(&file.fd)? == file.meta).then(|| encoder.finish().ok()).flatten()
+    (crate::files::version(&file.fd)? == file.version).then(|| encoder.finish().ok()).flatten()
 }
 
 /// Marks an encoding as being made, until it is dropped.
@@ -284,7 +284,7 @@ fn stream(
     entry: &Rc<Entry>,
     encoding: Encoding,
 ) -> Option<Box<dyn FnOnce(FileBody) -> ResponseBody>> {
-    let effort = Effort::Static(cache.settings().static_level, entry.meta.size);
+    let effort = Effort::Static(cache.settings().static_level, entry.version.size);
     let encoder = Encoder::new(encoding, effort).ok()?;
     entry.under_way[encoding as usize].set(true);
     let mark = UnderWay(entry.clone(), encoding);
@@ -303,8 +303,8 @@ impl Cache {
     /// Takes in what was compressed while it was sent.
     pub(crate) fn take_finished(&self) {
         for (entry, encoding, body) in self.finished().take() {
-            let representation =
-                worth(&body, entry.meta.size).then(|| Rc::new(entry.representation(encoding, &body, None)));
+            let representation = worth(&body, entry.version.size)
+                .then(|| Rc::new(entry.representation(encoding, &body, None)));
             // What there is no room for is not made again for everybody who asks.
             let representation =
                 representation.filter(|representation| self.count_representation(&entry, representation));

@@ -24,6 +24,9 @@ use crate::files::root::Root;
 /// LIMIT: folders watched; the kernel has so many for a user altogether, at the least.
 const WATCHES_MAX: usize = 4096;
 
+/// LIMIT: names of changed files that are remembered; beyond, every file counts as changed once.
+const NAMES_MAX: usize = 1024;
+
 /// LIMIT: changes are heard of a hundred times a second, however many there are: files are compared no more often.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -47,6 +50,34 @@ pub struct Watch {
     inotify: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
     folders: RefCell<HashMap<Folder, i32>>,
     changes: Rc<Cell<u64>>,
+    named: RefCell<NamedFiles>,
+}
+
+/// The names of files that the kernel has told of, each with the number of its last change. The version of such a file is not
+/// asked for: there are file systems whose times say nothing.
+#[derive(Default)]
+struct NamedFiles {
+    changes: HashMap<Box<[u8]>, u64>,
+    /// Up to this change, any name may have been told of.
+    forgotten: u64,
+}
+
+impl NamedFiles {
+    fn note(&mut self, name: &[u8], change: u64) {
+        if self.changes.len() >= NAMES_MAX {
+            self.forget(change);
+        }
+        self.changes.insert(name.into(), change);
+    }
+
+    fn forget(&mut self, change: u64) {
+        self.changes.clear();
+        self.forgotten = change;
+    }
+
+    fn is_named_since(&self, name: &[u8], change: u64) -> bool {
+        self.forgotten > change || self.changes.get(name).is_some_and(|last| *last > change)
+    }
 }
 
 impl Watch {
@@ -54,6 +85,11 @@ impl Watch {
     #[inline]
     pub fn changes(&self) -> u64 {
         self.changes.get()
+    }
+
+    /// Whether a file of this name, in whatever folder, was told of after so many changes.
+    pub fn is_named_since(&self, name: &[u8], change: u64) -> bool {
+        self.named.borrow().is_named_since(name, change)
     }
 
     /// Begins; without it nothing is watched.
@@ -85,11 +121,18 @@ impl Watch {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(fd, &mut buffer);
         let (mut told, mut moved) = (false, false);
+        let next = self.changes.get() + 1;
         loop {
             match reader.next() {
                 Ok(event) => {
                     told = true;
                     let flags = event.events();
+                    if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                        self.named.borrow_mut().forget(next);
+                    }
+                    if let Some(name) = event.file_name() {
+                        self.named.borrow_mut().note(name.to_bytes(), next);
+                    }
                     // What a name stands for may be another folder now: all are to be watched anew.
                     moved |= flags.intersects(
                         ReadFlags::ISDIR
@@ -111,7 +154,7 @@ impl Watch {
             }
         }
         if told {
-            self.changes.set(self.changes.get() + 1);
+            self.changes.set(next);
         }
         told
     }
@@ -157,5 +200,25 @@ impl Watch {
         };
         self.folders.borrow_mut().insert(key, watch);
         Watched::Now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_remembered_until_there_are_too_many() {
+        let mut named = NamedFiles::default();
+        named.note(b"a", 5);
+        assert!(
+            named.is_named_since(b"a", 4) && !named.is_named_since(b"a", 5) && !named.is_named_since(b"b", 0)
+        );
+        for number in 0..NAMES_MAX {
+            named.note(number.to_string().as_bytes(), 6);
+        }
+        assert!(named.changes.len() <= NAMES_MAX);
+        assert!(named.is_named_since(b"b", 5), "nobody knows any more");
+        assert!(!named.is_named_since(b"b", 6));
     }
 }

@@ -169,7 +169,7 @@ fn large<'r>(
     let path = NormalPath::parse(head.path).ok();
     let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {
-        Some(Found::File(file)) if file.meta == entry.meta => {
+        Some(Found::File(file)) if file.version == entry.version => {
             let (settings, response_headers) = (site.cache.settings(), entry.response_headers());
             let lines = [secure, connection_line(head)].concat();
             let lead = cache::head(&file, settings, response_headers, &lines, site.clock.date());

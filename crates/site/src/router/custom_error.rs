@@ -108,8 +108,8 @@ fn with_status(mut made: Response<ResponseBody>, error: &Response<ResponseBody>)
 fn with_file(response: Response<ResponseBody>, file: File) -> Response<ResponseBody> {
     let (mut parts, _) = response.into_parts();
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-    parts.headers.insert(header::CONTENT_LENGTH, file.meta.size.into());
-    let body = match file.meta.size {
+    parts.headers.insert(header::CONTENT_LENGTH, file.version.size.into());
+    let body = match file.version.size {
         0 => ResponseBody::Empty,
         length => ResponseBody::File(FileBody::new(file.fd, [Piece::Span(Span { start: 0, length })])),
     };

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{CertificateFiles, Conditioning, Config, Site};
+use sys::file_version::FileVersion;
 
 use crate::change::edits::{apply as apply_edit, edits, edits_of_unique, reorder};
 use crate::change::{Change, Edit, FileId, List};
 
-/// By what a file is known to have been written again: device, inode, time of the last change, size.
-pub type FileStamp = (u64, u64, i64, i64, u64);
-/// The same of a file, and of that of its key.
-pub type Stamp = (FileStamp, Option<FileStamp>);
+/// The version of a file, and of that of its key.
+pub type Stamp = (FileVersion, Option<FileVersion>);
 
 /// What runs, or is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use config::Config;
 use wire::Verb;
 
+use sys::file_version::FileVersion;
+
 use crate::change::plan::{Model, Stamp, apply, plan};
 use crate::change::{Change, FileId};
 
@@ -100,9 +102,10 @@ fn config(random: &mut Random) -> Config {
 }
 
 fn model(random: &mut Random) -> (Model, BTreeMap<FileId, Stamp>) {
+    let version = |size| FileVersion { size, ..FileVersion::default() };
     let file = |number| FileId { key: "users", site: Some(0), number, path: PathBuf::from("/users") };
     let files: BTreeMap<FileId, Stamp> =
-        (0..3).map(|number| (file(number), ((0, 0, 0, 0, random.below(2)), None))).collect();
+        (0..3).map(|number| (file(number), (version(random.below(2)), None))).collect();
     (Model { files: files.clone(), ..Model::of(config(random)) }, files)
 }
 

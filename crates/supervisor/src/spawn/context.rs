@@ -22,8 +22,9 @@ use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
 use crate::spawn::libraries::answers::Answers;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::{self, Start, Version};
+use crate::spawn::program::{self, Start};
 use crate::spawn::reaper::Reaper;
+use sys::file_version::FileVersion;
 
 /// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
 const FILTER_PROCESSES: u32 = 256;
@@ -58,7 +59,7 @@ pub struct SpawnContext {
     /// The layers that processes are started without.
     pub without: RefCell<Vec<&'static str>>,
     /// What the inspector has answered, by the program's path.
-    pub inspected: RefCell<HashMap<PathBuf, (Version, Start)>>,
+    pub inspected: RefCell<HashMap<PathBuf, (FileVersion, Start)>>,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
     /// How many processes were started.

@@ -16,7 +16,8 @@ use crate::error::{Error, at, during};
 use crate::spawn::context::{SpawnContext, text};
 use crate::spawn::helper;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::{self, Start, Version};
+use crate::spawn::program::{self, Start};
+use sys::file_version::FileVersion;
 
 /// The inspector's program.
 pub const INSPECTOR: &str = "inspector";
@@ -27,7 +28,7 @@ impl SpawnContext {
     /// How `content`, the program that was opened at `path` for `spec`, is to be started. Known as long as the program is
     /// the same.
     pub fn inspect(&self, path: &Path, content: &File, spec: &ProcessSpec) -> Result<Start, Error> {
-        let version = Version::of(&content.metadata().map_err(at("examine", path))?);
+        let version = FileVersion::of(&content.metadata().map_err(at("examine", path))?);
         let known = self.inspected.borrow().get(path).filter(|(known, _)| *known == version).cloned();
         if let Some((_, start)) = known {
             return Ok(start);

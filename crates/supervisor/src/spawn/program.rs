@@ -6,16 +6,16 @@
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (owned by
 //! root and the service's gid, mode 0410).
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use config::ProgramKind;
 use jail::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags};
+use sys::file_version::FileVersion;
 
 use crate::error::{Error, at};
 
@@ -360,18 +360,7 @@ pub enum Start {
     Script(PathBuf),
 }
 
-/// What tells one version of a program file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version(u64, u64, Option<SystemTime>);
-
 /// The version of the program at `path`; `None` if it is not there.
-pub fn version(path: &Path) -> Option<Version> {
-    std::fs::metadata(path).ok().map(|metadata| Version::of(&metadata))
-}
-
-impl Version {
-    /// The version of the file that these are about.
-    pub fn of(metadata: &Metadata) -> Self {
-        Self(metadata.ino(), metadata.len(), metadata.modified().ok())
-    }
+pub fn version(path: &Path) -> Option<FileVersion> {
+    std::fs::metadata(path).ok().map(|metadata| FileVersion::of(&metadata))
 }

@@ -16,8 +16,9 @@ use tokio::sync::OnceCell;
 use super::prebuilt::PrebuiltResponse;
 use crate::config::settings::Settings;
 use crate::files::root;
-use crate::files::{File, Meta};
+use crate::files::{File, FileValidators};
 use crate::http::compress;
+use sys::file_version::FileVersion;
 
 /// What an entry costs beside its bytes: structures, hash table, queue.
 const OVERHEAD_BYTES: usize = 512;
@@ -87,7 +88,7 @@ pub struct Representation {
     /// The entity tag, with its quotes.
     pub etag: String,
     /// The neighbour that it was read from, if it was compressed already.
-    pub(super) precompressed: Option<Meta>,
+    pub(super) precompressed: Option<FileVersion>,
 }
 
 impl Representation {
@@ -184,7 +185,7 @@ pub struct Entry {
     pub last_modified: [u8; DATE_BYTES],
     pub(super) key: Box<str>,
     pub(super) root: Weak<Root>,
-    pub(crate) meta: Meta,
+    pub(crate) version: FileVersion,
     /// The path of the index file below the root, where the path is that of its folder.
     index: Option<Box<[u8]>>,
     pub(super) media: &'static str,
@@ -214,16 +215,16 @@ impl Entry {
         body: &[u8],
         response_headers: ResponseHeaders,
     ) -> Entry {
-        let last_modified = file.meta.last_modified();
+        let last_modified = file.version.last_modified();
         let facts = Facts {
             media: file.media,
             last_modified,
-            size: file.meta.size,
+            size: file.version.size,
             large,
             vary,
             response_headers: &response_headers,
         };
-        let plain = Rc::new(Representation::new(&facts, file.meta.etag(), None, body));
+        let plain = Rc::new(Representation::new(&facts, file.version.etag(), None, body));
         let index: Option<Box<[u8]>> = key.ends_with('/').then(|| file.path.as_slice().into());
         let cost = OVERHEAD_BYTES + key.len() + index.as_ref().map_or(0, |index| index.len()) + plain.cost();
         Entry {
@@ -236,7 +237,7 @@ impl Entry {
             last_modified,
             key: key.into(),
             root: Rc::downgrade(root),
-            meta: file.meta,
+            version: file.version,
             index,
             media: file.media,
             response_headers,
@@ -285,7 +286,7 @@ impl Entry {
         Facts {
             media: self.media,
             last_modified: self.last_modified,
-            size: self.meta.size,
+            size: self.version.size,
             large: self.large,
             vary: self.vary,
             response_headers: &self.response_headers,
@@ -297,9 +298,9 @@ impl Entry {
         &self,
         encoding: Encoding,
         body: &[u8],
-        precompressed: Option<Meta>,
+        precompressed: Option<FileVersion>,
     ) -> Representation {
-        let base = precompressed.map_or_else(|| self.meta.etag(), |meta| meta.etag());
+        let base = precompressed.map_or_else(|| self.version.etag(), |version| version.etag());
         let representation =
             Representation::new(&self.facts(), coded_tag(&base, encoding), Some(encoding), body);
         Representation { precompressed, ..representation }

@@ -23,7 +23,8 @@ use request::path::NormalPath;
 use crate::config::settings::Settings;
 use crate::files::root;
 use crate::files::watch::{Watch, Watched};
-use crate::files::{self, File, Found, Meta};
+use crate::files::{self, File, FileValidators, Found};
+use sys::file_version::FileVersion;
 
 /// LIMIT: bytes of all entries together; a site's pages and images, yet a thousand workers fit in a machine.
 pub const CACHE_BYTES: usize = 64 << 20;
@@ -65,11 +66,12 @@ pub(crate) fn head(
     connection: &[u8],
     date: [u8; DATE_BYTES],
 ) -> Vec<u8> {
-    let vary = has_representations(settings, file.media, file.meta.size);
-    let last_modified = file.meta.last_modified();
-    let size = file.meta.size;
+    let vary = has_representations(settings, file.media, file.version.size);
+    let last_modified = file.version.last_modified();
+    let size = file.version.size;
     let facts = Facts { media: file.media, last_modified, size, large: true, vary, response_headers };
-    let prebuilt = PrebuiltResponse::new("200 OK", &facts.fields(&file.meta.etag(), None, Some(size)), b"");
+    let prebuilt =
+        PrebuiltResponse::new("200 OK", &facts.fields(&file.version.etag(), None, Some(size)), b"");
     let mut bytes = prebuilt.bytes(1, || date).clone();
     bytes.splice(prebuilt.split..prebuilt.split, connection.iter().copied());
     bytes
@@ -122,7 +124,9 @@ impl Cache {
         match found {
             // The rules of another file, the next one of the names of index files, may be others: it is looked up anew.
             Some(Ok(Found::File(file))) if entry.is_of(&file) => {
-                if file.meta == entry.meta && self.same_precompressed(root, entry, &file) {
+                let is_told_of = self.is_told_of(entry, &file);
+                if !is_told_of && file.version == entry.version && self.same_precompressed(root, entry, &file)
+                {
                     self.note(root, entry, &file, changes, tick);
                     return Some(entry.clone());
                 }
@@ -150,10 +154,19 @@ impl Cache {
         entry.changes.set(changes);
     }
 
+    /// Whether the kernel has told of the file since it was looked at, or of one beside it that is compressed already.
+    fn is_told_of(&self, entry: &Entry, file: &File) -> bool {
+        let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        let since = |name: &[u8]| self.watch.is_named_since(name, entry.changes.get());
+        let beside =
+            |(encoding, _): (Encoding, _)| since(&[name, b".", encoding.suffix().as_bytes()].concat());
+        since(name) || entry.made().any(beside)
+    }
+
     /// Whether what was compressed already still is as it was, where it was looked for.
     fn same_precompressed(&self, root: &Root, entry: &Entry, file: &File) -> bool {
         entry.made().all(|(encoding, representation)| {
-            let precompressed = root.files.precompressed(file, encoding).map(|(_, meta)| meta);
+            let precompressed = root.files.precompressed(file, encoding).map(|(_, version)| version);
             precompressed == representation.and_then(|representation| representation.precompressed)
         })
     }
@@ -169,7 +182,7 @@ impl Cache {
         tick: u64,
     ) -> Option<Rc<Entry>> {
         let key = path.spelling();
-        let kept = self.get(root, &key, tick).filter(|entry| entry.meta == file.meta);
+        let kept = self.get(root, &key, tick).filter(|entry| entry.version == file.version);
         kept.or_else(|| self.insert(root, &key, file, response_headers.clone(), tick))
     }
 
@@ -181,10 +194,10 @@ impl Cache {
         response_headers: ResponseHeaders,
         tick: u64,
     ) -> Option<Rc<Entry>> {
-        let vary = has_representations(&self.settings, file.media, file.meta.size);
-        let large = file.meta.size > ENTRY_BYTES;
+        let vary = has_representations(&self.settings, file.media, file.version.size);
+        let large = file.version.size > ENTRY_BYTES;
         // A file in the middle of being written would be kept half-written, under a time that stays.
-        if (large && !vary) || file.meta.fresh() {
+        if (large && !vary) || file.version.fresh() {
             return None;
         }
         let changes = self.watch.changes();
@@ -264,20 +277,20 @@ impl Cache {
 }
 
 /// A neighbour that is compressed already, read whole, if it is not too large to be kept.
-pub(crate) fn precompressed(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, Meta)> {
+pub(crate) fn precompressed(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, FileVersion)> {
     /// LIMIT: as much as one form may have of the budget, head and all.
     const NEIGHBOUR_BYTES_MAX: u64 = (CACHE_BYTES / FORM_SHARE - (64 << 10)) as u64;
-    let (fd, meta) = root.files.precompressed(file, encoding)?;
-    if meta.size > NEIGHBOUR_BYTES_MAX || meta.fresh() {
+    let (fd, version) = root.files.precompressed(file, encoding)?;
+    if version.size > NEIGHBOUR_BYTES_MAX || version.fresh() {
         return None;
     }
-    let precompressed = File { fd, meta, media: file.media, path: Vec::new(), direct: false };
-    Some((contents(&precompressed)?, meta))
+    let precompressed = File { fd, version, media: file.media, path: Vec::new(), direct: false };
+    Some((contents(&precompressed)?, version))
 }
 
 /// All of a file, if it is the same after as before.
 fn contents(file: &File) -> Option<Vec<u8>> {
-    let size = usize::try_from(file.meta.size).ok()?;
+    let size = usize::try_from(file.version.size).ok()?;
     let mut body = Vec::with_capacity(size);
     while body.len() < size {
         let offset = body.len() as u64;
@@ -288,5 +301,5 @@ fn contents(file: &File) -> Option<Vec<u8>> {
         }
     }
     body.truncate(size);
-    (files::meta(&file.fd)? == file.meta).then_some(body)
+    (files::version(&file.fd)? == file.version).then_some(body)
 }

@@ -6,7 +6,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::spawn::program::{self, Version};
+use crate::spawn::program;
+use sys::file_version::FileVersion;
 
 /// What loaders have answered, by program: who is started again is not asked again.
 #[derive(Debug, Default)]
@@ -15,12 +16,12 @@ pub struct Answers(pub(super) RefCell<HashMap<PathBuf, Known>>);
 /// An answer, with the versions of all files on which it depends.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
-    program: Option<Version>,
-    pub(super) files: Vec<(PathBuf, Option<Version>)>,
+    program: Option<FileVersion>,
+    pub(super) files: Vec<(PathBuf, Option<FileVersion>)>,
 }
 
 impl Known {
-    pub(super) fn of(program: Option<Version>, files: Vec<PathBuf>) -> Self {
+    pub(super) fn of(program: Option<FileVersion>, files: Vec<PathBuf>) -> Self {
         let files = files.into_iter().map(|path| {
             let version = program::version(&path);
             (path, version)
@@ -29,7 +30,7 @@ impl Known {
     }
 
     /// Whether nothing has changed since, a library neither: its new version may need others.
-    pub(super) fn holds(&self, program: Option<Version>) -> bool {
+    pub(super) fn holds(&self, program: Option<FileVersion>) -> bool {
         self.program.is_some()
             && self.program == program
             && self.files.iter().all(|(path, version)| program::version(path) == *version)

@@ -1,0 +1,102 @@
+//! By what a file is known to be as it was, wherever that is asked: what is served from memory, read again, or not.
+//!
+//! Runs in: the launcher, site workers, commands. Sees: what the kernel says of files. Never: takes a file for unchanged because
+//! its size and the time of its contents are, which whoever writes it can choose.
+//!
+//! `cp -p`, `tar --mtime`, SOURCE_DATE_EPOCH and layers of images write other bytes under the same size, time and inode. The
+//! time of the last change of any kind (`st_ctime`) is the kernel's alone to set.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::Stat;
+
+const NS: i128 = 1_000_000_000;
+
+/// What identifies one state of one file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileVersion {
+    /// The number of the file system.
+    pub device: u64,
+    /// The inode number.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Nanoseconds since 1970 of the last change of the contents, as whoever wrote them says.
+    pub modified_ns: i128,
+    /// Nanoseconds since 1970 of the last change of any kind, as the kernel says.
+    pub changed_ns: i128,
+}
+
+impl FileVersion {
+    /// The version of the file that these are about.
+    pub fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            modified_ns: i128::from(found.mtime()) * NS + i128::from(found.mtime_nsec()),
+            changed_ns: i128::from(found.ctime()) * NS + i128::from(found.ctime_nsec()),
+        }
+    }
+
+    /// Whether so much time has passed since the last change that one more would have another time: the clock of a file
+    /// system has a grain. A change in the future is none that has passed.
+    pub fn is_settled(&self, now: SystemTime, after: Duration) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        i128::try_from(now).is_ok_and(|now| now - self.changed_ns >= after.as_nanos() as i128)
+    }
+}
+
+impl From<&Stat> for FileVersion {
+    fn from(found: &Stat) -> Self {
+        Self {
+            device: found.st_dev,
+            inode: found.st_ino,
+            size: u64::try_from(found.st_size).unwrap_or(0),
+            modified_ns: i128::from(found.st_mtime) * NS + i128::from(found.st_mtime_nsec),
+            changed_ns: i128::from(found.st_ctime) * NS + i128::from(found.st_ctime_nsec),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, FileTimes};
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn other_bytes_of_the_same_size_and_time_are_another_version() {
+        let path = std::env::temp_dir().join(format!("bulkhead-version-{}", std::process::id()));
+        fs::write(&path, "one").unwrap();
+        let before = fs::metadata(&path).unwrap();
+        let first = FileVersion::of(&before);
+        assert_eq!(first, FileVersion::from(&rustix::fs::stat(&path).unwrap()));
+        // The clock of file systems has a grain of some milliseconds: a later change has a later time.
+        let now = || FileVersion::of(&fs::metadata(&path).unwrap());
+        while now().changed_ns == first.changed_ns {
+            let mut file = File::options().write(true).open(&path).unwrap();
+            file.write_all(b"two").unwrap();
+            file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
+        }
+        let second = now();
+        assert_eq!(
+            (first.device, first.inode, first.size, first.modified_ns),
+            (second.device, second.inode, second.size, second.modified_ns)
+        );
+        assert_ne!(first, second);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_version_is_settled_after_its_time_and_not_in_the_future() {
+        let version = FileVersion { changed_ns: 5 * NS, ..FileVersion::default() };
+        let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
+        let after = Duration::from_millis(50);
+        let settled = [4_000, 5_000, 5_049, 5_050, 5_051].map(|ms| version.is_settled(at(ms), after));
+        assert_eq!(settled, [false, false, false, true, true]);
+    }
+}
