@@ -12,7 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
 
-const NS: i128 = 1_000_000_000;
+/// Nanoseconds since 1970. LIMIT: until the year 2262, which later times stand for; before 1677 likewise.
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
 
 /// What identifies one state of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,9 +27,9 @@ pub struct FileVersion {
     /// Bytes.
     pub size: u64,
     /// Nanoseconds since 1970 of the last change of the contents, as whoever wrote them says.
-    pub modified_ns: i128,
+    pub modified_ns: i64,
     /// Nanoseconds since 1970 of the last change of any kind, as the kernel says.
-    pub changed_ns: i128,
+    pub changed_ns: i64,
 }
 
 impl FileVersion {
@@ -36,8 +39,8 @@ impl FileVersion {
             device: found.dev(),
             inode: found.ino(),
             size: found.size(),
-            modified_ns: i128::from(found.mtime()) * NS + i128::from(found.mtime_nsec()),
-            changed_ns: i128::from(found.ctime()) * NS + i128::from(found.ctime_nsec()),
+            modified_ns: nanoseconds(found.mtime(), found.mtime_nsec()),
+            changed_ns: nanoseconds(found.ctime(), found.ctime_nsec()),
         }
     }
 
@@ -45,7 +48,8 @@ impl FileVersion {
     /// system has a grain. A change in the future is none that has passed.
     pub fn is_settled(&self, now: SystemTime, after: Duration) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        i128::try_from(now).is_ok_and(|now| now - self.changed_ns >= after.as_nanos() as i128)
+        let past = i64::try_from(now).ok().and_then(|now| now.checked_sub(self.changed_ns));
+        past.and_then(|past| u128::try_from(past).ok()).is_some_and(|past| past >= after.as_nanos())
     }
 }
 
@@ -55,8 +59,8 @@ impl From<&Stat> for FileVersion {
             device: found.st_dev,
             inode: found.st_ino,
             size: u64::try_from(found.st_size).unwrap_or(0),
-            modified_ns: i128::from(found.st_mtime) * NS + i128::from(found.st_mtime_nsec),
-            changed_ns: i128::from(found.st_ctime) * NS + i128::from(found.st_ctime_nsec),
+            modified_ns: nanoseconds(found.st_mtime, found.st_mtime_nsec.cast_signed()),
+            changed_ns: nanoseconds(found.st_ctime, found.st_ctime_nsec.cast_signed()),
         }
     }
 }
@@ -93,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_version_is_settled_after_its_time_and_not_in_the_future() {
-        let version = FileVersion { changed_ns: 5 * NS, ..FileVersion::default() };
+        let version = FileVersion { changed_ns: 5_000_000_000, ..FileVersion::default() };
         let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
         let after = Duration::from_millis(50);
         let settled = [4_000, 5_000, 5_049, 5_050, 5_051].map(|ms| version.is_settled(at(ms), after));

@@ -1,7 +1,7 @@
 //! Every kind of rule, kind of name and spelling of it against a model of which names a rule guards.
 //!
 //! The model knows names and rules alone. What it guards, no spelling of that name reaches; and what it leaves open is open
-//! where it is spelt plainly.
+//! where it is written plainly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -127,13 +127,13 @@ fn no_spelling_of_a_name_that_a_rule_guards_is_open() {
         let target = &TARGETS[seeded.below(TARGETS.len())];
         let name: String = (0..=seeded.below(3)).map(|_| format!("/{}", seeded.one(&NAMES))).collect();
         let rules = rules(&matcher, target);
-        let spelt = spelling(&mut seeded, &name);
+        let written = spelling(&mut seeded, &name);
         let found = |raw: &str| NormalPath::parse(raw).and_then(|path| Ok(rules.find(&path)?.guarded));
         if guards(&matcher, &name) {
             guarded += 1;
             assert!(
-                found(&spelt).unwrap_or(true),
-                "{spelt} is {name}, which {matcher:?} guards before {target:?}"
+                found(&written).unwrap_or(true),
+                "{written} is {name}, which {matcher:?} guards before {target:?}"
             );
         } else {
             open += 1;
