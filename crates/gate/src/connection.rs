@@ -36,12 +36,28 @@ pub struct Connection {
     pub share: Option<Share>,
     /// Whether the filters have had this request.
     pub filtered: bool,
+    /// Who answers for what it sends.
+    pub source: Source,
     /// What is spoken on it, as far as its first bytes have said.
     pub kind: wire::Kind,
     /// Whether a header of the PROXY protocol comes before the first request.
     pub awaits_proxy_header: bool,
     /// Whether the queue of those without a whole request watches it.
     pub watched: bool,
+}
+
+/// Who answers for what a connection sends, and where that counts.
+///
+/// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in the
+/// stream, how often. What it says counts against the client nowhere but with itself.
+#[derive(Clone)]
+pub enum Source {
+    /// The client: this gate itself has read everything, or a server that is alone behind it.
+    Client,
+    /// The worker of this partition, which has handed the connection back.
+    Worker(Rc<Partition>),
+    /// The filters, or nobody.
+    Filter,
 }
 
 /// What a look at the connection showed.
@@ -99,6 +115,7 @@ impl Connection {
     pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
         let Outgoing { stream, peer, local, preread, kind } = outgoing;
         let (searched, share, filtered, awaits_proxy_header, watched) = (0, None, true, false, false);
+        let source = Source::Filter;
         Self {
             stream,
             peer,
@@ -108,6 +125,7 @@ impl Connection {
             searched,
             share,
             filtered,
+            source,
             kind,
             awaits_proxy_header,
             watched,

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use crate::answer;
-use crate::connection::{Connection, Seen, Share};
+use crate::connection::{Connection, Seen, Share, Source};
 use crate::gate::Gate;
 use crate::incomplete::Stage;
 use crate::listener::Protocol;
@@ -33,6 +33,7 @@ impl Connection {
             searched: 0,
             share: None,
             filtered: false,
+            source: Source::Client,
             kind: wire::Kind::Plain,
             awaits_proxy_header,
             watched: false,
@@ -48,7 +49,7 @@ impl Connection {
         preread: Vec<u8>,
         client: Option<SocketAddr>,
         share: Option<Share>,
-        filtered: bool,
+        source: Source,
     ) {
         let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
             found.ok().and_then(|found| SocketAddr::try_from(found).ok())
@@ -79,6 +80,7 @@ impl Connection {
         gate.connection_opened();
         let stage = if preread.is_empty() { Stage::Idle } else { Stage::Begun };
         let now = Instant::now();
+        let filtered = matches!(source, Source::Filter);
         let (since, searched, kind, awaits_proxy_header, watched) = (now, 0, wire::Kind::Plain, false, false);
         Self {
             stream,
@@ -89,6 +91,7 @@ impl Connection {
             searched,
             share,
             filtered,
+            source,
             kind,
             awaits_proxy_header,
             watched,
@@ -128,7 +131,7 @@ impl Connection {
                 _ => gate.connection_closed(),
             },
             Seen::Refused(refusal, site) => {
-                gate.refused(self.peer, self.local, refusal, now);
+                gate.refused(&self, refusal, now);
                 answer::refuse(gate, self, site, refusal, now);
             }
             Seen::Banned => {

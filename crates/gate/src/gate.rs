@@ -18,6 +18,7 @@ use worker::log::Log;
 use worker::refused::Refusals;
 
 use crate::chain::Chain;
+use crate::connection::{Connection, Source};
 use crate::incomplete::{Incomplete, Stage};
 use crate::listener::Listener;
 use crate::partition::Partition;
@@ -199,7 +200,7 @@ impl Gate {
     }
 
     /// Counts a request that is answered here, against its client where that is due.
-    pub fn refused(&self, peer: SocketAddr, local: SocketAddr, refusal: Refusal, now: Instant) {
+    pub fn refused(&self, connection: &Connection, refusal: Refusal, now: Instant) {
         self.drops.note(|shed| match refusal {
             Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
             Refusal::Head(_) => shed.malformed += 1,
@@ -209,9 +210,14 @@ impl Gate {
             // Whoever has let it wait has counted it.
             Refusal::Unavailable => {}
         });
-        let known = self.listener(local).is_some_and(|listener| !listener.shared.get());
+        let known = self.listener(connection.local).is_some_and(|listener| !listener.shared.get());
         if known && refusal.is_offence() {
-            self.policies().offended(peer.ip(), now);
+            let client = connection.peer.ip();
+            match &connection.source {
+                Source::Client => self.policies().offended(client, now),
+                Source::Worker(partition) => partition.offended(self.policies(), client, now),
+                Source::Filter => {}
+            }
         }
     }
 

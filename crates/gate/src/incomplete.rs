@@ -264,6 +264,7 @@ mod tests {
             searched: 0,
             share: None,
             filtered: false,
+            source: crate::connection::Source::Client,
             kind: wire::Kind::Plain,
             awaits_proxy_header: false,
             watched: false,

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use conditioning::{Bans, Exempt, Rate};
 use worker::dispatcher::Dispatcher;
 
+use crate::policies::Policies;
+
 /// What the owner of a dispatcher and its partition share.
 #[derive(Clone, Default)]
 pub struct Reports {
@@ -47,13 +49,36 @@ pub struct Partition {
     ///
     /// SECURITY: only of this partition, for the same reason.
     rate: Rc<RefCell<Option<Rate>>>,
+    /// What counts against clients of connections that its workers have handed back.
+    returned: RefCell<Option<Returned>>,
+}
+
+/// Offences and requests on connections that the workers of one partition have handed back.
+struct Returned {
+    bans: Bans,
+    rate: Rate,
+}
+
+impl Returned {
+    fn new(policies: &Policies) -> Self {
+        Self { bans: policies.bans_of_partition(), rate: policies.rate_of_partition() }
+    }
 }
 
 impl Partition {
     /// The partition whose connections `dispatcher` sends to its workers; `reports` is what these say of it.
     pub fn new(dispatcher: Rc<Dispatcher>, reports: &Reports) -> Rc<Self> {
         let Reports { broken, guarded, removed, site, rate, used: _ } = reports.clone();
-        Rc::new(Self { dispatcher, broken, guarded, removed, site, banned: RefCell::default(), rate })
+        Rc::new(Self {
+            dispatcher,
+            broken,
+            guarded,
+            removed,
+            site,
+            banned: RefCell::default(),
+            rate,
+            returned: RefCell::default(),
+        })
     }
 
     /// Whether requests are answered with 500 here.
@@ -94,7 +119,21 @@ impl Partition {
 
     /// Whether a client is refused.
     pub fn has_banned(&self, client: IpAddr, now: Instant) -> bool {
-        self.banned.borrow_mut().as_mut().is_some_and(|banned| banned.is_banned(client, now))
+        let by_word = self.banned.borrow_mut().as_mut().is_some_and(|banned| banned.is_banned(client, now));
+        let mut returned = self.returned.borrow_mut();
+        by_word || returned.as_mut().is_some_and(|returned| returned.bans.is_banned(client, now))
+    }
+
+    /// Notes that a client has sent what no honest one does, as a worker of this partition would have it.
+    pub fn offended(&self, policies: &Policies, client: IpAddr, now: Instant) {
+        let mut returned = self.returned.borrow_mut();
+        returned.get_or_insert_with(|| Returned::new(policies)).bans.offences(client, now);
+    }
+
+    /// Whether workers of this partition may hand back one more request of this client now.
+    pub fn may_return(&self, policies: &Policies, client: IpAddr, now: Instant) -> bool {
+        let mut returned = self.returned.borrow_mut();
+        returned.get_or_insert_with(|| Returned::new(policies)).rate.take(client, now)
     }
 
     /// Whether a client may make one more request here now, as far as its workers have said.

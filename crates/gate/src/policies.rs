@@ -27,6 +27,8 @@ pub struct Policies {
     rates: (u32, u32),
     rate: RefCell<Rate>,
     bans: RefCell<Bans>,
+    /// Offences that make a ban, and how long that lasts.
+    banning: (u32, Duration),
 }
 
 impl Policies {
@@ -49,6 +51,7 @@ impl Policies {
             rates: (rate, burst),
             rate: RefCell::new(Rate::new(rate, burst).exempting(exempt.clone())),
             bans: RefCell::new(Bans::new(after, milliseconds(time), exempt.clone())),
+            banning: (after, milliseconds(time)),
             exempt,
         }
     }
@@ -81,6 +84,12 @@ impl Policies {
     pub fn rate_of_partition(&self) -> Rate {
         let (rate, burst) = self.rates;
         Rate::new(rate, burst).exempting(self.exempt.clone()).remembering(HEARD_MAX)
+    }
+
+    /// The same bans, for what the workers of one partition say of their clients.
+    pub fn bans_of_partition(&self) -> Bans {
+        let (after, time) = self.banning;
+        Bans::new(after, time, self.exempt.clone())
     }
 
     /// Whether nothing of a client is heard.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use request::head::{self, Head};
 use wire::NO_PARTITION;
 
-use crate::connection::{Connection, Seen};
+use crate::connection::{Connection, Seen, Source};
 use crate::gate::Gate;
 use crate::listener::RouteTarget;
 use crate::refusal::Refusal;
@@ -20,9 +20,8 @@ impl Connection {
         if let Err(fault) = gate.policies().examine(raw) {
             return Seen::Refused(Refusal::Head(head::Refusal::Strange(fault.words())), NO_PARTITION);
         }
-        // What comes from the filters has been counted already.
-        if counted && !self.filtered && !gate.policies().within_rate(self.peer.ip(), now) {
-            return Seen::Refused(Refusal::TooMany, NO_PARTITION);
+        if counted && let Some(refusal) = self.over_rate(gate, now) {
+            return Seen::Refused(refusal, NO_PARTITION);
         }
         // Those who come from the network: what a filter let pass would have been redirected before.
         if !self.filtered
@@ -39,6 +38,19 @@ impl Connection {
             return Seen::Refused(Refusal::Unavailable, NO_PARTITION);
         };
         self.route_to(listener.target(head), counted, now)
+    }
+
+    /// Why the client may not make one more request now.
+    fn over_rate(&self, gate: &Gate, now: Instant) -> Option<Refusal> {
+        let client = self.peer.ip();
+        match &self.source {
+            Source::Client => (!gate.policies().within_rate(client, now)).then_some(Refusal::TooMany),
+            Source::Worker(partition) => {
+                (!partition.may_return(gate.policies(), client, now)).then_some(Refusal::TooManyThere)
+            }
+            // It was counted before it went to them.
+            Source::Filter => None,
+        }
     }
 
     /// What becomes of a connection that is for `target`.

@@ -16,7 +16,7 @@ use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::answer;
 use crate::chain::{Chain, Flow};
-use crate::connection::{Connection, Share};
+use crate::connection::{Connection, Share, Source};
 use crate::gate::{Gate, Limits};
 use crate::incomplete::Stage;
 use crate::listener::RouteTarget;
@@ -76,7 +76,14 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
         (Some(gate), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
             flow.returned.set(flow.returned.get() + 1);
             let share = Some(Share::new(&flow.shared));
-            Connection::handed_back(&gate, stream, bundle.preread.0, Some(bundle.peer), share, true);
+            Connection::handed_back(
+                &gate,
+                stream,
+                bundle.preread.0,
+                Some(bundle.peer),
+                share,
+                Source::Filter,
+            );
             0
         }
         (Some(_), _) => 1,
@@ -118,8 +125,11 @@ impl Owner for Workers {
     fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>) {
         if let Some(gate) = self.gate.upgrade() {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
-            let share = (!self.reports.guarded.get()).then(|| Share::new(&self.shared));
-            Connection::handed_back(&gate, stream, preread, client, share, false);
+            let (share, source) = match self.reports.guarded.get() {
+                true => (None, Source::Client),
+                false => (Some(Share::new(&self.shared)), Source::Worker(partition(&gate, self.number))),
+            };
+            Connection::handed_back(&gate, stream, preread, client, share, source);
         }
     }
 

@@ -10,9 +10,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use common::{Gate, Limits, answer, get, is_closed, pause, read_all, run};
-use wire::{Bundle, Bytes, FromWorker, LauncherToGate, Message, Text, ToWorker};
+use common::{Gate, Limits, answer, conditioning_message, get, is_closed, pause, policies, read_all, run};
+use wire::{Bundle, Bytes, Conditioning, FromWorker, LauncherToGate, Message, Text, ToWorker};
 use worker::receiver::Receiver;
+
+/// Whose connection a worker has.
+const CLIENT: [u8; 4] = [127, 1, 0, 1];
 
 fn bytes(message: &FromWorker) -> Vec<u8> {
     let mut out = Vec::new();
@@ -178,6 +181,69 @@ fn a_flood_of_empty_messages_does_not_stop_the_gate() {
         }
         eprintln!("{} empty messages, {asked} requests", flood.join().unwrap());
     });
+}
+
+/// A worker that was taken over holds a client's connection, and hands that back with whatever counts against clients.
+#[test]
+fn what_a_worker_hands_back_counts_for_its_own_partition() {
+    let flood = b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n";
+    let kinds: [(&str, Vec<u8>); 5] = [
+        ("no head", b"\x00\r\n\r\n".to_vec()),
+        ("a head that is too long", [b"GET / HTTP/1.1\r\nX: ", &[b'y'; 9000][..]].concat()),
+        (
+            "a strange head",
+            [b"GET ".to_vec(), vec![b'/'; 2000], b"x HTTP/1.1\r\nHost: b.test\r\n\r\n".to_vec()].concat(),
+        ),
+        ("half a head", b"GET / HT".to_vec()),
+        ("requests of another site", flood.to_vec()),
+    ];
+    for (kind, preread) in kinds {
+        run(async move {
+            let conditioning = Conditioning {
+                rate_max: 20,
+                rate_burst: 20,
+                ban_after: 3,
+                ban_time_ms: 60_000,
+                ..policies()
+            };
+            let limits = Limits { head_timeout_ms: 100, ..Limits::default() };
+            let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
+            let (other, line) = (gate.worker(2).await, gate.line(1).await);
+            let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
+            sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+            let client = gate.client_from(CLIENT, &get("a.test")).await;
+            let (bundle, stream) = connection(&line).await;
+            let back = bytes(&FromWorker::Back { id: bundle.id, preread: Bytes(preread) });
+            for _ in 0..110 {
+                while sys::seqpacket::send(&line, &back, Some(stream.as_fd())).is_err() {
+                    pause(1).await;
+                }
+                tokio::task::yield_now().await;
+            }
+            // What of it came through is answered; then the client is heard elsewhere, as before.
+            let drain = async {
+                while let Some(arrival) = other.next().await {
+                    let (mut stream, preread, _guard) = common::open(arrival);
+                    if preread.is_empty() {
+                        let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await;
+                    }
+                    // One that a refusal has ended before takes nothing more.
+                    let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, b"b").await;
+                }
+            };
+            let asks = async {
+                gate.until(|shed| kind.contains("another site") || shed.malformed + shed.late_head > 3).await;
+                pause(200).await;
+                for _ in 0..3 {
+                    let got = read_all(&mut gate.client_from(CLIENT, &get("b.test")).await).await;
+                    assert_eq!(got, "b", "{kind}");
+                }
+                assert_eq!(gate.shed().await.0.bans, 0, "{kind}");
+            };
+            tokio::select! { () = drain => {}, () = asks => {} }
+            drop((client, line));
+        });
+    }
 }
 
 #[test]

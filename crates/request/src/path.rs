@@ -129,8 +129,11 @@ impl<'a> NormalPath<'a> {
     }
 }
 
+/// What a backend may make of a path.
+type Reading = fn(&[u8]) -> Vec<u8>;
+
 /// What a backend may do to a path, in the order in which it may do so. Each may be left out.
-const READINGS: [fn(&[u8]) -> Vec<u8>; 5] = [
+const READINGS: [Reading; 5] = [
     |text| without_parameters(text, |byte| byte == b'/'),
     decode_again,
     |text| text.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default().to_vec(),
