@@ -34,7 +34,11 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     let mut buffer = gate.peeked.borrow_mut();
     let head = match refusal {
         // It is none, or only a part.
-        Refusal::Head(refused) if !matches!(refused, head::Refusal::Strange(_)) => None,
+        Refusal::Head(refused)
+            if !matches!(refused, head::Refusal::Strange(_) | head::Refusal::TargetTooLong) =>
+        {
+            None
+        }
         _ => match head::check(connection.copy_received(&mut buffer), gate.limits.head_bytes) {
             Checked::Whole(head) => Some(head),
             _ => None,

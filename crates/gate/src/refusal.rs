@@ -75,8 +75,11 @@ impl Refusal {
 
     /// Whether it counts against the client, who will be banned for several.
     pub fn is_offence(self) -> bool {
-        use head::Refusal::{Late, Malformed, Strange, TooLarge};
-        matches!(self, Self::Head(Late | Malformed(_) | Strange(_) | TooLarge) | Self::TooMany)
+        use head::Refusal::{Late, Malformed, Strange, TargetTooLong, TooLarge};
+        matches!(
+            self,
+            Self::Head(Late | Malformed(_) | Strange(_) | TargetTooLong | TooLarge) | Self::TooMany
+        )
     }
 
     /// A fatal alert (RFC 8446 6): the record of a connection that has not come to keys.

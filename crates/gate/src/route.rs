@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use request::head::{self, Head};
+use request::head::Head;
 use wire::NO_PARTITION;
 
 use crate::connection::{Connection, Seen, Source};
@@ -18,7 +18,7 @@ impl Connection {
         let listener = gate.listener(self.local);
         let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
         if let Err(fault) = gate.policies().examine(raw) {
-            return Seen::Refused(Refusal::Head(head::Refusal::Strange(fault.words())), NO_PARTITION);
+            return Seen::Refused(Refusal::Head(worker::refused::refusal(fault)), NO_PARTITION);
         }
         if counted && let Some(refusal) = self.over_rate(gate, now) {
             return Seen::Refused(refusal, NO_PARTITION);

@@ -13,6 +13,9 @@ use crate::{fields, target};
 /// LIMIT: header lines in one head, the number hyper's own parser has room for.
 pub const HEADER_LINES_MAX: usize = 100;
 
+/// LIMIT: bytes of a target, in whatever room a head has; `conditioning` has the same limit, and a lower one for strict checks.
+pub const TARGET_BYTES_MAX: usize = 16 << 10;
+
 /// Why a head is refused; [`Refusal::status`] is what the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -22,7 +25,9 @@ pub enum Refusal {
     Strange(&'static str),
     /// More bytes or lines than the limit.
     TooLarge,
-    /// Another version than HTTP/1.0 and HTTP/1.1.
+    /// A longer target than [`TARGET_BYTES_MAX`], or than the checks of heads allow.
+    TargetTooLong,
+    /// Another version than HTTP/1.0 and HTTP/1.1, and none that is to be taken for HTTP/1.1.
     Version,
     /// `CONNECT`, which only proxies answer, and `TRACE`, which tells others what a browser keeps to itself.
     NotImplemented,
@@ -40,6 +45,7 @@ impl Refusal {
         match self {
             Refusal::Malformed(_) | Refusal::Strange(_) => http::StatusCode::BAD_REQUEST,
             Refusal::TooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Refusal::TargetTooLong => http::StatusCode::URI_TOO_LONG,
             Refusal::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             Refusal::NotImplemented => http::StatusCode::NOT_IMPLEMENTED,
             Refusal::Expectation => http::StatusCode::EXPECTATION_FAILED,
@@ -53,6 +59,7 @@ impl Refusal {
         match self {
             Refusal::Malformed(what) | Refusal::Strange(what) => what,
             Refusal::TooLarge => "a request head that is too long",
+            Refusal::TargetTooLong => "a target that is too long",
             Refusal::Version => "another version of HTTP than 1.0 and 1.1",
             Refusal::NotImplemented => "CONNECT or TRACE",
             Refusal::Expectation => "an unknown `Expect`",
@@ -66,6 +73,9 @@ impl Refusal {
         match self {
             Refusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
             Refusal::TooLarge => "`head_bytes` of [limits] lets longer ones pass",
+            Refusal::TargetTooLong => {
+                "a target has at most 16 KiB, and 4 KiB with `checks = \"strict\"` of [conditioning]"
+            }
             Refusal::Late => "`head_timeout` of [conditioning] gives more time",
             Refusal::BodyTooLarge => "`body_bytes` of [limits], a site or a route lets larger ones pass",
             _ => "",
@@ -82,6 +92,7 @@ impl Refusal {
                 return format!("This server does not accept requests like this one: {what}.").into();
             }
             Refusal::TooLarge => "The request head is longer than this server allows.",
+            Refusal::TargetTooLong => "The address is longer than this server allows.",
             Refusal::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
             Refusal::NotImplemented => "This server is not a proxy.",
             Refusal::Expectation => "This server knows no such expectation.",
@@ -170,11 +181,15 @@ pub struct Head<'a> {
 pub type Line<'a> = httparse::Header<'a>;
 
 /// Room for the header lines of one head.
-pub struct Room<'a>([MaybeUninit<Line<'a>>; HEADER_LINES_MAX]);
+pub struct Room<'a> {
+    usual: [MaybeUninit<Line<'a>>; HEADER_LINES_MAX],
+    /// For those of a later version, of which there are hardly any.
+    later: Vec<Line<'a>>,
+}
 
 impl Default for Room<'_> {
     fn default() -> Self {
-        Self([const { MaybeUninit::uninit() }; HEADER_LINES_MAX])
+        Self { usual: [const { MaybeUninit::uninit() }; HEADER_LINES_MAX], later: Vec::new() }
     }
 }
 
@@ -200,7 +215,16 @@ pub fn check_lines<'r, 'a>(
     room: &'r mut Room<'a>,
 ) -> (Checked<'a>, &'r [Line<'a>]) {
     let mut request = httparse::Request::new(&mut []);
-    let parsed = request.parse_with_uninit_headers(data, &mut room.0);
+    let Room { usual, later } = room;
+    let parsed = request.parse_with_uninit_headers(data, usual);
+    if parsed == Err(httparse::Error::Version) {
+        if later_version_begins(data) && data.len() < head_bytes {
+            return (Checked::Partial, &[]);
+        }
+        if let Some(line) = later_version(data) {
+            return check_later(data, line, head_bytes, later);
+        }
+    }
     let httparse::Request { method, path, version, headers } = request;
     let checked = match parsed {
         Ok(httparse::Status::Complete(length)) if length <= head_bytes => match (method, path, version) {
@@ -211,12 +235,71 @@ pub fn check_lines<'r, 'a>(
             _ => Err(Refusal::Malformed("not a request line")),
         },
         Ok(httparse::Status::Partial) if data.len() < head_bytes => return (Checked::Partial, &[]),
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
+        Ok(_) => Err(too_long(data, head_bytes)),
+        Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
         Err(httparse::Error::Version) => Err(bad_version(data)),
         Err(_) => Err(Refusal::Malformed("not a request head")),
     };
     match checked {
         Ok(head) => (Checked::Whole(head), headers),
+        Err(refusal) => (Checked::Refused(refusal), &[]),
+    }
+}
+
+/// The first line of a request of a later minor version: its method, its target, and its bytes with what precedes them.
+fn later_version(data: &[u8]) -> Option<(&str, &str, usize)> {
+    let before = empty_lines(data);
+    let line_bytes = memchr::memchr(b'\n', &data[before..])? + 1;
+    let line = data[before..before + line_bytes].strip_suffix(b"\r\n")?;
+    let (request, minor) = line.split_at_checked(line.len().checked_sub(1)?)?;
+    let request = request.strip_suffix(b" HTTP/1.").filter(|_| matches!(minor, [b'2'..=b'9']))?;
+    // What the two words consist of is for the same parser to say as in other requests.
+    let usual = [request, b" HTTP/1.1\r\n\r\n"].concat();
+    let mut parsed = httparse::Request::new(&mut []);
+    parsed.parse(&usual).ok().filter(httparse::Status::is_complete)?;
+    let (method, target) = std::str::from_utf8(request).ok()?.split_once(' ')?;
+    ((parsed.method, parsed.path) == (Some(method), Some(target))).then_some((
+        method,
+        target,
+        before + line_bytes,
+    ))
+}
+
+/// Whether the first line is one of a later minor version whose end has not come.
+fn later_version_begins(data: &[u8]) -> bool {
+    let line = &data[empty_lines(data)..];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    !line.contains(&b'\n')
+        && line
+            .split_last()
+            .is_some_and(|(minor, rest)| matches!(minor, b'2'..=b'9') && rest.ends_with(b" HTTP/1."))
+}
+
+/// Bytes of empty lines before the first one of a request (RFC 9112 2.2).
+fn empty_lines(data: &[u8]) -> usize {
+    data.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
+}
+
+/// RFC 9110 2.5: a request of a later minor version is one of the latest that is known here.
+fn check_later<'r, 'a>(
+    data: &'a [u8],
+    (method, target, line_bytes): (&'a str, &'a str, usize),
+    head_bytes: usize,
+    room: &'r mut Vec<Line<'a>>,
+) -> (Checked<'a>, &'r [Line<'a>]) {
+    let mut lines = [httparse::EMPTY_HEADER; HEADER_LINES_MAX];
+    let checked = match httparse::parse_headers(&data[line_bytes..], &mut lines) {
+        Ok(httparse::Status::Complete((length, lines))) if line_bytes + length <= head_bytes => {
+            *room = lines.to_vec();
+            whole(&data[..line_bytes + length], method, target, 1, room)
+        }
+        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (Checked::Partial, &[]),
+        Ok(_) => Err(too_long(data, head_bytes)),
+        Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
+        Err(_) => Err(Refusal::Malformed("not a request head")),
+    };
+    match checked {
+        Ok(head) => (Checked::Whole(head), room),
         Err(refusal) => (Checked::Refused(refusal), &[]),
     }
 }
@@ -267,6 +350,15 @@ pub fn fuzz_head(data: &[u8]) {
         // HTTP/1.0 need not name a host.
         Err(refusal) => assert!(head.minor == 0, "{refusal:?}"),
     }
+}
+
+/// What is too long of a head that is: its target, or all of it.
+fn too_long(data: &[u8], head_bytes: usize) -> Refusal {
+    let line = data.split(|&byte| byte == b'\n').find(|line| line.len() > 1).unwrap_or(data);
+    let target = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+    // One that fills the room by itself.
+    let is_all = line.len() >= head_bytes && !target.is_empty();
+    if target.len() > TARGET_BYTES_MAX || is_all { Refusal::TargetTooLong } else { Refusal::TooLarge }
 }
 
 fn bad_version(data: &[u8]) -> Refusal {

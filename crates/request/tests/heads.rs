@@ -3,7 +3,8 @@
 use request::chunks::Chunks;
 use request::fields::length;
 use request::head::{
-    Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, Verb, check, check_lines, may_have_ended,
+    Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, TARGET_BYTES_MAX, Verb, check, check_lines,
+    may_have_ended,
 };
 use request::target::{HOST_BYTES_MAX, split_host};
 
@@ -66,6 +67,36 @@ fn a_head_that_has_not_arrived_is_waited_for_up_to_the_limit() {
 }
 
 #[test]
+fn a_target_that_is_too_long_is_told_from_a_head_that_is() {
+    let with_target = |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n", "x".repeat(bytes - 1));
+    let found = |text: &str, limit| match check(text.as_bytes(), limit) {
+        Checked::Refused(refusal) => Some(refusal),
+        _ => None,
+    };
+    let filled = |target: usize, limit: usize| {
+        let start = with_target(target);
+        let rest = "y".repeat(limit.saturating_sub(start.len()));
+        format!("{start}X: {rest}\r\n\r\n")
+    };
+    for (target, limit, refusal) in [
+        (100, 8 << 10, Refusal::TooLarge),
+        (TARGET_BYTES_MAX, 32 << 10, Refusal::TooLarge),
+        (TARGET_BYTES_MAX + 1, 32 << 10, Refusal::TargetTooLong),
+        (9000, 8 << 10, Refusal::TargetTooLong),
+        (40_000, 32 << 10, Refusal::TargetTooLong),
+    ] {
+        let text = filled(target, limit);
+        for length in [limit, text.len()] {
+            assert_eq!(
+                found(&text[..length.min(text.len())], limit),
+                Some(refusal),
+                "{target} {limit} {length}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_reader_of_pieces_checks_again_whenever_that_says_something_new() {
     let ends = ["\r\n\r\n", "\n\n", "\n\r\n", "\r\n\n", "\r\n"];
     for end in ends {
@@ -90,6 +121,7 @@ fn every_refusal_has_its_status() {
     for (refusal, status) in [
         (Refusal::Malformed("x"), 400),
         (Refusal::TooLarge, 431),
+        (Refusal::TargetTooLong, 414),
         (Refusal::Version, 505),
         (Refusal::NotImplemented, 501),
         (Refusal::Expectation, 417),
@@ -102,12 +134,49 @@ fn every_refusal_has_its_status() {
 
 #[test]
 fn another_version_is_told_from_what_is_none() {
-    for line in ["GET / HTTP/2.0", "GET / HTTP/0.9", "GET / HTTP/1.2", "\r\nGET / HTTP/3.7"] {
+    for line in ["GET / HTTP/2.0", "GET / HTTP/0.9", "\r\nGET / HTTP/3.7"] {
         assert_eq!(refusal(&format!("{line}\r\nHost: a\r\n\r\n")), Refusal::Version, "{line}");
     }
     for line in ["GET / HTTP/x.0", "GET / HTTP/1.x", "GET / HTTP/11.1", "GET / HTTPS/1.1", "GET / http/2.0"] {
         assert!(is_malformed(&format!("{line}\r\nHost: a\r\n\r\n")), "{line}");
     }
+}
+
+/// RFC 9110 2.5.
+#[test]
+fn a_later_minor_version_is_taken_for_the_latest_one() {
+    for minor in 2..=9 {
+        for start in ["", "\r\n", "\r\n\r\n"] {
+            let text = format!("{start}GET /a?b HTTP/1.{minor}\r\nHost: a.test\r\nX: y\r\n\r\nrest");
+            let mut room = Room::default();
+            let (checked, lines) = check_lines(text.as_bytes(), LIMIT, &mut room);
+            let Checked::Whole(head) = checked else { panic!("{text:?}: {checked:?}") };
+            assert_eq!((head.method, head.target, head.minor, head.host), ("GET", "/a?b", 1, &b"a.test"[..]));
+            assert_eq!((head.length, head.keep, lines.len()), (text.len() - 4, true, 2), "{text:?}");
+            for end in 0..head.length {
+                let part = check(&text.as_bytes()[..end], LIMIT);
+                assert!(matches!(part, Checked::Partial), "{:?}: {part:?}", &text[..end]);
+            }
+            assert!(matches!(check(text.as_bytes(), head.length - 1), Checked::Refused(Refusal::TooLarge)));
+        }
+    }
+    for bad in [
+        "get / HTTP/1.2",
+        "GET  / HTTP/1.2",
+        "GET /\x01 HTTP/1.2",
+        "GET / HTTP/1.2 ",
+        "GET / HTTP/1.2\r",
+        "GET HTTP/1.2",
+    ] {
+        let text = format!("{bad}\r\nHost: a\r\n\r\n");
+        assert!(!matches!(check(text.as_bytes(), LIMIT), Checked::Whole(_)), "{bad:?}");
+    }
+    let two = "GET / HTTP/1.2\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert!(is_malformed(two) && is_malformed("GET / HTTP/1.3\r\nHost: a\n\r\n"));
+    assert_eq!(
+        refusal(&format!("GET / HTTP/1.2\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(100))),
+        Refusal::TooLarge
+    );
 }
 
 #[test]

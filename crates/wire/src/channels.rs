@@ -55,6 +55,26 @@ impl Role {
         Self::Publisher,
     ];
 
+    /// Whether commands know its processes by the name of the role, and not by that of a site or a service: no site may be
+    /// called so.
+    pub const fn is_named_by_itself(self) -> bool {
+        match self {
+            Self::Launcher
+            | Self::Gate
+            | Self::Logger
+            | Self::Admin
+            | Self::Filter
+            | Self::Signer
+            | Self::Stapler => true,
+            Self::Site
+            | Self::Service
+            | Self::Connector
+            | Self::Broker
+            | Self::DataProxy
+            | Self::Publisher => false,
+        }
+    }
+
     /// The name of the crate, the program and the process.
     pub const fn name(self) -> &'static str {
         match self {

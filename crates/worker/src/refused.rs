@@ -9,6 +9,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use conditioning::checks::Fault;
+use request::head::Refusal;
 use wire::log::Level;
 
 use crate::log::Log;
@@ -18,6 +20,16 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// LIMIT: bytes of a request's target in a line.
 const TARGET_BYTES_MAX: usize = 300;
+
+const _: () = assert!(request::head::TARGET_BYTES_MAX == conditioning::checks::TARGET_BYTES_MAX, "one limit");
+
+/// How a request is refused of whose head the checks say this.
+pub fn refusal(fault: Fault) -> Refusal {
+    match fault {
+        Fault::Target => Refusal::TargetTooLong,
+        fault => Refusal::Strange(fault.words()),
+    }
+}
 
 /// How many were not told of, and since when.
 #[derive(Debug, Default)]

@@ -49,6 +49,9 @@ struct Limits {
     ranges: usize,
 }
 
+/// LIMIT: bytes of a target, but in strict checks.
+pub const TARGET_BYTES_MAX: usize = 16 << 10;
+
 const STRICT: Limits = Limits {
     method_bytes: 16,
     target_bytes: 4 << 10,
@@ -65,7 +68,7 @@ const STRICT: Limits = Limits {
 
 const LENIENT: Limits = Limits {
     method_bytes: 32,
-    target_bytes: 16 << 10,
+    target_bytes: TARGET_BYTES_MAX,
     slashes: 16,
     segments: 512,
     parameters: 2000,

@@ -3,6 +3,8 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must
 //! never: let through a name that means something else as a file name, a log field or a shell word.
 
+use wire::Role;
+
 use super::Fault;
 
 /// LIMIT: a DNS label's length; with folder and suffix it stays a file name.
@@ -12,8 +14,13 @@ const FILE_NAME_BYTES_MAX: usize = 255;
 /// LIMIT: the least `head_bytes` allowed must hold a request for any path allowed.
 const PATH_BYTES_MAX: usize = 512;
 
-/// What `bulkhead relaunch` knows besides sites.
-const ROLES: [&str; 7] = ["bulkheadd", "gate", "logger", "admin", "signer", "stapler", "no-site"];
+/// What the access log of requests to no site is called.
+const NO_SITE: &str = "no-site";
+
+/// What commands and logs know besides sites.
+fn is_reserved(name: &str) -> bool {
+    name == NO_SITE || Role::ALL.iter().any(|role| role.is_named_by_itself() && role.name() == name)
+}
 
 /// A site's or service's name: it becomes a file name, a log field and a word of the `bulkhead` command.
 pub(crate) fn name(text: &str) -> Result<(), Fault> {
@@ -33,7 +40,7 @@ pub(crate) fn name(text: &str) -> Result<(), Fault> {
     if text.starts_with(['.', '_', '-']) {
         return Err(Fault::new("a name starts with a letter or a digit"));
     }
-    if ROLES.contains(&text) {
+    if is_reserved(text) {
         return Err(Fault::new(format!(
             "`{text}` is the name of a process of bulkhead's own; choose another"
         )));

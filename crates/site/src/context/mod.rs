@@ -192,7 +192,7 @@ impl Site {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<(), Refusal> {
         let checked = checks::check_fields(method, target, fields, self.worker.limits().checks);
-        checked.map_err(|fault| Refusal::Strange(fault.words()))
+        checked.map_err(worker::refused::refusal)
     }
 }
 

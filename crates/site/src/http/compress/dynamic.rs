@@ -149,7 +149,7 @@ fn relabel(headers: &mut HeaderMap, encoding: Encoding) {
     for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES, HeaderName::from_static("content-md5")] {
         headers.remove(name);
     }
-    for digest in ["digest", "content-digest"] {
+    for digest in ["digest", "content-digest", "repr-digest"] {
         headers.remove(digest);
     }
     // RFC 9110 8.8.1: a strong tag stands for these very bytes.
