@@ -17,7 +17,7 @@ pub fn fuzz(data: &[u8]) {
                 assert_eq!(shortest, end + 1, "whole, then not, then whole");
                 shortest = end;
             }
-            Checked::Partial => {}
+            Checked::Partial(_) => {}
             Checked::Foreign | Checked::Malformed => panic!("the beginning of what is whole is refused"),
         }
     }

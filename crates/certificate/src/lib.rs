@@ -7,6 +7,7 @@
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
 pub mod authorities;
+pub mod chain;
 pub mod crl;
 pub mod der;
 pub mod own;

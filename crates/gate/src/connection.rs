@@ -32,6 +32,8 @@ pub struct Connection {
     pub since: Instant,
     /// How many bytes have been searched for the end of the head already.
     pub searched: usize,
+    /// With less bytes of a ClientHello, a look at it says nothing new.
+    pub hello_least: usize,
     /// Its place among those that came from a process of ours instead of the network.
     pub share: Option<Share>,
     /// Whether the filters have had this request.
@@ -123,6 +125,7 @@ impl Connection {
             preread,
             since: now,
             searched,
+            hello_least: 0,
             share,
             filtered,
             source,

@@ -265,6 +265,7 @@ mod tests {
             share: None,
             filtered: false,
             source: crate::connection::Source::Client,
+            hello_least: 0,
             kind: wire::Kind::Plain,
             awaits_proxy_header: false,
             watched: false,

@@ -46,8 +46,14 @@ impl Connection {
 
     fn parse_hello(&mut self, gate: &Gate, listener: &Listener, bytes: &[u8], now: Instant) -> Seen {
         self.kind = Kind::Tls;
+        if bytes.len() < self.hello_least {
+            return Seen::Partial { begun: !bytes.is_empty() };
+        }
         match hello::check(bytes) {
-            hello::Checked::Partial => Seen::Partial { begun: !bytes.is_empty() },
+            hello::Checked::Partial(least) => {
+                self.hello_least = least;
+                Seen::Partial { begun: !bytes.is_empty() }
+            }
             hello::Checked::Foreign => {
                 self.kind = Kind::Plain;
                 Seen::Refused(Refusal::NotTls, NO_PARTITION)

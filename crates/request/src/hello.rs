@@ -9,8 +9,6 @@
 /// LIMIT: bytes of a whole hello with the headers of its records: one record at its largest. Post-quantum key shares
 /// make it about 2 KiB.
 pub const HELLO_BYTES_MAX: usize = 16 * 1024;
-/// LIMIT: records that one hello lies in; who cuts it into more only makes work.
-const RECORDS_MAX: usize = 64;
 /// LIMIT: a name of DNS (RFC 1035 2.3.4).
 const NAME_BYTES_MAX: usize = 255;
 
@@ -28,8 +26,9 @@ const MESSAGE_HEADER: usize = 4;
     reason = "it lives on the stack for a moment; a box would be an allocation"
 )]
 pub enum Checked {
-    /// It has not arrived completely.
-    Partial,
+    /// It has not arrived completely. With less than so many bytes there is nothing new to see: who sends it in records of
+    /// a byte each is looked at a few dozen times, not for each.
+    Partial(usize),
     /// Whatever it is, it does not begin as TLS does.
     Foreign,
     /// It begins as TLS does, and is no hello.
@@ -57,7 +56,7 @@ impl Hello {
 /// Looks at what has arrived of a connection.
 pub fn check(bytes: &[u8]) -> Checked {
     match walk(bytes) {
-        Walked::Partial => Checked::Partial,
+        Walked::Partial(least) => Checked::Partial(least),
         Walked::Foreign => Checked::Foreign,
         Walked::Malformed => Checked::Malformed,
         Walked::Whole(length) => match Reader::new(bytes, MESSAGE_HEADER + length).hello() {
@@ -68,7 +67,7 @@ pub fn check(bytes: &[u8]) -> Checked {
 }
 
 enum Walked {
-    Partial,
+    Partial(usize),
     Foreign,
     Malformed,
     /// So many bytes of message, without its header, are all there.
@@ -79,7 +78,7 @@ enum Walked {
 /// byte by byte costs little each time.
 fn walk(bytes: &[u8]) -> Walked {
     match bytes {
-        [] => return Walked::Partial,
+        [] => return Walked::Partial(1),
         // SSL 2 and 3, and what is no TLS at all; no request begins with the byte of a handshake.
         [first, ..] if *first != HANDSHAKE => return Walked::Foreign,
         [_, major, ..] if *major != 3 => return Walked::Foreign,
@@ -87,11 +86,12 @@ fn walk(bytes: &[u8]) -> Walked {
     }
     let (mut at, mut has) = (0, 0);
     let mut header = [0; MESSAGE_HEADER];
-    for _ in 0..RECORDS_MAX {
+    // LIMIT: as many records as `HELLO_BYTES_MAX` has room for, of a byte each.
+    loop {
         let Some([kind, major, _, high, low]) =
             bytes.get(at..).and_then(<[u8]>::first_chunk::<RECORD_HEADER>)
         else {
-            return Walked::Partial;
+            return Walked::Partial(at + RECORD_HEADER + missing(has, header));
         };
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         at += RECORD_HEADER;
@@ -112,11 +112,17 @@ fn walk(bytes: &[u8]) -> Walked {
             return Walked::Whole(message);
         }
         if there.len() < length {
-            return Walked::Partial;
+            return Walked::Partial(bytes.len() + missing(has, header));
         }
         at += length;
     }
-    Walked::Malformed
+}
+
+/// Bytes of the message, of which so many and this header are known, that are still to come.
+fn missing(has: usize, [_, high, middle, low]: [u8; MESSAGE_HEADER]) -> usize {
+    let message = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+    let whole = if has < MESSAGE_HEADER { MESSAGE_HEADER } else { MESSAGE_HEADER + message };
+    whole.saturating_sub(has)
 }
 
 /// Reads the bytes of a message that [`walk`] has found whole, across the borders of its records.
@@ -297,15 +303,29 @@ mod tests {
     fn finds_the_name_in_one_record_and_in_many() {
         let alpn = extension(ALPN, &vector16(b"\x08http/1.1\x02h2"));
         let message = message(&[extension(10, &[0, 2, 0, 29]), alpn, name("WWW.A.test.")]);
-        for size in [message.len(), 100, 10, 3] {
+        for size in [message.len(), 100, 10, 6, 5, 4, 3, 2, 1] {
             let bytes = records(&message, size);
             assert_eq!(whole(&bytes), Some(("www.a.test".into(), true)), "records of {size}");
             for end in 0..bytes.len() {
-                assert!(matches!(check(&bytes[..end]), Checked::Partial), "{end} of records of {size}");
+                let found = check(&bytes[..end]);
+                let Checked::Partial(least) = found else { panic!("{end} of records of {size}: {found:?}") };
+                assert!(end < least && least <= bytes.len(), "{end} of records of {size}: {least}");
             }
             // What comes after it is the worker's.
             assert_eq!(whole(&[&bytes[..], b"more"].concat()), Some(("www.a.test".into(), true)));
         }
+    }
+
+    #[test]
+    fn one_in_records_of_a_byte_is_looked_at_a_few_dozen_times() {
+        let bytes = records(&message(&[extension(21, &[0; 2500]), name("a.test")]), 1);
+        assert!(bytes.len() < HELLO_BYTES_MAX);
+        let (mut looks, mut least) = (0, 1);
+        while let Checked::Partial(next) = check(&bytes[..least]) {
+            (looks, least) = (looks + 1, next);
+        }
+        assert!(looks < 64 && whole(&bytes[..least]).is_some(), "{looks} looks, {least} bytes");
+        assert!(matches!(check(&records(&message(&[extension(21, &[0; 2800])]), 1)), Checked::Malformed));
     }
 
     #[test]
@@ -330,7 +350,6 @@ mod tests {
             records(&message(&[extension(ALPN, b"\x00\x05\x02h2")]), 500),
             records(&[2, 0, 0, 0], 500),
             records(&[CLIENT_HELLO, 0xff, 0xff, 0xff], 500),
-            records(&message(&[name("a.long.name.of.a.test")]), 1),
             vec![HANDSHAKE, 3, 1, 0, 0],
             vec![HANDSHAKE, 3, 1, 0xff, 0xff],
             [records(&message(&[]), 10)[..15].to_vec(), vec![23, 3, 3, 0, 1, 0]].concat(),

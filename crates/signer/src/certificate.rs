@@ -3,11 +3,12 @@
 //! Runs in: the signer. Sees: files that the operator wrote. Never: keeps the text of a key once it is read.
 
 use std::os::fd::OwnedFd;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use certificate::chain::{self, Chain, Unordered};
 use certificate::own::names_one_of;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self, SectionKind};
-use webpki::EndEntityCert;
 use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, Holding, KeyKind, Verdict};
 use zeroize::Zeroizing;
 
@@ -24,6 +25,10 @@ pub struct Certified {
     /// The site's own certificate first, then whoever signed the one before.
     pub chain: Vec<CertificateDer<'static>>,
     validity: (u64, u64),
+    /// How many above the site's own are out of date.
+    pub out_of_date: u16,
+    /// How many certificates of the file lead nowhere, and are not sent.
+    pub left_out: u16,
 }
 
 impl Certified {
@@ -54,9 +59,15 @@ impl Certified {
         if chain.len() > CHAIN_MAX || chain.iter().any(|der| der.len() > CERTIFICATE_MAX) {
             return Err(Verdict::BadCertificate);
         }
-        let chain = ordered(&key, chain)?;
-        let validity = chain.first().and_then(|own| certificate::own::validity(own));
-        Ok(Self { key, validity: validity.ok_or(Verdict::BadCertificate)?, chain })
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let ordered = chain::order(&chain, |spki| spki.ends_with(key.public()), now);
+        let Chain { certificates, out_of_date, left_out } = ordered.map_err(|fault| match fault {
+            Unordered::Broken => Verdict::BadCertificate,
+            Unordered::NotOfKey => Verdict::Mismatch,
+        })?;
+        let validity = certificates.first().and_then(|own| certificate::own::validity(own));
+        let validity = validity.ok_or(Verdict::BadCertificate)?;
+        Ok(Self { key, validity, chain: certificates, out_of_date, left_out })
     }
 
     /// The kind of its key.
@@ -125,37 +136,4 @@ pub(crate) fn read(file: &OwnedFd, bytes_max: usize) -> Result<Zeroizing<Vec<u8>
     }
     text.truncate(length);
     Ok(text)
-}
-
-/// What decides about a certificate's place.
-struct Link<'a> {
-    der: &'a CertificateDer<'static>,
-    issuer: Vec<u8>,
-    subject: Vec<u8>,
-    own: bool,
-}
-
-/// The chain from the certificate of `key` upwards; what is no part of it is left out.
-fn ordered(key: &Key, chain: Vec<CertificateDer<'static>>) -> Result<Vec<CertificateDer<'static>>, Verdict> {
-    let mut links = Vec::new();
-    for der in &chain {
-        let parsed = EndEntityCert::try_from(der).map_err(|_| Verdict::BadCertificate)?;
-        links.push(Link {
-            der,
-            issuer: parsed.issuer().to_vec(),
-            subject: parsed.subject().to_vec(),
-            own: parsed.subject_public_key_info().ends_with(key.public()),
-        });
-    }
-    let own = links.iter().position(|link| link.own).ok_or(Verdict::Mismatch)?;
-    let mut next = links.swap_remove(own);
-    let mut ordered = vec![next.der.clone()];
-    // One that has signed itself is the end; its clients have it or do not trust it.
-    while next.issuer != next.subject
-        && let Some(above) = links.iter().position(|link| link.subject == next.issuer)
-    {
-        next = links.swap_remove(above);
-        ordered.push(next.der.clone());
-    }
-    Ok(ordered)
 }

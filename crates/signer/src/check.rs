@@ -73,7 +73,7 @@ fn files_of(line: &str) -> usize {
 fn certificate(file: &OwnedFd, key: Option<&OwnedFd>, hosts: &[&str]) -> String {
     let certified = match Certified::read(file, key) {
         Ok(certified) => certified,
-        Err(verdict) => return format!("certificate {} 0 0 - -", verdict as u8),
+        Err(verdict) => return format!("certificate {} 0 0 - - 0 0", verdict as u8),
     };
     let (since, until) = certified.validity();
     let (hosts, names) =
@@ -83,10 +83,12 @@ fn certificate(file: &OwnedFd, key: Option<&OwnedFd>, hosts: &[&str]) -> String 
         names.iter().map(String::as_str).filter(|name| is_plain(name)).take(NAMES_MAX).collect();
     let list = |list: String| if list.is_empty() { "-".to_owned() } else { list };
     format!(
-        "certificate {} {since} {until} {} {}",
+        "certificate {} {since} {until} {} {} {} {}",
         Verdict::Good as u8,
         list(hosts.join(",")),
-        list(names.join(","))
+        list(names.join(",")),
+        certified.out_of_date,
+        certified.left_out
     )
 }
 

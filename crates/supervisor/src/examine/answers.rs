@@ -20,6 +20,10 @@ pub(super) enum Answer {
         named: Vec<usize>,
         /// Some of the names in it.
         names: Vec<String>,
+        /// How many above it are valid no more, or not yet.
+        out_of_date: u16,
+        /// How many of the file lead nowhere.
+        left_out: u16,
     },
     /// The file is as it should be.
     Good,
@@ -62,7 +66,11 @@ fn answer(line: &str) -> Option<Answer> {
 }
 
 fn certificate(rest: &str) -> Option<Answer> {
-    let [verdict, since, until, named, names] = rest.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let [verdict, since, until, named, names, out_of_date, left_out] =
+        rest.split(' ').collect::<Vec<_>>()[..]
+    else {
+        return None;
+    };
     let number: u8 = verdict.parse().ok()?;
     let list = |text: &str| -> Vec<String> {
         if text == "-" { Vec::new() } else { text.split(',').map(str::to_owned).collect() }
@@ -72,6 +80,8 @@ fn certificate(rest: &str) -> Option<Answer> {
         validity: (since.parse().ok()?, until.parse().ok()?),
         named: list(named).iter().map(|number| number.parse().ok()).collect::<Option<_>>()?,
         names: list(names),
+        out_of_date: out_of_date.parse().ok()?,
+        left_out: left_out.parse().ok()?,
     })
 }
 
@@ -82,12 +92,14 @@ mod tests {
     #[test]
     fn answers_are_lines_of_one_form() {
         let text =
-            b"good\nodd no user\nbad line 2\ncertificate 0 1 2 0,3 a.test,*.b.test\ncertificate 6 0 0 - -\n";
+            b"good\nodd no user\nbad line 2\ncertificate 0 1 2 0,3 a.test,*.b.test 0 0\ncertificate 6 0 0 - - 0 0\n";
         let certificate = |verdict, validity, named: &[usize], names: &[&str]| Answer::Certificate {
             verdict,
             validity,
             named: named.to_vec(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
+            out_of_date: 0,
+            left_out: 0,
         };
         let expected = [
             Answer::Good,
@@ -98,15 +110,17 @@ mod tests {
         ];
         assert_eq!(parse(text, 5), Some(expected.to_vec()));
         assert_eq!(parse(text, 4), None);
-        let wrong: [&[u8]; 8] = [
+        let wrong: [&[u8]; 10] = [
             b"",
             b"well\n",
             b"good x\n",
             b"bad\n",
             b"bad \x1b[2J\n",
             b"bad \xff\n",
-            b"certificate 7 0 0 - -\n",
-            b"certificate 0 1 2 x -\n",
+            b"certificate 7 0 0 - - 0 0\n",
+            b"certificate 0 1 2 x - 0 0\n",
+            b"certificate 0 1 2 - -\n",
+            b"certificate 0 1 2 - - 0 -1\n",
         ];
         for line in wrong {
             assert_eq!(parse(line, 1), None, "{line:?}");

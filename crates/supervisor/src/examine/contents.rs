@@ -236,6 +236,26 @@ fn not_examined(count: usize, fault: &Error) -> Finding {
     warning(message, "have the program `signer` beside this one, or in libexec/bulkhead")
 }
 
+/// What is to be said of the certificates above a site's own, and of those that have nothing to do with it.
+fn of_chain(out_of_date: u16, left_out: u16) -> impl Iterator<Item = Finding> {
+    let old = (out_of_date > 0).then(|| {
+        let message = format!("has {} of authorities out of date, sent last", certificates(out_of_date));
+        warning(
+            message,
+            "take the chain from the authority again, and put it behind the site's own certificate",
+        )
+    });
+    let others = (left_out > 0).then(|| {
+        let message = format!("has {} outside of its chain, not sent", certificates(left_out));
+        warning(message, "take them out, or put the certificates between into the file")
+    });
+    old.into_iter().chain(others)
+}
+
+fn certificates(count: u16) -> String {
+    if count == 1 { "1 certificate".to_owned() } else { format!("{count} certificates") }
+}
+
 fn findings(subject: &Subject<'_>, answer: &Answer, now: u64) -> Vec<Finding> {
     match answer {
         Answer::Good => Vec::new(),
@@ -251,7 +271,8 @@ fn findings(subject: &Subject<'_>, answer: &Answer, now: u64) -> Vec<Finding> {
             };
             vec![error(format!("cannot be used: {what}"), help)]
         }
-        Answer::Certificate { verdict: Verdict::Good, validity: (not_before, not_after), named, .. } => {
+        Answer::Certificate { verdict: Verdict::Good, validity, named, out_of_date, left_out, .. } => {
+            let (not_before, not_after) = validity;
             let holding = Holding {
                 not_before: *not_before,
                 not_after: *not_after,
@@ -259,7 +280,8 @@ fn findings(subject: &Subject<'_>, answer: &Answer, now: u64) -> Vec<Finding> {
                 ..Holding::NOTHING
             };
             let objections = holding.objections(now);
-            objections.map(|one| warning(one.words(), one.remedy())).collect()
+            let objections = objections.map(|one| warning(one.words(), one.remedy()));
+            objections.chain(of_chain(*out_of_date, *left_out)).collect()
         }
         Answer::Certificate { verdict, .. } => {
             let key = match &subject.content {
