@@ -278,7 +278,7 @@ pub(super) const ROUTE: &[Row] = &[
         "`path`, `suffix`",
         "strings",
         "one is required",
-        "requests at or below a path (inside the site's), whose last name ends so (`\".php\"`), or both; no two \
+        "requests at or below a path (inside the site's), whose last name ends so (`\".php\"`, `\".env\"`), or both; no two \
          routes with the same",
     ),
     Row::other(

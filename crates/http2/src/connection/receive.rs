@@ -217,7 +217,8 @@ impl Connection {
             self.note_reset(stream);
             return Ok(false);
         }
-        if head.is_too_large() {
+        // No list is shorter than its block, but for a block of changes of the table.
+        if head.is_too_large() || bytes.len() > self.limits.list_bytes as usize {
             self.refuse(stream, ends, now);
             return Ok(false);
         }

@@ -1,0 +1,83 @@
+"""The server whose other clients are measured: files, PHP and an HTTP server behind it, with and without TLS."""
+
+import http.server
+import os
+import threading
+
+import tls_server
+from backend import Fpm
+from harness import Server, children, free_port
+
+CONFIG = """
+[[listen]]
+address = "127.0.0.1:{port}"
+[[listen]]
+address = "127.0.0.1:{tls}"
+tls = true
+
+[server]
+gates = 1
+
+[conditioning]
+exempt = []
+
+[[site]]
+name = "main"
+host = ["main.test", "127.0.0.1"]
+root = "main"
+certificates = ["all.pem"]
+  [[site.route]]
+  suffix = ".php"
+  fastcgi = "unix:{php}"
+  [[site.route]]
+  path = "/behind/"
+  upstream = "127.0.0.1:{behind}"
+"""
+
+
+class Behind(http.server.BaseHTTPRequestHandler):
+    """Reads a body, and says how long it was."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        said = str(len(self.rfile.read(int(self.headers.get("content-length", 0))))).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    do_GET = do_POST
+
+    def log_message(self, *_):
+        pass
+
+
+class Victims:
+    """Use it with `with`; `stack` ends what it starts."""
+
+    def __init__(self, stack):
+        self.stack = stack
+
+    def __enter__(self):
+        files = {"main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
+        self.tls = free_port()
+        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+        behind.daemon_threads = True
+        threading.Thread(target=behind.serve_forever, daemon=True).start()
+        self.stack.callback(behind.shutdown)
+        server = Server(sites=[], programs=(), files=files, text=lambda port: "")
+        fpm = Fpm(server.folder)
+        self.stack.callback(fpm.close)
+        certificate = b"".join(tls_server.certificate(server.folder, "all", "ec", "main.test", "127.0.0.1"))
+        server.write("all.pem", certificate)
+        words = {"port": server.port, "tls": self.tls, "php": fpm.socket, "behind": behind.server_address[1]}
+        server.config.write_text(server.with_uids(CONFIG.format(**words)))
+        self.server = self.stack.enter_context(server)
+        self.port = server.port
+        for process in [server.launcher, *children(server.launcher.pid)]:
+            os.sched_setaffinity(process.pid, {0})
+        return self
+
+    def __exit__(self, *_):
+        pass
