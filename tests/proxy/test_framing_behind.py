@@ -118,6 +118,11 @@ path = "/up/"
 upstream = "{up}"
 
 [[site.route]]
+path = "/streamed/"
+upstream = "{up}"
+buffer = false
+
+[[site.route]]
 path = "/fc/"
 fastcgi = "{fc}"
 
@@ -268,10 +273,16 @@ class Requests(Behind):
     def test_a_body_that_breaks_later(self):
         """The server behind never gets a whole request of it, and the client no answer that looks like one to it."""
         for tls in (False, True):
+            # Of one that is to be whole first, the server hears nothing.
             before, connections = len(self.up.requests), self.up.connections
             with socket.create_connection(("127.0.0.1", self.server.tls if tls else self.server.port), 20) as raw:
                 stream = insecure().wrap_socket(raw, server_hostname="b.test") if tls else raw
-                stream.sendall(f"POST /up/x HTTP/1.1\r\nHost: b.test\r\n{CHUNKED}\r\n\r\n3\r\nabc\r\n".encode())
+                stream.sendall(f"POST /up/x HTTP/1.1\r\nHost: b.test\r\n{CHUNKED}\r\n\r\n3\r\nabc\r\n3 \r\nabc\r\n".encode())
+                self.assertTrue(stream.recv(65536).startswith(b"HTTP/1.1 400 "))
+            self.assertEqual((len(self.up.requests), self.up.connections), (before, connections))
+            with socket.create_connection(("127.0.0.1", self.server.tls if tls else self.server.port), 20) as raw:
+                stream = insecure().wrap_socket(raw, server_hostname="b.test") if tls else raw
+                stream.sendall(f"POST /streamed/x HTTP/1.1\r\nHost: b.test\r\n{CHUNKED}\r\n\r\n3\r\nabc\r\n".encode())
                 self.assertTrue(until(lambda: self.up.connections > connections, 20))
                 stream.sendall(b"3 \r\nabc\r\n0\r\n\r\n")
                 self.assertTrue(stream.recv(65536).startswith(b"HTTP/1.1 400 "))

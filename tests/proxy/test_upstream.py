@@ -31,6 +31,7 @@ class Upstream(unittest.TestCase):
         cls.server = server(
             route(cls.unix.at),
             route(cls.tcp.at, "/tcp/"),
+            route(cls.unix.at, "/streamed/", buffer=False),
             route([cls.one.at, dead, cls.two.at], "/several/"),
             route(dead, "/dead/"),
             route(f"unix:{cls.place}/none.sock", "/none/"),
@@ -181,7 +182,7 @@ class Upstream(unittest.TestCase):
         self.assertTrue(said.endswith(b"12345"), said)
 
     def test_a_client_that_goes_takes_its_request_along(self):
-        head = b"POST /app/echo HTTP/1.1\r\nHost: main.test\r\nContent-Length: 100000\r\n\r\n"
+        head = b"POST /streamed/echo HTTP/1.1\r\nHost: main.test\r\nContent-Length: 100000\r\n\r\n"
         with socket.create_connection(("127.0.0.1", self.server.port)) as peer:
             before = len(self.unix.seen)
             # More than what is kept until it is whole: the server has heard of it.

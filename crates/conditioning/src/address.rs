@@ -25,7 +25,8 @@ impl Origin {
         self.key
     }
 
-    pub(crate) fn is_v6(self) -> bool {
+    /// Whether it is of IPv6.
+    pub fn is_v6(self) -> bool {
         self.v6
     }
 

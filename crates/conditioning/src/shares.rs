@@ -135,6 +135,11 @@ impl Shares {
         self.full(&self.ranges_of_origin(origin)[..known]).is_none()
     }
 
+    /// How many connections of a range that has a share are held.
+    pub fn of(&self, range: Range) -> u32 {
+        self.count(range)
+    }
+
     /// How many connections are held.
     pub fn held(&self) -> u32 {
         self.held

@@ -8,6 +8,7 @@ use crate::decode::Table;
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, names};
 use crate::rules;
+use crate::schema::Limits;
 use crate::sections::one_of;
 use crate::statics_schema::{Action, Target};
 
@@ -20,6 +21,8 @@ pub struct Talk {
     pub answer_timeout_ms: u32,
     /// How many requests they may have at once; `None`: their share of the site's connections.
     pub requests: Option<u32>,
+    /// Whether they hear of a request when all of its body has come.
+    pub buffer: bool,
     /// The script that answers all of the route's requests, as a path below the root; FastCGI only.
     pub script: Option<String>,
 }
@@ -58,11 +61,24 @@ pub enum ProxyHeader {
 impl Default for Talk {
     fn default() -> Self {
         let answer_timeout_ms = rules::ANSWER_TIMEOUT_MS.default.unwrap_or_default() as u32;
-        Self { proxy_header: ProxyHeader::None, answer_timeout_ms, requests: None, script: None }
+        Self {
+            proxy_header: ProxyHeader::None,
+            answer_timeout_ms,
+            requests: None,
+            buffer: true,
+            script: None,
+        }
     }
 }
 
 impl Site {
+    /// Bytes of bodies that each of its workers keeps in a file; none where no server waits for a whole body.
+    pub fn spool_bytes(&self, general: &Limits) -> Option<u64> {
+        let longest = self.limits.over(general, &self.routes).body_bytes;
+        let buffers = self.backends().any(|(_, backend)| backend.talk.buffer);
+        buffers.then(|| self.limits.spool_bytes(longest, self.workers.max))
+    }
+
     /// The servers behind it, each with the number of its rule, which stands for it everywhere: the site's own rule is
     /// 0, its routes follow in the order of the file.
     pub fn backends(&self) -> impl Iterator<Item = (u16, Backend<'_>)> {
@@ -93,16 +109,18 @@ pub(crate) fn talk(table: &Table<'_>, problems: &mut Problems) -> Talk {
         proxy_header: proxy_header.map_or(ProxyHeader::None, |header| header.value),
         answer_timeout_ms: table.duration_ms("answer_timeout", &rules::ANSWER_TIMEOUT_MS, problems),
         requests: table.optional_count("requests", &rules::REQUESTS, problems),
+        buffer: table.get("buffer").and_then(|entry| entry.boolean(problems)).unwrap_or(true),
         script: script.map(|script| script.value),
     }
 }
 
 /// Which keys go with which actions.
-const KEYS: [(&str, &[&str]); 4] = [
+const KEYS: [(&str, &[&str]); 5] = [
     ("proxy_protocol", &["upstream"]),
     ("script", &["fastcgi"]),
     ("answer_timeout", &["upstream", "fastcgi"]),
     ("requests", &["upstream", "fastcgi"]),
+    ("buffer", &["upstream", "fastcgi"]),
 ];
 
 fn named(actions: &[&str]) -> String {

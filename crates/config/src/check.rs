@@ -27,6 +27,9 @@ pub(crate) fn all(raw: &RawConfig, problems: &mut Problems) {
     worker::check(&raw.sites, problems);
     crate::tls::check(raw, problems);
     filters_see_requests(raw, problems);
+    for site in &raw.sites {
+        site_routes::spool(site, &raw.limits, problems);
+    }
     for site in raw.sites.iter().filter(|site| site.is_new()) {
         listen(raw, site, problems);
         purpose(site, problems);

@@ -33,6 +33,7 @@ const REDIRECT: Ours = Line(ROUTE, "redirect = { to = \"/new/\", status = 301 }"
 const COMPRESS: Ours = Line(SITE, "compress = { encodings = [\"br\", \"zstd\", \"gzip\"] }");
 const ADDRESS: Ours = Line(LISTEN, "address = \"0.0.0.0:80\"");
 const CACHE: Ours = Line(SITE, "cache_control = \"1h\"");
+const BUFFER: Ours = Line(ROUTE, "buffer = false");
 const ANSWER: Ours = Line(ROUTE, "answer_timeout = \"1m\"");
 const RATE: Ours = Line(CONDITIONING, "rate_max = \"100/s\"");
 const CERTIFICATE: Ours = Line(SITE, "certificate = \"/etc/letsencrypt/live/example.org/fullchain.pem\"");
@@ -79,6 +80,8 @@ const TABLE: &[(&[&str], &str, Ours)] = &[
         Nothing("the parameters of CGI are sent as they are; a script of one's own is `script` of the route"),
     ),
     (&["client_max_body_size", "client_body_buffer_size"], NGINX, BODY),
+    (&["proxy_request_buffering", "fastcgi_request_buffering"], NGINX, BUFFER),
+    (&["client_body_temp_path"], NGINX, Line(SITE, "spool_bytes = \"1GiB\"")),
     (&["request_body", "max_size"], CADDY, BODY),
     (&["LimitRequestBody"], APACHE, BODY),
     (&["max_body_size"], UNIT, BODY),
@@ -354,7 +357,9 @@ mod tests {
                     "path" | "pattern" => vec!["internal = true"],
                     "strip_prefix" => vec!["path = \"/x/\"", "upstream = \"127.0.0.1:3000\""],
                     "fallback" => vec!["path = \"/\"", "upstream = \"127.0.0.1:3000\""],
-                    "answer_timeout" | "requests" => vec!["path = \"/x/\"", "upstream = \"127.0.0.1:3000\""],
+                    "answer_timeout" | "requests" | "buffer" => {
+                        vec!["path = \"/x/\"", "upstream = \"127.0.0.1:3000\""]
+                    }
                     "fastcgi" => vec!["suffix = \".php\""],
                     _ => vec!["path = \"/x/\""],
                 },

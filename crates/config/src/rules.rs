@@ -91,6 +91,8 @@ pub(crate) const CERTIFICATES_MAX: usize = 64;
 pub(crate) const CLIENT_CRL_MAX: usize = 64;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
+/// LIMIT: under 1 MiB a handful of forms fills it; as much as the longest body. Without the key, see `SiteLimits::spool_bytes`.
+pub(crate) const SPOOL_BYTES: Bounds = Bounds { min: MIB, max: TIB, default: None };
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
 pub(crate) const IDLE_TIMEOUT_MS: Bounds = Bounds::new(100, 24 * HOUR, 60 * SECOND);
 /// LIMIT: under 10 ms no worker starts; no client waits an hour.
@@ -308,6 +310,7 @@ pub(crate) const SITE: Keys = (
         "templates",
         "route",
         "body_bytes",
+        "spool_bytes",
         "idle_timeout",
         "connections",
         "access_log",
@@ -347,6 +350,7 @@ pub(crate) const ROUTE: Keys = (
         "proxy_protocol",
         "answer_timeout",
         "requests",
+        "buffer",
         "body_bytes",
         "script",
     ],

@@ -445,9 +445,23 @@ pub struct SiteLimits {
     pub idle_timeout_ms: Option<u32>,
     /// Connections its worker holds at once.
     pub connections: Option<u32>,
+    /// Bytes of bodies that all its workers keep in files, until they are whole.
+    pub spool_bytes: Option<u64>,
 }
 
+/// LIMIT: bytes of bodies that the workers of a site keep in files where nothing is said, if no body may be long.
+const SPOOL_BYTES: u64 = 1 << 30;
+/// LIMIT: the longest bodies that a worker has room for where nothing is said: a range of addresses may hold a quarter.
+const SPOOL_BODIES: u64 = 4;
+
 impl SiteLimits {
+    /// Bytes of bodies that each of `workers` keeps in a file, of which `longest` is the longest that may come.
+    pub fn spool_bytes(&self, longest: u64, workers: u16) -> u64 {
+        let workers = u64::from(workers.max(1));
+        let usual = SPOOL_BYTES.max(longest * SPOOL_BODIES * workers);
+        self.spool_bytes.unwrap_or(usual) / workers
+    }
+
     /// The limits of the site's processes, of which `routes` may say more of bodies.
     pub fn over(&self, general: &Limits, routes: &[Route]) -> Limits {
         let own = self.body_bytes.unwrap_or(general.body_bytes);

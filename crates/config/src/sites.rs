@@ -93,6 +93,7 @@ fn limits(table: &Table<'_>, problems: &mut Problems) -> SiteLimits {
         body_bytes: table.get("body_bytes").and_then(|entry| entry.bytes(&rules::BODY_BYTES, problems)),
         idle_timeout_ms: table.get("idle_timeout").and_then(|entry| duration(entry, problems)),
         connections: table.optional_count("connections", &rules::CONNECTIONS, problems),
+        spool_bytes: table.get("spool_bytes").and_then(|entry| entry.bytes(&rules::SPOOL_BYTES, problems)),
     }
 }
 

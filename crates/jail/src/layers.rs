@@ -101,6 +101,7 @@ fn rlimits(jail: &Jail) -> io::Result<()> {
     if jail.identity.is_some() {
         limit(Resource::Nproc, jail.limits.processes)?;
     }
+    jail.limits.file_bytes.map_or(Ok(()), |bytes| limit(Resource::Fsize, bytes))?;
     jail.limits.memory_bytes.map_or(Ok(()), |bytes| limit(Resource::Data, bytes))
 }
 

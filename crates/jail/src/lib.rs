@@ -92,6 +92,8 @@ pub struct Limits {
     /// Private writable memory in bytes (`RLIMIT_DATA`: the address space may be larger, as runtimes that only
     /// reserve it need); `None` for no limit.
     pub memory_bytes: Option<u64>,
+    /// Bytes of a file that it writes to, whichever; `None` for no limit.
+    pub file_bytes: Option<u64>,
 }
 
 /// Which network a process is in.

@@ -112,6 +112,10 @@ async fn set_up(
     let mut setup = Setup::default();
     let mut tls = Tls::default();
     while let Some((message, descriptor)) = control.receive().await? {
+        if let LauncherToSite::Spool { bytes } = message {
+            state.keep_bodies_in(descriptor, bytes);
+            continue;
+        }
         let Some((message, descriptor)) = tls.take(message, descriptor)? else { continue };
         let Some(message) = setup.take(message, descriptor)? else { continue };
         match message {

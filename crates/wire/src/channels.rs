@@ -119,7 +119,7 @@ pub const CHANNELS: &[Edge] = &[
         Role::Launcher,
         Role::Site,
         "LauncherToSite",
-        "its root directory and the folders beside it, channels from gates, to services and the signer, from the stapler, \
+        "its root directory and the folders beside it, the file in which bodies wait, channels from gates, to services and the signer, from the stapler, \
          to or from sites of its host",
     ),
     edge(

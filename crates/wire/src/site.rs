@@ -86,6 +86,8 @@ record! {
         answer_timeout_ms: u32,
         /// How many requests it may have at once; 0 for its share of the worker's places.
         requests: u32,
+        /// Whether it hears of a request when all of the body has come.
+        buffer: bool,
         /// The script that answers all of its requests, as a path below the root; none if empty.
         script: Text<1024>,
     }
@@ -188,6 +190,9 @@ messages! {
         46 => RuleFolder { rule: u16, folder: Text<4096> },
         /// Before `Begin`: the descriptor of `folder` comes along, into which symbolic links may lead.
         47 => LinkFolder { folder: Text<4096> },
+        /// Before `Begin`: the file comes along in which bodies of requests wait until they are whole, so many bytes of them; if
+        /// none comes, none could be made.
+        49 => Spool { bytes: u64 },
         /// Once the worker serves: whose each path is follows anew, as `Route`. What was said before holds until `Commit`;
         /// another `Update` instead discards what has followed. The services stay those that they were.
         43 => Update {},

@@ -729,13 +729,14 @@ impl Samples for LauncherToSite {
         }));
         all.push(Self::Requests { partition: u16::MAX, requests: u32::MAX });
         all.extend([Self::Exempt { network: text(64) }, Self::SharedConnections { port: u16::MAX }]);
+        all.push(Self::Spool { bytes: u64::MAX });
         all.extend([Self::Connector {}, Self::RootPath { path: text(4096) }]);
         all.push(Self::RuleFolder { rule: u16::MAX, folder: text(4096) });
         all.push(Self::LinkFolder { folder: text(4096) });
         for speech in [Speech::Http, Speech::FastCgi] {
             for proxy_header in [ProxyHeader::None, ProxyHeader::Version1, ProxyHeader::Version2] {
-                let (answer_timeout_ms, requests, script) = (u32::MAX, u32::MAX, text(1024));
-                let backend = Backend { speech, proxy_header, answer_timeout_ms, requests, script };
+                let (answer_timeout_ms, requests, buffer, script) = (u32::MAX, u32::MAX, true, text(1024));
+                let backend = Backend { speech, proxy_header, answer_timeout_ms, requests, buffer, script };
                 all.push(Self::Backend { target: u16::MAX, backend });
             }
         }

@@ -5,10 +5,41 @@
 
 use super::Seen;
 use crate::diagnostic::{Problems, quote};
+use crate::parse::units;
 use crate::raw::{HasRoot, RawSite};
 use crate::routes::RawRoute;
+use crate::schema::Limits;
 use crate::statics_schema::Action;
 use rewrite::Matcher;
+
+/// What waits in files has room for the longest body, or that could never come.
+pub(crate) fn spool(site: &RawSite, general: &Limits, problems: &mut Problems) {
+    let buffers = site.routes.iter().any(|route| route.has_servers() && route.talk.buffer);
+    let Some(all) = site.limits.spool_bytes.filter(|_| buffers) else { return };
+    let own = site.limits.body_bytes.unwrap_or(general.body_bytes);
+    let longest = site.routes.iter().filter_map(|route| route.body_bytes).fold(own, u64::max);
+    let (most, workers) = (site.workers.max.max(1), u64::from(site.workers.max.max(1)));
+    if site.limits.spool_bytes(longest, most) >= longest {
+        return;
+    }
+    let (bytes, body) = (units::show_size(all), units::show_size(longest));
+    let message = match workers {
+        1 => format!(
+            "`spool_bytes` of {} is {bytes}, in which a body of {body} (`body_bytes`) has no room",
+            site.label
+        ),
+        _ => format!(
+            "`spool_bytes` of {} is {bytes} for {workers} workers, in the part of one of which a body of {body} \
+             (`body_bytes`) has no room",
+            site.label
+        ),
+    };
+    let help = format!(
+        "write `spool_bytes = \"{}\"` or more, or less for `body_bytes`",
+        units::show_size(longest * workers)
+    );
+    problems.report_help(site.offset, message, help);
+}
 
 /// Every rule of one site's routes and files.
 pub(crate) fn all(site: &RawSite, problems: &mut Problems) {

@@ -6,7 +6,7 @@ use super::{Row, Unit};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
     DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX,
-    REQUESTS, STAT_INTERVAL_MS, STATIC_LEVEL,
+    REQUESTS, SPOOL_BYTES, STAT_INTERVAL_MS, STATIC_LEVEL,
 };
 
 pub(super) const SITE: &[Row] = &[
@@ -202,6 +202,15 @@ pub(super) const SITE: &[Row] = &[
     Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request")
         .absent("as of `[limits]`"),
     Row::number(
+        "spool_bytes",
+        Unit::Size,
+        &SPOOL_BYTES,
+        "bytes of bodies that wait in files until they are whole, of all the site's workers together; at least the longest \
+         `body_bytes` of its routes with `upstream`, `fastcgi` or `php` for each worker: \
+         [uploads](guide/proxy.md#uploads)",
+    )
+    .absent("`1GiB`, or room for four of the longest bodies for each worker"),
+    Row::number(
         "idle_timeout",
         Unit::Duration,
         &IDLE_TIMEOUT_MS,
@@ -360,6 +369,13 @@ pub(super) const ROUTE: &[Row] = &[
          wrong](guide/proxy.md#what-goes-wrong)",
     )
     .absent("a share of `connections`"),
+    Row::other(
+        "buffer",
+        "boolean",
+        "`true`",
+        "with `upstream`, `fastcgi`: the servers hear of a request when all of its body has come; `false` passes a body on \
+         as it comes: [uploads](guide/proxy.md#uploads)",
+    ),
     Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request that the route covers")
         .absent("as of the site"),
     Row::other(

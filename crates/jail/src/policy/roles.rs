@@ -137,6 +137,10 @@ pub(super) const SITE: &[Allow] = &[
     allow(&[l::SYS_openat2], "files and directories below the root directory"),
     allow(&[l::SYS_fstat, l::SYS_statx, l::SYS_newfstatat], "size, times and kind of a file"),
     allow(&[l::SYS_pread64, l::SYS_sendfile, l::SYS_lseek], "the content of a file"),
+    allow(
+        &[l::SYS_pwrite64, l::SYS_ftruncate, l::SYS_fstatfs],
+        "bodies of requests in the one file that it writes to, and whether its disk is nearly full",
+    ),
     allow(&[l::SYS_getdents64], "the names in a directory"),
     allow(
         &[l::SYS_readlinkat],

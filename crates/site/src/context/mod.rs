@@ -3,6 +3,7 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: none of its own. Must never: be used from
 //! a second thread.
 
+mod forward;
 mod rates;
 mod report;
 pub mod state;

@@ -6,15 +6,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
-use std::mem::take;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
 use conditioning::{Exempt, Network, Priority, ShareLimits};
-use http::{Request, Response};
-use http_body::Body as _;
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget};
@@ -26,17 +23,12 @@ use worker::routes::Routes;
 
 use crate::config::limits::Limits;
 use crate::context::rates::Rates;
-use crate::files::Files;
 use crate::http::access_record::Access;
-use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
-use crate::http::response;
 use crate::proxy::backends::Backends;
-use crate::proxy::direct::Resumed;
-use crate::proxy::gather::gather;
-use crate::proxy::limit::{ANYBODY, BackendId, ConcurrencyLimit, Permit, Refused};
+use crate::proxy::limit::{BackendId, ConcurrencyLimit, Permit, Refused};
 use crate::proxy::service::{ServiceProxy, Tell, Waits};
-use crate::router::destination::host_of;
+use crate::proxy::spool::Spool;
 use crate::router::rules::Rules;
 
 /// A line about a connection that failed under TLS.
@@ -62,30 +54,6 @@ fn streams(connections: u32) -> ConcurrencyLimit {
     // LIMIT: as many as connections, each of which could ask for as much.
     limit.set(BackendId::Streams, connections);
     limit
-}
-
-/// A line about a request that was passed on to nobody.
-struct Full<'a> {
-    path: &'a str,
-    held: usize,
-    others: u64,
-    /// What may be raised.
-    remedy: &'static str,
-}
-
-impl fmt::Display for Full<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, held, others, remedy } = self;
-        write!(
-            f,
-            "503 for {path}: {held} requests are with whoever answers it, as many as may be at once, and none was \
-             done in time; if it is not too slow but asked too much, raise {remedy}"
-        )?;
-        if *others > 0 {
-            write!(f, " (and {others} others since the last such line)")?;
-        }
-        Ok(())
-    }
 }
 
 /// Whose a request is.
@@ -146,9 +114,13 @@ pub struct WorkerState {
     shares: ShareLimits,
     exempt: Exempt,
     /// Ports of ours at which connections are of many clients.
-    shared_ports: Vec<u16>,
+    pub(super) shared_ports: Vec<u16>,
     /// Backends that had no place left.
-    full: RefCell<HashMap<BackendId, LogLimiter>>,
+    pub(super) full: RefCell<HashMap<BackendId, LogLimiter>>,
+    /// Bodies that had none.
+    pub(super) unkept: LogLimiter,
+    /// Where bodies wait that are too long for memory.
+    pub(super) spool: Spool,
     /// Where clients are named whose records fail to decrypt.
     tampered: Option<Box<dyn Fn(ChildToLauncher)>>,
     /// Says something to the launcher.
@@ -181,6 +153,8 @@ impl WorkerState {
             exempt: Exempt::default(),
             shared_ports: Vec::new(),
             full: RefCell::default(),
+            unkept: LogLimiter::default(),
+            spool: Spool::default(),
             tampered: None,
             tell: Rc::new(|_| {}),
             backends: Backends::default(),
@@ -262,68 +236,16 @@ impl WorkerState {
         self.backends.relays.renew(&[], &relayed, |partition| self.relay_way(partition));
     }
 
+    /// Takes over the file in which so many bytes of bodies may wait.
+    pub(crate) fn keep_bodies_in(&mut self, file: Option<OwnedFd>, bytes: u64) {
+        self.spool = Spool::new(file, bytes);
+    }
+
     /// Lets `backend` have so many requests at once; 0 for its share of the places.
     pub(crate) fn limit(&mut self, backend: BackendId, requests: u32) {
         if requests > 0 {
             self.limit.set(backend, requests);
         }
-    }
-
-    /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
-    ///
-    /// In this order: a client that announces a body and sends none waits without a place.
-    async fn with_permit<'a, F>(
-        &'a self,
-        backend: BackendId,
-        conn: ConnInfo,
-        request: &'a mut Request<BoundedBody>,
-        answer: impl FnOnce(Request<BoundedBody>) -> F + 'a,
-    ) -> Response<ResponseBody>
-    where
-        F: Future<Output = Response<ResponseBody>> + 'a,
-    {
-        if !request.body().is_end_stream() {
-            // Boxed: few requests have a body, and its future would enlarge that of the others.
-            match Box::pin(gather(take(request.body_mut()))).await {
-                Ok(body) => *request.body_mut() = body,
-                Err(error) => return response::error(error.status()),
-            }
-        }
-        let permit = match Resumed::permit(request.extensions()) {
-            Some(permit) => permit,
-            None => match self.limit.acquire(backend, self.client(conn)).await {
-                Ok(permit) => permit,
-                Err(refused) => return self.refuse(backend, refused, request.uri().path()),
-            },
-        };
-        if let Some(stall) = permit.stall() {
-            request.body_mut().watch(stall.clone());
-        }
-        // On the heap, as one that waits for its place would keep the room for it.
-        permit.keep(Box::pin(answer(take(request))).await)
-    }
-
-    /// A place with `backend`, if one is free now.
-    pub(crate) fn permit_now(&self, backend: BackendId, conn: ConnInfo) -> Option<Permit> {
-        self.limit.grant_now(backend, self.client(conn))
-    }
-
-    /// Whose share a request counts for.
-    fn client(&self, conn: ConnInfo) -> IpAddr {
-        if self.shared_ports.contains(&conn.local.port()) { ANYBODY } else { conn.peer.ip() }
-    }
-
-    fn refuse(&self, backend: BackendId, refused: Refused, path: &str) -> Response<ResponseBody> {
-        if let Refused::Busy { held } = refused
-            && let Some(others) = self.full.borrow_mut().entry(backend).or_default().tell(Instant::now())
-        {
-            let remedy = match backend {
-                BackendId::Site(_) => "`connections` of the site that has the certificate",
-                BackendId::Target(_) | BackendId::Service(_) | BackendId::Streams => "its `requests`",
-            };
-            self.log.event(Level::Warning, Full { path, held, others, remedy });
-        }
-        response::overloaded()
     }
 
     /// When many requests were under way and few are left.
@@ -371,34 +293,6 @@ impl WorkerState {
     /// What logs a refusal for as long as an answer goes on.
     pub(crate) fn refusals(&self) -> (Log, Rc<Refusals>) {
         (self.log.clone(), self.refusals.clone())
-    }
-
-    /// Has a backend answer, as soon as the body of the request has come and the backend has a place. `files` are those
-    /// that the response may name. The request is taken once it has its place: it is large, and is not moved before.
-    pub(crate) fn forward<'a>(
-        &'a self,
-        backend: BackendId,
-        files: Option<&'a Files>,
-        conn: ConnInfo,
-        request: &'a mut Request<BoundedBody>,
-    ) -> impl Future<Output = Response<ResponseBody>> + 'a {
-        let answer = move |request| self.backends.answer(backend, files, conn, request);
-        self.with_permit(backend, conn, request, answer)
-    }
-
-    /// Has the site of `partition` answer; if the path has become another site's meanwhile, that one.
-    pub(crate) async fn relay(
-        &self,
-        partition: u16,
-        conn: ConnInfo,
-        request: &mut Request<BoundedBody>,
-    ) -> Response<ResponseBody> {
-        let answer = move |request: Request<BoundedBody>| {
-            let host = host_of(&request).unwrap_or_default();
-            let now = self.owner(&conn, host.as_bytes(), request.uri().path()).partition();
-            self.backends.relays.answer(now, conn, request)
-        };
-        self.with_permit(BackendId::Site(partition), conn, request, answer).await
     }
 
     /// A place for one more stream of HTTP/2, for as long as the stream is answered.

@@ -17,6 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use request::range::Span;
 
 use crate::proxy::limit::{Side, Stall};
+use crate::proxy::spool::Part;
 
 /// The error of a response body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -188,6 +189,9 @@ pub enum BodyError {
     /// The client sent something wrong, or went away.
     #[error("the request body did not arrive")]
     Client(#[source] BoxError),
+    /// What was kept of it in a file cannot be read.
+    #[error("the request body was lost: {0}")]
+    Lost(#[source] std::io::Error),
 }
 
 impl BodyError {
@@ -197,6 +201,7 @@ impl BodyError {
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
             BodyError::Client(_) => StatusCode::BAD_REQUEST,
+            BodyError::Lost(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -224,6 +229,8 @@ type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
 enum Source {
     /// Memory; nothing, for a request without a body that is made again.
     Memory(Bytes),
+    /// A file, in which all of it is.
+    File(Part),
     Codec(Received),
 }
 
@@ -231,6 +238,7 @@ impl Source {
     fn is_end(&self) -> bool {
         match self {
             Source::Memory(bytes) => bytes.is_empty(),
+            Source::File(part) => part.left() == 0,
             Source::Codec(inner) => inner.is_end_stream(),
         }
     }
@@ -273,7 +281,15 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        let inner = Source::Memory(bytes);
+        Self::of(Source::Memory(bytes))
+    }
+
+    /// One that has been read already, and waits in a file.
+    pub(crate) fn kept(part: Part) -> Self {
+        Self::of(Source::File(part))
+    }
+
+    fn of(inner: Source) -> Self {
         Self { inner, limit: 0, left: 0, intake: None, stall: None, ahead: Bytes::new() }
     }
 }
@@ -289,6 +305,14 @@ impl BoundedBody {
     /// Gives `ahead` before the rest, from which it was taken.
     pub(crate) fn give_first(&mut self, ahead: Bytes) {
         self.ahead = ahead;
+    }
+
+    /// What of a file it has, as long as it is in one.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        match &self.inner {
+            Source::File(part) => Some(part),
+            Source::Memory(_) | Source::Codec(_) => None,
+        }
     }
 
     /// Has at most so many bytes come, of which none has come yet; whether more are announced.
@@ -339,6 +363,10 @@ impl Body for BoundedBody {
         let polled = match &mut this.inner {
             Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::File(part) if part.left() == 0 => return Poll::Ready(None),
+            Source::File(part) => {
+                return Poll::Ready(Some(part.next().map(Frame::data).map_err(BodyError::Lost)));
+            }
             Source::Codec(inner) => inner.as_mut().poll_frame(cx),
         };
         if this.is_given_up(cx, polled.is_pending()) {
@@ -372,6 +400,7 @@ impl Body for BoundedBody {
     fn size_hint(&self) -> SizeHint {
         let rest = match &self.inner {
             Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::File(part) => SizeHint::with_exact(part.left()),
             Source::Codec(inner) => inner.size_hint(),
         };
         match rest.exact() {

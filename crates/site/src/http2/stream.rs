@@ -14,7 +14,7 @@ use ::http2::{Reason, Stream};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
@@ -223,15 +223,14 @@ async fn produce(
     if let (Some((representation, unchanged)), true) = (admitted.cached, stream.is_end_stream()) {
         return Some((cached::response(representation, unchanged), Intake::Done));
     }
-    if admitted.expects && !stream.is_end_stream() {
-        let _ = stream.send_head(StatusCode::CONTINUE, &HeaderMap::new(), false);
-    }
     let intake = Rc::new(Cell::new(Intake::default()));
+    let expects = Rc::new(Cell::new(admitted.expects));
     let body = match websocket::asked(&parts.extensions) {
         // What follows it is for the tunnel.
         Some(_) => BoundedBody::empty(),
         None => {
-            let upload = Upload::new(stream.clone(), admitted.length, limits, intake.clone());
+            let upload =
+                Upload::new(stream.clone(), (admitted.length, expects.clone()), limits, intake.clone());
             BoundedBody::new(upload, limits.body_bytes, intake.clone())
         }
     };
@@ -245,6 +244,7 @@ async fn produce(
         stream.poll_reset(cx).map(|()| None)
     })
     .await?;
+    expects.set(false);
     if intake.get() == Intake::Slow {
         site.shed.note(|shed| shed.slow_body += 1);
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ::http2::Stream;
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
@@ -53,13 +54,21 @@ pub(crate) struct Upload {
     pace: Pace,
     timer: Option<Pin<Box<Sleep>>>,
     intake: Rc<Cell<Intake>>,
+    /// Whether the client waits for the word to send it, and nothing was answered yet.
+    expects: Rc<Cell<bool>>,
 }
 
 impl Upload {
-    /// Of `length` bytes, if that was announced.
-    pub fn new(stream: Receiving, length: Option<u64>, limits: &Limits, intake: Rc<Cell<Intake>>) -> Self {
+    /// Of `length` bytes, if that was announced; of a client that waits for the word to send it as long as it `expects`
+    /// that.
+    pub fn new(
+        stream: Receiving,
+        (length, expects): (Option<u64>, Rc<Cell<bool>>),
+        limits: &Limits,
+        intake: Rc<Cell<Intake>>,
+    ) -> Self {
         let pace = Pace::new(limits.body_rate, limits.stall_timeout);
-        Self { stream, length, received: 0, pace, timer: None, intake }
+        Self { stream, length, received: 0, pace, timer: None, intake, expects }
     }
 }
 
@@ -72,6 +81,10 @@ impl Body for Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
+        // RFC 9110 10.1.1: somebody wants it, so it is not refused.
+        if this.expects.take() && !this.stream.is_end_stream() {
+            let _ = this.stream.send_head(StatusCode::CONTINUE, &HeaderMap::new(), false);
+        }
         match this.stream.poll_data(cx) {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());

@@ -55,6 +55,12 @@ pub(crate) trait Backend {
     /// Has the backend answer. Dropped when the client disconnects.
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a>;
 
+    /// What a request for `path` is refused with whatever its body is.
+    fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
+        let _ = (files, path);
+        None
+    }
+
     /// Its kept connections, if it speaks HTTP/1.1.
     fn link(&self) -> Option<&dyn Link> {
         None

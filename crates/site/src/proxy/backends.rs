@@ -4,7 +4,7 @@
 //! slow or dead backend hold up anything but the requests that are for it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct Backends {
     targets: BTreeMap<u16, Box<dyn Backend>>,
     /// The path of the root directory, as FastCGI servers are told it.
     root: String,
+    /// Targets that hear of a request when all of its body has come.
+    buffering: BTreeSet<u16>,
     /// What is not made yet.
     announced: Vec<(u16, wire::Backend)>,
 }
@@ -46,6 +48,9 @@ pub struct Backends {
 impl Backends {
     /// Takes note of the servers that rule `target` is for.
     pub fn announce(&mut self, target: u16, backend: wire::Backend) {
+        if backend.buffer {
+            self.buffering.insert(target);
+        }
         self.announced.push((target, backend));
     }
 
@@ -94,6 +99,23 @@ impl Backends {
     /// The kept connections of a backend, if it speaks HTTP/1.1.
     pub(crate) fn link(&self, backend: BackendId) -> Option<&dyn Link> {
         self.way(backend)?.link()
+    }
+
+    /// Whether a backend hears of a request when all of its body has come.
+    ///
+    /// Services and other sites do not: those take bodies as they come, and have time for slow ones.
+    pub(crate) fn buffers(&self, backend: BackendId) -> bool {
+        matches!(backend, BackendId::Target(number) if self.buffering.contains(&number))
+    }
+
+    /// What a backend refuses before the body of a request is read.
+    pub(crate) fn refuses(
+        &self,
+        backend: BackendId,
+        files: Option<&Files>,
+        path: &str,
+    ) -> Option<StatusCode> {
+        self.way(backend)?.refuses(files, path)
     }
 
     fn way(&self, backend: BackendId) -> Option<&dyn Backend> {

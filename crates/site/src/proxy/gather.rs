@@ -1,16 +1,43 @@
-//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends none.
+//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends none, or
+//! sends it slowly.
 //!
-//! Untrusted input: bodies of clients. Must never: keep more than a client has sent, or wait for one that is too slow.
+//! Untrusted input: bodies of clients. Must never: keep more in memory than a client has sent and its limit, or wait for one
+//! that is too slow.
+
+use std::net::IpAddr;
 
 use bytes::BytesMut;
+use http::StatusCode;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use crate::http::body::{BodyError, BoundedBody};
+use crate::proxy::spool::{BLOCK_BYTES, Lack, Part, Spool};
 
-/// LIMIT: bytes of a body kept until all of it has come: most forms, and what a stream of HTTP/2 may send unasked. Of a
-/// longer body, so much comes before the backend hears of it.
-const GATHERED_MAX: usize = 64 << 10;
+/// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send unasked.
+/// Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
+const GATHERED_MAX: usize = BLOCK_BYTES;
+
+/// Why there is no body to pass on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ungathered {
+    /// The client is to blame.
+    #[error(transparent)]
+    Client(#[from] BodyError),
+    /// There is no room for it.
+    #[error(transparent)]
+    NoRoom(#[from] Lack),
+}
+
+impl Ungathered {
+    /// What the client is told.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Client(error) => error.status(),
+            Self::NoRoom(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
 
 /// Waits until a short body is whole, or the first [`GATHERED_MAX`] bytes of a longer one are there.
 ///
@@ -36,4 +63,43 @@ pub(crate) async fn gather(mut body: BoundedBody) -> Result<BoundedBody, BodyErr
     }
     body.give_first(came.freeze());
     Ok(body)
+}
+
+/// Waits until all of a body is there, which may be in `spool` if it is long; `client` is whose it is.
+pub(crate) async fn gather_all(
+    mut body: BoundedBody,
+    spool: &Spool,
+    client: IpAddr,
+) -> Result<BoundedBody, Ungathered> {
+    let mut came = BytesMut::new();
+    let mut part = None;
+    while !body.is_end_stream() {
+        let Some(frame) = next(&mut body, part.as_ref()).await? else { break };
+        let Ok(data) = frame.into_data() else { continue };
+        came.extend_from_slice(&data);
+        while came.len() > GATHERED_MAX {
+            let part = part.get_or_insert_with(|| spool.begin(client));
+            part.push(&came[..BLOCK_BYTES])?;
+            // In place: what has come beyond a block is short.
+            came.copy_within(BLOCK_BYTES.., 0);
+            came.truncate(came.len() - BLOCK_BYTES);
+        }
+    }
+    let Some(mut part) = part else {
+        return Ok(BoundedBody::whole(came.freeze()));
+    };
+    part.push(&came)?;
+    Ok(BoundedBody::kept(part))
+}
+
+type Next = Option<http_body::Frame<bytes::Bytes>>;
+
+/// The next piece; an error once what is there of the body was given up.
+async fn next(body: &mut BoundedBody, part: Option<&Part>) -> Result<Next, Ungathered> {
+    let Some(part) = part else { return Ok(body.frame().await.transpose()?) };
+    tokio::select! {
+        biased;
+        () = part.lost() => Err(Lack::Full.into()),
+        frame = body.frame() => Ok(frame.transpose()?),
+    }
 }

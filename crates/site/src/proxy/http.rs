@@ -9,6 +9,7 @@ use hyper::ext::ReasonPhrase;
 use request::response_head::ResponseHead;
 
 use super::timeout::{Progress, Upload};
+use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
@@ -43,6 +44,10 @@ pub(crate) trait Peer: Link {
 impl<P: Peer + 'static> Backend for P {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(answer(self, request))
+    }
+
+    fn refuses(&self, _: Option<&Files>, _: &str) -> Option<StatusCode> {
+        self.refusal()
     }
 
     fn link(&self) -> Option<&dyn Link> {

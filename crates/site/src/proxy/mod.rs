@@ -19,6 +19,7 @@ pub(crate) mod response;
 mod retry;
 pub(crate) mod sendfile;
 pub mod service;
+pub(crate) mod spool;
 pub(crate) mod stream;
 pub(crate) mod timeout;
 mod upstream;

@@ -80,7 +80,12 @@ pub(super) fn site(old: &Site, new: &Site) -> Vec<&'static str> {
     keys.extend(differing!(
         &old.limits,
         &new.limits,
-        SiteLimits { body_bytes: "body_bytes", idle_timeout_ms: "idle_timeout", connections: "connections" }
+        SiteLimits {
+            body_bytes: "body_bytes",
+            idle_timeout_ms: "idle_timeout",
+            connections: "connections",
+            spool_bytes: "spool_bytes",
+        }
     ));
     keys.extend(worker(&old.worker, &new.worker));
     keys.extend(recycle(&old.recycle, &new.recycle));
@@ -210,6 +215,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
             proxy_header: "proxy_header",
             answer_timeout_ms: "answer_timeout",
             requests: "requests",
+            buffer: "buffer",
             script: "script",
         }
     ));

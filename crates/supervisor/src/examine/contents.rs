@@ -172,6 +172,7 @@ impl Examiner<'_> {
             core_bytes: 0,
             processes: PROCESSES,
             memory_bytes: Some(MEMORY_BYTES),
+            file_bytes: None,
         };
         let launcher = jail::Launcher::this().map_err(during("open this process's own pidfd"))?;
         let filter = CompiledFilters::default().get(Policy::Signer)?;

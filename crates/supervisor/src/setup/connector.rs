@@ -74,6 +74,7 @@ impl Messages<'_> {
                 proxy_header,
                 answer_timeout_ms: talk.answer_timeout_ms,
                 requests: talk.requests.unwrap_or(0),
+                buffer: talk.buffer,
                 script: Text::new(talk.script.as_deref().unwrap_or_default()),
             };
             messages.push(LauncherToSite::Backend { target, backend });

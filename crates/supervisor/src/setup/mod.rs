@@ -13,6 +13,7 @@ pub mod opened;
 pub mod process_table;
 pub mod reloaded_files;
 pub mod route_table;
+pub mod spool;
 pub mod stapler;
 pub mod syslog;
 pub mod templates;
@@ -84,6 +85,8 @@ impl SpawnContext {
                     Some(Opened::File(path)) => {
                         Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
                     }
+                    // A disk that is full keeps no worker from its files: what is too long for memory is refused.
+                    Some(Opened::Spool) => spool::file(&self.config.server.state_dir).ok(),
                 };
                 Ok((message, descriptor))
             });
@@ -327,6 +330,8 @@ impl<'a> Messages<'a> {
         messages.extend(files.map(|(message, path)| (message, Some(Opened::File(path)))));
         let rest = self.site_routes(spec, table).into_iter().chain(self.backends_setup(site));
         messages.extend(rest.map(|message| (message, None)));
+        let spool = site.spool_bytes(&self.config.limits);
+        messages.extend(spool.map(|bytes| (LauncherToSite::Spool { bytes }, Some(Opened::Spool))));
         messages
     }
 

@@ -11,4 +11,6 @@ pub enum Opened {
     View(PathBuf),
     /// A file that is read anew when it has changed.
     File(PathBuf),
+    /// A new file without a name, in which bodies of requests wait.
+    Spool,
 }

@@ -227,7 +227,15 @@ impl SpawnContext {
                 }
             },
             memory_bytes: service.and_then(|service| service.memory_max),
+            // SECURITY: with one file that it writes to, and no right to make others, a worker fills no disk.
+            file_bytes: (spec.role == Role::Site).then(|| self.spool_bytes(spec)),
         }
+    }
+
+    /// Bytes of bodies that a worker of a site may keep in its file.
+    fn spool_bytes(&self, spec: &ProcessSpec) -> u64 {
+        let site = self.config.sites.get(usize::from(spec.site));
+        site.and_then(|site| site.spool_bytes(&self.config.limits)).unwrap_or(0)
     }
 
     /// What a spec may use of the machine, as a control group counts it.

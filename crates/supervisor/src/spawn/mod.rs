@@ -313,6 +313,7 @@ impl SpawnContext {
             core_bytes: 0,
             processes: REAPER_PROCESSES,
             memory_bytes: None,
+            file_bytes: None,
         };
         let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
         let paths = vec![(duplicate(&program.file)?, Access::Execute)];

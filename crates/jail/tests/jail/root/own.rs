@@ -85,7 +85,13 @@ fn numbers_between_the_listed_ones_are_closed() {
 
 fn limited() -> Jail {
     Jail {
-        limits: Limits { descriptors: 48, processes: 1, memory_bytes: Some(64 << 20), core_bytes: 0 },
+        limits: Limits {
+            descriptors: 48,
+            processes: 1,
+            memory_bytes: Some(64 << 20),
+            file_bytes: Some(1 << 20),
+            core_bytes: 0,
+        },
         ..role()
     }
 }
@@ -98,6 +104,7 @@ fn limits_are_set() {
         ("processes", "1"),
         ("data size", "67108864"),
         ("core file size", "0"),
+        ("file size", "1048576"),
         ("locked memory", "0"),
         ("msgqueue size", "0"),
         ("realtime priority", "0"),
@@ -121,7 +128,13 @@ fn limits_hold() {
 
 fn limits_are_never_raised() {
     let most = u64::MAX;
-    let limits = Limits { descriptors: most, processes: most, memory_bytes: Some(most), core_bytes: most };
+    let limits = Limits {
+        descriptors: most,
+        processes: most,
+        memory_bytes: Some(most),
+        file_bytes: Some(most),
+        core_bytes: most,
+    };
     let lower = || {
         let limit = rustix::process::Rlimit { current: Some(100), maximum: Some(100) };
         let lowered = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);

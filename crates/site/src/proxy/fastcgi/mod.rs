@@ -68,6 +68,11 @@ impl Backend for FastCgi {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(self.answer(request))
     }
+
+    /// A script that is not there needs no body.
+    fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
+        self.scripts.find(files, path).err().map(status_of)
+    }
 }
 
 impl FastCgi {

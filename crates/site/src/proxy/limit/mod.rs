@@ -10,10 +10,11 @@
 //!
 //! Of the places of a backend, a range of addresses holds at most its share, as of the connections in a gate. What
 //! nobody else uses is lent beyond that, up to [`LENT_MAX`] places and never the last quarter, so that another range
-//! finds a place at once. A request over the limit waits, in a queue by recency of which a range also has at most its
+//! finds a place at once; if others have asked within the last seconds, a range has a quarter at most. A request over the limit waits, in a queue by recency of which a range also has at most its
 //! share. When a request within its range's share waits, nothing is lent any more, and lent places whose client is being
 //! waited for are taken back.
 
+mod lately;
 mod permit;
 mod stall;
 #[cfg(test)]
@@ -24,9 +25,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conditioning::{Exempt, Key, Network, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{Exempt, Key, Network, Origin, Priority, Queue, Range, ShareLimits, Shares, Waiting};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
+
+use lately::Lately;
 
 pub use permit::Permit;
 pub(crate) use stall::{Side, Stall};
@@ -47,6 +50,8 @@ const PRESS_EVERY: Duration = Duration::from_secs(1);
 const LENT_MAX: usize = 256;
 /// The part of a backend's places that is never lent: what the widest range has as its share, without `share_max`.
 const NOT_LENT: usize = 4;
+/// The part of a backend's places that one range has at most while others ask as well.
+const QUARTER: usize = 4;
 /// What a range holds however few places there are, the widest first: a client's neighbours have one as well.
 const LEAST: [u32; 3] = [3, 2, 1];
 /// LIMIT: after so many at once, memory is given back when a quarter of them is left: some 10 MiB.
@@ -123,8 +128,11 @@ struct Backend {
     held: usize,
     /// What is held within shares.
     shares: Shares,
-    /// What is held beyond them.
-    lent: Vec<Stall>,
+    /// What is held beyond them, and by which range.
+    lent: Vec<(Stall, Range)>,
+    lately: Lately,
+    /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
+    bits: [u8; 2],
     queue: Queue<Queued>,
     /// What waits, by range.
     waiting: Shares,
@@ -353,6 +361,8 @@ impl Backend {
             held: 0,
             shares: shares(places),
             lent: Vec::new(),
+            lately: Lately::default(),
+            bits: [limits.v4[2].0, limits.v6[2].0],
             queue: Queue::new(priority),
             // As many as may wait where nothing else needs places.
             waiting: shares(places / 2),
@@ -362,24 +372,37 @@ impl Backend {
     /// Counts a request in; [`Stall`] where its place is lent.
     fn admit(&mut self, capacity: usize, client: IpAddr) -> Result<Option<Stall>, Refused> {
         self.shares.serving(capacity as u32);
+        let (range, now) = (self.range(client), Instant::now());
+        self.lately.note(range, now);
         if self.held < capacity && self.shares.admit(client).is_ok() {
             self.held += 1;
             return Ok(None);
         }
-        match self.queue.is_empty() && self.lends(capacity) {
-            true => Ok(Some(self.lend())),
+        match self.queue.is_empty() && self.lends(capacity, range, now) {
+            true => Ok(Some(self.lend(range))),
             false => Err(self.refusal(client)),
         }
     }
 
-    fn lends(&self, capacity: usize) -> bool {
-        self.lent.len() < LENT_MAX && self.held < capacity - capacity / NOT_LENT
+    fn range(&self, client: IpAddr) -> Range {
+        let origin = Origin::from(client);
+        origin.range(self.bits[usize::from(origin.is_v6())])
     }
 
-    fn lend(&mut self) -> Stall {
+    /// Whether a range may be lent one place more.
+    fn lends(&self, capacity: usize, range: Range, now: Instant) -> bool {
+        if self.lent.len() >= LENT_MAX || self.held >= capacity - capacity / NOT_LENT {
+            return false;
+        }
+        let held =
+            || self.lent.iter().filter(|(_, of)| *of == range).count() + self.shares.of(range) as usize;
+        self.lately.is_alone(range, now) || held() < (capacity / QUARTER).max(1)
+    }
+
+    fn lend(&mut self, range: Range) -> Stall {
         self.held += 1;
         let stall = Stall::default();
-        self.lent.push(stall.clone());
+        self.lent.push((stall.clone(), range));
         stall
     }
 
@@ -399,8 +422,15 @@ impl Backend {
                 self.held += 1;
                 (next, None)
             }
-            None if self.lends(capacity) => (self.queue.pop()?, Some(self.lend())),
-            None => return None,
+            None => {
+                let next = self.queue.pop()?;
+                let range = self.range(next.address);
+                if !self.lends(capacity, range, Instant::now()) {
+                    self.queue.requeue(next);
+                    return None;
+                }
+                (next, Some(self.lend(range)))
+            }
         };
         self.waiting.release(next.address);
         Some((next, stall))
@@ -409,15 +439,16 @@ impl Backend {
     fn release(&mut self, client: IpAddr, stall: Option<&Stall>) {
         self.held -= 1;
         match stall {
-            Some(stall) => self.lent.retain(|other| !other.is(stall)),
+            Some(stall) => self.lent.retain(|(other, _)| !other.is(stall)),
             None => self.shares.release(client),
         }
     }
 
     /// Takes the lent place back whose client has been waited for for longest, if that is too long.
     fn take_back(&mut self, now: Instant) {
-        let since = |stall: &&Stall| stall.since().filter(|since| now.duration_since(*since) >= STALL_MAX);
-        if let Some(stall) = self.lent.iter().filter(|one| since(one).is_some()).min_by_key(since) {
+        let since = |stall: &Stall| stall.since().filter(|since| now.duration_since(*since) >= STALL_MAX);
+        let lent = self.lent.iter().map(|(stall, _)| stall);
+        if let Some(stall) = lent.filter(|one| since(one).is_some()).min_by_key(|one| since(one)) {
             stall.give_up();
         }
     }

@@ -96,6 +96,41 @@ fn of_few_places_neighbours_have_one_each() {
     let _both = ["198.51.101.1", "198.52.0.1"].map(|one| limit.try_acquire(ONE, client(one)).unwrap());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_range_has_a_quarter_at_most_while_others_ask() {
+    let limit = ConcurrencyLimit::new(64);
+    for (requests, quarter) in [(1, 1), (4, 1), (5, 1), (8, 2), (40, 10)] {
+        limit.set(ONE, requests);
+        let other = limit.try_acquire(ONE, client("203.0.113.1")).unwrap();
+        drop(other);
+        assert_eq!(all_of(&limit, ONE, "198.51.100.1").len(), quarter, "of {requests}");
+        // Some seconds later, nobody else is there who could miss them.
+        advance(WAIT_MAX).await;
+        let alone = all_of(&limit, ONE, "198.51.100.1").len();
+        assert_eq!(alone, requests as usize - requests as usize / NOT_LENT, "of {requests}");
+        advance(WAIT_MAX).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_beyond_a_quarter_keeps_nobody_else_from_a_place() {
+    let limit = ConcurrencyLimit::new(64);
+    limit.set(ONE, 8);
+    let others = ["203.0.113.1", "192.0.2.1"].map(|one| limit.try_acquire(ONE, client(one)).unwrap());
+    let two = all_of(&limit, ONE, "198.51.100.1");
+    assert_eq!(two.len(), 2);
+    let mut third = pin!(limit.acquire(ONE, client("198.51.100.1")));
+    assert!(poll(third.as_mut()).is_pending());
+    // A place becomes free, which is not for a third one of this range while others ask.
+    drop(others);
+    assert!(poll(third.as_mut()).is_pending());
+    let near = limit.try_acquire(ONE, client("198.51.101.1")).unwrap();
+    assert!(poll(third.as_mut()).is_pending());
+    drop(two);
+    assert!(poll(third.as_mut()).is_ready());
+    drop(near);
+}
+
 #[test]
 fn no_more_is_lent_than_memory_allows() {
     let limit = ConcurrencyLimit::new(8192);

@@ -139,6 +139,7 @@ impl SpawnContext {
         let limits = Limits {
             core_bytes: 0,
             memory_bytes: Some(MEMORY_BYTES),
+            file_bytes: None,
             ..self.limits_of(question.spec, Some(question.service))
         };
         // A loader that lists libraries needs none of what its program may be granted.

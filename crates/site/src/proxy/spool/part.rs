@@ -1,0 +1,190 @@
+//! The bodies in the file: written piece by piece, then read from the beginning; and which of them goes when there is no room.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen, and their
+//! addresses. Must never: keep a body longer than its request, or read what it has not written.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use conditioning::{Key, Origin, Tree};
+
+use super::blocks::{BLOCK_BYTES, Blocks, Lack};
+
+/// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
+const WEIGHT_BLOCKS: usize = 16;
+
+/// LIMIT: bytes that are read at once: what a record of FastCGI takes, in whole words.
+const STEP_BYTES: usize = 65_528;
+
+/// The file of a worker; clones are of the same.
+#[derive(Clone, Default)]
+pub(crate) struct Spool(Rc<RefCell<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    blocks: Blocks,
+    /// The bodies that may be given up, by the addresses of their clients, each as often as it weighs.
+    tree: Tree<Rc<Held>>,
+}
+
+/// What a body holds.
+#[derive(Default)]
+struct Held {
+    blocks: RefCell<Vec<u32>>,
+    /// Its names in the tree.
+    keys: RefCell<Vec<Key>>,
+    /// Whether it was given up for another.
+    is_lost: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Spool {
+    /// One that has so many bytes of a file; without a file, none at all.
+    pub fn new(file: Option<OwnedFd>, bytes: u64) -> Self {
+        let blocks = Blocks::new(file, u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX));
+        Self(Rc::new(RefCell::new(Inner { blocks, tree: Tree::new() })))
+    }
+
+    /// The part of a body that comes from `client`: nothing yet.
+    pub fn begin(&self, client: IpAddr) -> Part {
+        Part::new(self.clone(), Origin::from(client))
+    }
+
+    /// Bytes that bodies take now.
+    #[cfg(test)]
+    pub fn taken(&self) -> u64 {
+        self.0.borrow().blocks.taken() * BLOCK_BYTES as u64
+    }
+}
+
+impl Inner {
+    /// Finds a block for a body, if need be one of the heaviest range's.
+    fn allot(&mut self, held: &Rc<Held>, origin: Origin) -> Result<u32, Lack> {
+        let block = match self.blocks.take() {
+            Err(Lack::Full) => {
+                self.make_room(origin)?;
+                self.blocks.take()?
+            }
+            taken => taken?,
+        };
+        let mut blocks = held.blocks.borrow_mut();
+        if blocks.len().is_multiple_of(WEIGHT_BLOCKS) {
+            held.keys.borrow_mut().push(self.tree.insert(origin, held.clone()));
+        }
+        blocks.push(block);
+        Ok(block)
+    }
+
+    /// Gives a body of the heaviest range up, unless that is the one that asks.
+    fn make_room(&mut self, origin: Origin) -> Result<(), Lack> {
+        let (key, heaviest) = self.tree.heaviest().ok_or(Lack::Full)?;
+        if self.tree.origin(key) == Some(origin) {
+            return Err(Lack::Full);
+        }
+        let heaviest = heaviest.clone();
+        self.tree.evicted += 1;
+        self.release(&heaviest);
+        heaviest.is_lost.set(true);
+        heaviest.waker.take().into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Has a body not be given up any more.
+    fn keep(&mut self, held: &Held) {
+        held.keys.take().into_iter().for_each(|key| drop(self.tree.remove(key)));
+    }
+
+    fn release(&mut self, held: &Held) {
+        self.keep(held);
+        self.blocks.give_back(held.blocks.take());
+    }
+}
+
+impl Held {
+    /// Ready once the body was given up.
+    fn poll_lost(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_lost.get() {
+            return Poll::Ready(());
+        }
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// One body in the file. What it holds is free again when it is dropped.
+pub(crate) struct Part {
+    spool: Spool,
+    origin: Origin,
+    held: Rc<Held>,
+    length: u64,
+    /// How far it was read.
+    read: u64,
+}
+
+impl Part {
+    fn new(spool: Spool, origin: Origin) -> Self {
+        Self { spool, origin, held: Rc::default(), length: 0, read: 0 }
+    }
+
+    /// Adds a block: [`BLOCK_BYTES`], or fewer at the end.
+    ///
+    /// # Errors
+    /// There is no room, or the body was given up.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Lack> {
+        debug_assert!(bytes.len() <= BLOCK_BYTES && self.length.is_multiple_of(BLOCK_BYTES as u64));
+        let mut inner = self.spool.0.borrow_mut();
+        if self.held.is_lost.get() {
+            return Err(Lack::Full);
+        }
+        let block = inner.allot(&self.held, self.origin)?;
+        inner.blocks.write(block, bytes)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes that are still to be read.
+    pub fn left(&self) -> u64 {
+        self.length - self.read
+    }
+
+    /// Waits until it is given up for the body of another range.
+    pub async fn lost(&self) {
+        poll_fn(|cx| self.held.poll_lost(cx)).await;
+    }
+
+    /// Has it not be given up any more, now that its server hears of it; false if that is too late.
+    pub fn keep(&self) -> bool {
+        self.spool.0.borrow_mut().keep(&self.held);
+        !self.held.is_lost.get()
+    }
+
+    /// The next piece.
+    pub fn next(&mut self) -> io::Result<Bytes> {
+        let (at, from) = (self.read / BLOCK_BYTES as u64, (self.read % BLOCK_BYTES as u64) as usize);
+        let blocks = self.held.blocks.borrow();
+        let mut following = blocks.iter().skip(at as usize);
+        let &first = following.next().ok_or(io::ErrorKind::UnexpectedEof)?;
+        // Mostly, the next block of a body is the next one of the file.
+        let together = if following.next() == Some(&(first + 1)) { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
+        let count = STEP_BYTES.min(together - from).min(usize::try_from(self.left()).unwrap_or(usize::MAX));
+        let piece = self.spool.0.borrow().blocks.read(first, from, count)?;
+        self.read += count as u64;
+        Ok(Bytes::from(piece))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.spool.0.borrow_mut().release(&self.held);
+    }
+}

@@ -1,0 +1,122 @@
+//! What waits in the file, and who gives way.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::task::Poll;
+
+use super::*;
+
+fn file() -> (OwnedFd, File) {
+    let file = tempfile::tempfile().unwrap();
+    (file.try_clone().unwrap().into(), file)
+}
+
+fn client(last: u8) -> IpAddr {
+    IpAddr::from([10, last, 0, 1])
+}
+
+fn block(byte: u8) -> Vec<u8> {
+    vec![byte; BLOCK_BYTES]
+}
+
+fn all(part: &mut Part) -> Vec<u8> {
+    let mut all = Vec::new();
+    while part.left() > 0 {
+        all.extend_from_slice(&part.next().unwrap());
+    }
+    all
+}
+
+#[test]
+fn what_was_written_is_read_whoever_writes_in_between() {
+    let (own, other) = file();
+    let spool = Spool::new(Some(own), 64 << 20);
+    let mut parts = Vec::new();
+    for number in 0..3_u8 {
+        parts.push((spool.begin(client(number)), Vec::new()));
+    }
+    for step in 0..40_u8 {
+        // One after the other at first, then by turns: blocks of a body lie apart and together.
+        let (part, expected) = &mut parts[usize::from(if step < 20 { step / 7 } else { step % 3 })];
+        part.push(&block(step)).unwrap();
+        expected.extend_from_slice(&block(step));
+    }
+    for (part, expected) in &mut parts {
+        part.push(b"end").unwrap();
+        expected.extend_from_slice(b"end");
+        assert!(all(part) == *expected && part.keep());
+    }
+    assert_eq!(other.metadata().unwrap().size(), 42 * BLOCK_BYTES as u64 + 3);
+    assert_eq!(spool.taken(), 43 * BLOCK_BYTES as u64);
+    drop(parts);
+    assert_eq!((spool.taken(), other.metadata().unwrap().size()), (0, 1 << 20));
+}
+
+#[test]
+fn the_file_is_as_long_as_it_may_be_and_no_longer() {
+    let spool = Spool::new(Some(file().0), 3 * BLOCK_BYTES as u64 + 1);
+    let mut part = spool.begin(client(1));
+    for byte in 0..3 {
+        part.push(&block(byte)).unwrap();
+    }
+    // Nobody else has anything that could be taken.
+    assert!(matches!(part.push(b"a"), Err(Lack::Full)));
+    assert!(matches!(spool.begin(client(1)).push(b"a"), Err(Lack::Full)));
+    drop(part);
+    spool.begin(client(1)).push(b"a").unwrap();
+}
+
+#[test]
+fn the_heaviest_range_gives_way_and_no_other() {
+    let spool = Spool::new(Some(file().0), 4 * 16 * BLOCK_BYTES as u64);
+    let fill = |of: u8, blocks: usize| {
+        let mut part = spool.begin(client(of));
+        (0..blocks).for_each(|_| part.push(&block(of)).unwrap());
+        part
+    };
+    let (small, one, two) = (fill(1, 15), fill(2, 33), fill(2, 16));
+    let mut new = fill(3, 1);
+    new.push(&block(3)).unwrap();
+    // The oldest of those that hold the most.
+    assert!(!one.keep() && small.keep() && two.keep() && new.keep());
+    assert_eq!(spool.taken(), (15 + 16 + 2) * BLOCK_BYTES as u64);
+    assert_eq!(all(&mut new), [block(3), block(3)].concat());
+}
+
+#[test]
+fn what_its_server_has_heard_of_does_not_give_way() {
+    let spool = Spool::new(Some(file().0), 2 * BLOCK_BYTES as u64);
+    let mut heard = spool.begin(client(1));
+    heard.push(&block(1)).unwrap();
+    heard.push(&block(1)).unwrap();
+    assert!(heard.keep());
+    assert!(matches!(spool.begin(client(2)).push(b"a"), Err(Lack::Full)));
+    assert_eq!(all(&mut heard), [block(1), block(1)].concat());
+}
+
+#[test]
+fn without_a_file_or_with_one_that_cannot_be_written_there_is_no_room() {
+    assert!(matches!(Spool::new(None, 1 << 20).begin(client(1)).push(b"a"), Err(Lack::Disk(_))));
+    let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+    let spool = Spool::new(Some(full.into()), 1 << 20);
+    let mut part = spool.begin(client(1));
+    assert!(matches!(part.push(b"a"), Err(Lack::Disk(error)) if error.raw_os_error() == Some(28)));
+    drop(part);
+    assert_eq!(spool.taken(), 0);
+}
+
+#[tokio::test]
+async fn one_that_was_given_up_hears_of_it() {
+    let spool = Spool::new(Some(file().0), BLOCK_BYTES as u64);
+    let mut heaviest = spool.begin(client(1));
+    heaviest.push(&block(1)).unwrap();
+    let mut lost = Box::pin(heaviest.lost());
+    let now = std::future::poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx).is_ready())).await;
+    assert!(!now);
+    let mut other = spool.begin(client(2));
+    other.push(&block(2)).unwrap();
+    lost.await;
+    assert_eq!(all(&mut other), block(2));
+}
