@@ -114,6 +114,7 @@ sweep: build
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
 	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection
+	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
 soak: build

@@ -30,6 +30,8 @@ pub struct DataSource {
     pub statements: Option<PathBuf>,
     /// Where the database is.
     pub database: Database,
+    /// Bytes of memory of its data proxy.
+    pub memory_max: u64,
 }
 
 /// Where a database is.
@@ -120,6 +122,7 @@ pub(crate) struct RawData {
     pub(crate) server_ca: Option<At<PathBuf>>,
     pub(crate) certificate: Option<At<PathBuf>>,
     pub(crate) key: Option<At<PathBuf>>,
+    memory_max: u64,
     /// `None` if something is wrong with it; of a server, without its files.
     database: Option<RawDatabase>,
 }
@@ -153,7 +156,7 @@ impl RawData {
                 (Database::Remote(RemoteServer { target, server_ca, identity }), None)
             }
         };
-        Some(DataSource { name: self.name?, statements, database })
+        Some(DataSource { name: self.name?, statements, database, memory_max: self.memory_max })
     }
 
     /// What its server speaks, if it is at one.
@@ -189,6 +192,7 @@ fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData 
         server_ca: path("server_ca", problems),
         certificate: path("certificate", problems),
         key: path("key", problems),
+        memory_max: table.bytes("memory_max", &rules::DATA_MEMORY_MAX, problems),
         database: database(&table, dir, problems),
         label: table.label,
     }

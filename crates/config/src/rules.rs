@@ -113,6 +113,8 @@ pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, defau
 /// LIMIT: a program is one process; 32768 is the kernel's usual number of all.
 pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
 /// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
+/// LIMIT: with less than 64 MiB a few large calls at once have no room; half of it is SQLite's, which has 16 MiB for one value.
+pub(crate) const DATA_MEMORY_MAX: Bounds = Bounds::new(64 * MIB, 16 * TIB, 512 * MIB);
 pub(crate) const DATA_CONNECTIONS: Bounds = Bounds { min: 1, max: 64, default: Some(4) };
 /// LIMIT: `databases` of redis.conf may be any number; nobody has so many.
 pub(crate) const REDIS_DATABASE: Bounds = Bounds { min: 0, max: 65_535, default: Some(0) };
@@ -378,6 +380,7 @@ pub(crate) const DATA: Keys = (
         "connections",
         "certificate",
         "key",
+        "memory_max",
     ],
 );
 /// The longest name of a database or of its user; PostgreSQL's have no more bytes, MariaDB's 80.

@@ -3,7 +3,7 @@
 //! Sees: values that fit their parameters. Never: makes more of answers while the service has not read what there is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 use statements::Statement;
@@ -105,30 +105,70 @@ pub struct Job {
     pub replies: Replies,
 }
 
+/// How far a call has come: it waits, is carried out, has begun to be on disk, or has its end.
+const WAITS: u8 = 0;
+const BEGUN: u8 = 1;
+const HOLDS: u8 = 2;
+const ENDED: u8 = 3;
+/// It is carried out, and a part of its answer has been sent.
+const PARTLY: u8 = 4;
+
 /// Where the answer of a call goes, and when.
 ///
-/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well.
-#[derive(Debug)]
+/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. Who is told before its
+/// change holds that there is no answer can rely on that nothing changes: [`Replies::may_hold`].
+#[derive(Clone, Debug)]
 pub struct Replies {
     to: UnboundedSender<Reply>,
     budget: Arc<Budget>,
     paused: Arc<AtomicBool>,
-    has_ended: AtomicBool,
+    state: Arc<AtomicU8>,
 }
 
 impl Replies {
     /// An answer that counts as unread in `budget`, and of which no more is wanted while it is `paused`.
     pub fn new(to: UnboundedSender<Reply>, budget: Arc<Budget>, paused: Arc<AtomicBool>) -> Self {
-        Self { to, budget, paused, has_ended: AtomicBool::new(false) }
+        Self { to, budget, paused, state: Arc::new(AtomicU8::new(WAITS)) }
     }
 
     /// Sends a part or the end, unless the end was sent before.
     fn send(&self, reply: Reply) {
-        let is_end = !matches!(reply, Reply::Part(..));
-        if !self.has_ended.fetch_or(is_end, Ordering::Relaxed) {
+        let before = match reply {
+            Reply::Part(..) => {
+                self.go_on(BEGUN, PARTLY);
+                self.state.load(Ordering::SeqCst)
+            }
+            Reply::Done(..) | Reply::Failed(..) => self.state.swap(ENDED, Ordering::SeqCst),
+        };
+        if before != ENDED {
             self.budget.take(reply.length());
             let _ = self.to.send(reply);
         }
+    }
+
+    fn go_on(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Whether what the call has changed may hold: nobody was told that it is over.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.go_on(BEGUN, HOLDS) || self.holds()
+    }
+
+    /// Whether what the call has changed holds, or is about to.
+    pub(crate) fn holds(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == HOLDS
+    }
+
+    /// Ends a call whose time is over, whoever has it now.
+    pub(crate) fn give_up(&self, id: u32) {
+        let (fault, reason) = match self.state.swap(ENDED, Ordering::SeqCst) {
+            WAITS => (CallFault::Busy, "others kept it waiting for its turn as long as it may take"),
+            BEGUN | PARTLY => (CallFault::Late, "it took too long"),
+            HOLDS => (CallFault::Lost, "what it has changed was not on disk in time, and may be so later"),
+            _ => return,
+        };
+        let _ = self.to.send(Reply::Failed(id, fault, reason.to_owned()));
     }
 }
 
@@ -138,11 +178,17 @@ impl Job {
         if self.cancelled.is_cancelled() {
             self.fail(CallFault::Late, "it was cancelled before its turn");
         } else if Instant::now() >= self.deadline {
-            self.fail(CallFault::Late, "it has waited too long for its turn");
+            self.replies.give_up(self.id);
         } else {
-            return true;
+            return self.replies.go_on(WAITS, BEGUN);
         }
         false
+    }
+
+    /// Whether it can be carried out once more: nothing of its answer was sent, and there is time.
+    pub(crate) fn can_begin_again(&self) -> bool {
+        let state = self.replies.state.load(Ordering::SeqCst);
+        matches!(state, WAITS | BEGUN) && !self.cancelled.is_cancelled() && Instant::now() < self.deadline
     }
 
     /// Whether it can have its turn: it makes an answer that the service has room for, or none.
@@ -158,6 +204,14 @@ impl Job {
     /// It begins to stand still.
     pub(crate) fn wait(&self) -> Wait {
         Wait { since: Instant::now(), read: self.replies.budget.read.load(Ordering::Relaxed) }
+    }
+
+    /// What the operator calls it.
+    pub(crate) fn name(&self) -> &str {
+        match self.call {
+            Call::Statement(number) => &self.catalog.file.statements[number].name,
+            Call::Transaction(number) => &self.catalog.file.transactions[number].name,
+        }
     }
 
     /// Bytes of its parameters.
@@ -231,6 +285,22 @@ mod tests {
         assert!(matches!(answers.try_recv(), Ok(Reply::Part(1, part)) if part == [1]));
         assert!(matches!(answers.try_recv(), Ok(Reply::Failed(1, CallFault::Busy, _))));
         assert!(answers.try_recv().is_err());
+        assert!(!replies.may_hold());
+    }
+
+    #[test]
+    fn who_is_given_up_hears_what_is_true() {
+        for (steps, fault) in [(0, CallFault::Busy), (1, CallFault::Late), (2, CallFault::Lost)] {
+            let (to, mut answers) = tokio::sync::mpsc::unbounded_channel();
+            let replies = Replies::new(to, Arc::default(), Arc::default());
+            assert!(steps == 0 || replies.go_on(WAITS, BEGUN));
+            assert!(steps < 2 || replies.may_hold() && replies.may_hold());
+            replies.give_up(5);
+            assert!(!replies.may_hold() && !replies.go_on(WAITS, BEGUN));
+            replies.send(Reply::Done(5, vec![1]));
+            assert!(matches!(answers.try_recv(), Ok(Reply::Failed(5, found, _)) if found == fault));
+            assert!(answers.try_recv().is_err());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -80,6 +80,8 @@ pub struct Queue {
     /// For threads, and for tasks.
     come: [Condvar; 2],
     told: [Notify; 2],
+    /// For who sees to it that calls end in time.
+    kept: Condvar,
 }
 
 impl Queue {
@@ -91,6 +93,7 @@ impl Queue {
             state: Mutex::new(State { lanes, is_closed: false }),
             come: Default::default(),
             told: Default::default(),
+            kept: Condvar::new(),
         })
     }
 
@@ -104,6 +107,21 @@ impl Queue {
         }
         waiting.jobs.push_back(job);
         self.tell(lane);
+        self.kept.notify_one();
+    }
+
+    /// Waits until there is a call that waits or is under way; whether there will be any.
+    pub(crate) fn wait_for_work(&self) -> bool {
+        let is_idle =
+            |state: &mut State| state.lanes.iter().all(|lane| lane.services.is_empty()) && !state.is_closed;
+        let state = self.kept.wait_while(self.state(), is_idle).unwrap_or_else(PoisonError::into_inner);
+        !state.is_closed || state.lanes.iter().any(|lane| !lane.services.is_empty())
+    }
+
+    /// Ends calls whose time is over before their turn has come.
+    pub(crate) fn expire(&self, now: Instant) {
+        let late: Vec<Job> = self.state().lanes.iter_mut().flat_map(|lane| lane.take_late(now)).collect();
+        late.iter().for_each(|job| job.replies.give_up(job.id));
     }
 
     fn tell(&self, lane: Lane) {
@@ -169,6 +187,7 @@ impl Queue {
     /// No more calls come: threads end when they have done what there is.
     pub fn close(&self) {
         self.state().is_closed = true;
+        self.kept.notify_all();
         self.come.iter().for_each(Condvar::notify_all);
         self.told.iter().for_each(Notify::notify_waiters);
     }
@@ -181,6 +200,9 @@ impl Queue {
             if waiting.under_way == 0 && waiting.jobs.is_empty() {
                 own.services.remove(&service);
             }
+        }
+        if state.is_closed {
+            self.kept.notify_all();
         }
         self.tell(lane);
     }
@@ -202,6 +224,23 @@ impl LaneQueue {
             self.order.push_back(service);
         }
         Some((service, job))
+    }
+
+    /// Those whose time is over.
+    fn take_late(&mut self, now: Instant) -> Vec<Job> {
+        let mut late = Vec::new();
+        for waiting in self.services.values_mut() {
+            if waiting.jobs.iter().any(|job| job.deadline <= now) {
+                let (over, left) = waiting.jobs.drain(..).partition(|job| job.deadline <= now);
+                waiting.jobs = left;
+                late.extend::<VecDeque<Job>>(over);
+            }
+        }
+        if !late.is_empty() {
+            self.order.retain(|service| self.services.get(service).is_some_and(|own| !own.jobs.is_empty()));
+            self.services.retain(|_, own| own.under_way > 0 || !own.jobs.is_empty());
+        }
+        late
     }
 
     /// See [`Work::take_along`].
@@ -234,11 +273,10 @@ impl LaneQueue {
 mod tests {
     use super::*;
     use crate::catalog::{Call, Catalog};
-    use crate::job::{Budget, Replies};
-    use std::time::Instant;
+    use crate::job::{Budget, Replies, Reply};
     use tokio::sync::mpsc::unbounded_channel;
     use tokio_util::sync::CancellationToken;
-    use wire::data::UNREAD_MAX;
+    use wire::data::{CallFault, UNREAD_MAX};
 
     fn job(id: u32) -> Job {
         Job {
@@ -341,6 +379,23 @@ mod tests {
         assert!(next(&queue).is_none());
         queue.add(Lane::Read, 1, job(3));
         assert_eq!(next(&queue).unwrap().job.id, 3);
+    }
+
+    #[test]
+    fn a_call_that_waits_ends_in_its_own_time() {
+        let queue = Queue::new(2);
+        let (to, mut answers) = unbounded_channel();
+        let now = Instant::now();
+        queue.add(Lane::Read, 1, job(1));
+        let first = next(&queue).unwrap();
+        let replies = |to| Replies::new(to, Arc::default(), Arc::default());
+        queue.add(Lane::Read, 1, Job { deadline: now, replies: replies(to), ..job(2) });
+        queue.add(Lane::Read, 1, Job { deadline: now + Duration::from_secs(9), ..job(3) });
+        queue.expire(now + Duration::from_secs(1));
+        assert!(matches!(answers.try_recv(), Ok(Reply::Failed(2, CallFault::Busy, _))));
+        drop(first);
+        assert_eq!(next(&queue).unwrap().job.id, 3);
+        assert!(queue.state().lanes[1].services.is_empty() && queue.state().lanes[1].order.is_empty());
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Setup {
         let mut setup = Self::default();
         while let Some((message, descriptor)) = control.receive().await? {
             match (message, descriptor) {
-                (LauncherToDataProxy::Sqlite { path }, _) => {
-                    setup.place = Some(DatabasePlace::Sqlite(path.as_str().into()));
+                (LauncherToDataProxy::Sqlite { path, heap_bytes }, _) => {
+                    setup.place = Some(DatabasePlace::Sqlite(path.as_str().into(), heap_bytes));
                 }
                 (LauncherToDataProxy::Server { engine, database, user, connections }, _) => {
                     setup.place = Some(DatabasePlace::Server(engine, connections));

@@ -16,8 +16,8 @@ use crate::sqlite;
 /// What the launcher says of the database.
 #[derive(Debug)]
 pub(crate) enum DatabasePlace {
-    /// A file, made if it is not there.
-    Sqlite(PathBuf),
+    /// A file, made if it is not there, and how much memory SQLite may have.
+    Sqlite(PathBuf, u64),
     /// A server, and how many connections there are to be.
     Server(Engine, u16),
 }
@@ -26,7 +26,7 @@ impl DatabasePlace {
     /// Whose language the statements are in.
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
-            Self::Sqlite(_) => None,
+            Self::Sqlite(..) => None,
             Self::Server(engine, _) => Some(*engine),
         }
     }
@@ -53,8 +53,8 @@ impl Source {
     ) -> Result<(Self, Arc<Catalog>), String> {
         let said = |refusal: Refusal| refusal.to_string();
         match place {
-            DatabasePlace::Sqlite(path) => {
-                let source = sqlite::Source::open(path, schema)?;
+            DatabasePlace::Sqlite(path, heap_bytes) => {
+                let source = sqlite::Source::open(path, schema, *heap_bytes)?;
                 let catalog = source.prepare(file).map_err(said)?;
                 Ok((Self::Sqlite(source), Arc::new(catalog)))
             }

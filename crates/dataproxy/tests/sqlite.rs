@@ -60,6 +60,9 @@ SELECT 1 AS x;
 -- statements: add, note, all_users
 ";
 
+/// What SQLite may have, of all tests of this program together.
+const HEAP: u64 = 256 << 20;
+
 struct Bench {
     folder: tempfile::TempDir,
     source: Source,
@@ -75,7 +78,7 @@ type Answer = Result<Results, (CallFault, String)>;
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let source = Source::open(&path(&folder), Some(SCHEMA)).unwrap();
+        let source = Source::open(&path(&folder), Some(SCHEMA), HEAP).unwrap();
         let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
         Self { folder, source, catalog, budget: Arc::default(), paused: Arc::default() }
     }
@@ -381,7 +384,7 @@ fn what_was_acknowledged_is_there_when_the_database_is_opened_again() {
     let Bench { folder, source, .. } = bench;
     source.close();
     // A schema is for a database without tables alone.
-    let source = Source::open(&path(&folder), Some("CREATE TABLE users (id)")).unwrap();
+    let source = Source::open(&path(&folder), Some("CREATE TABLE users (id)"), HEAP).unwrap();
     let catalog = Arc::new(source.prepare(statements::parse(FILE, Default::default()).unwrap()).unwrap());
     let bench = Bench { folder, source, catalog, budget: Arc::default(), paused: Arc::default() };
     assert_eq!(bench.one("notes", &[]), [[text("kept")]]);
@@ -392,11 +395,11 @@ fn a_database_that_is_none_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(path(&folder), "this is no database, but a text of more than 100 bytes ".repeat(9))
         .unwrap();
-    let said = Source::open(&path(&folder), None).unwrap_err();
+    let said = Source::open(&path(&folder), None, HEAP).unwrap_err();
     assert!(said.ends_with("file is not a database"), "{said}");
-    let said = Source::open(&folder.path().join("none/test.db"), None).unwrap_err();
+    let said = Source::open(&folder.path().join("none/test.db"), None, HEAP).unwrap_err();
     assert!(said.contains("unable to open database file"), "{said}");
-    let broken =
-        Source::open(&folder.path().join("new.db"), Some("CREATE TABLE a (b); CREATE TABEL")).unwrap_err();
+    let broken = Source::open(&folder.path().join("new.db"), Some("CREATE TABLE a (b); CREATE TABEL"), HEAP)
+        .unwrap_err();
     assert!(broken.starts_with("the schema: "), "{broken}");
 }

@@ -27,8 +27,12 @@ pub const UNREAD_MAX: usize = 4 << 20;
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
-/// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, and one for messages.
+/// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, one that keeps time, one for messages,
+/// and [`GIVEN_UP_MAX`].
 pub const READERS: usize = 3;
+/// LIMIT: threads of a data proxy that read, are within one instruction of a call that is over, and were given up; there is another in
+/// the place of each. A service has as many as it may have threads, until the first of them is back.
+pub const GIVEN_UP_MAX: usize = 6;
 /// By which number the connector of a data proxy knows its server.
 pub const DATABASE_TARGET: u16 = 0;
 /// LIMIT: calls of one service that have no answer yet.
@@ -103,8 +107,8 @@ messages! {
     pub enum LauncherToDataProxy {
         /// First of all: how often buffered log records are handed to the logger.
         1 => Limits { flush_ms: u32 },
-        /// The source is this SQLite database, which is made if it is not there.
-        2 => Sqlite { path: Text<PATH_MAX> },
+        /// The source is this SQLite database, which is made if it is not there; SQLite may have so much memory.
+        2 => Sqlite { path: Text<PATH_MAX>, heap_bytes: u64 },
         /// The file of statements comes along; after `Begin`, it replaces an earlier one.
         3 => Statements {},
         /// The service of this name may have the source.
@@ -164,7 +168,8 @@ choice! {
         1 => Parameters,
         /// The answer has more rows or bytes than the statement may give.
         2 => TooLarge,
-        /// Too many calls are under way, or the service has not read what came of the answer before the call's time was over.
+        /// Too many calls are under way, others kept it waiting for its turn as long as it may take, or the service has not read what
+        /// came of the answer before the call's time was over.
         3 => Busy,
         /// It took too long. What a statement had changed is as before.
         4 => Late,

@@ -344,8 +344,8 @@ impl Samples for LauncherToDataProxy {
     fn samples() -> Vec<Self> {
         vec![
             Self::Limits { flush_ms: u32::MAX },
-            Self::Sqlite { path: text(0) },
-            Self::Sqlite { path: text(4096) },
+            Self::Sqlite { path: text(0), heap_bytes: 0 },
+            Self::Sqlite { path: text(4096), heap_bytes: u64::MAX },
             Self::Statements {},
             Self::Service { name: text(63) },
             Self::Begin {},

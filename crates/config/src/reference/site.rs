@@ -5,8 +5,8 @@
 use super::{Row, Unit};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
-    DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX,
-    REQUESTS, SPOOL_BYTES, STAT_INTERVAL_MS, STATIC_LEVEL,
+    DATA_MEMORY_MAX, DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX,
+    PROCESSES_MAX, REQUESTS, SPOOL_BYTES, STAT_INTERVAL_MS, STATIC_LEVEL,
 };
 
 pub(super) const SITE: &[Row] = &[
@@ -456,6 +456,12 @@ pub(super) const DATA: &[Row] = &[
         Unit::Count,
         &DATA_CONNECTIONS,
         "to the server; as many calls are under way at once",
+    ),
+    Row::number(
+        "memory_max",
+        Unit::Size,
+        &DATA_MEMORY_MAX,
+        "memory of the data proxy, of which SQLite has half; a call that wants more fails with `TooLarge`",
     ),
 ];
 

@@ -6,8 +6,12 @@
 
 mod describe;
 mod fault;
+mod functions;
+mod limits;
 mod open;
+mod pattern;
 mod run;
+mod threads;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +28,7 @@ use crate::queue::{Lane, Queue, Work};
 use crate::sql::mistake;
 pub(crate) use describe::describe;
 pub(crate) use open::open_to_look;
+use threads::Threads;
 use watch::Watch;
 
 /// LIMIT: how long a database that cannot be opened is left alone.
@@ -35,23 +40,19 @@ pub struct Source {
     path: PathBuf,
     /// What is to be done.
     pub queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
+    threads: JoinHandle<()>,
 }
 
 impl Source {
-    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work.
+    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work. SQLite may have so many bytes of
+    /// memory in this process.
     ///
     /// # Errors
     /// In words for the operator.
-    pub fn open(path: &Path, schema: Option<&str>) -> Result<Self, String> {
-        open::create(path, schema)?;
+    pub fn open(path: &Path, schema: Option<&str>, heap_bytes: u64) -> Result<Self, String> {
+        open::create(path, schema, heap_bytes)?;
         let queue = Queue::new(READERS);
-        let lanes = [Lane::Write].into_iter().chain([Lane::Read; READERS]);
-        let threads = lanes.map(|lane| {
-            let (path, queue) = (path.to_owned(), queue.clone());
-            std::thread::Builder::new().spawn(move || serve(&path, lane, &queue))
-        });
-        let threads = threads.collect::<Result<_, _>>().map_err(|error| format!("no threads: {error}"))?;
+        let threads = Threads::start(path, &queue, serve).map_err(|error| format!("no threads: {error}"))?;
         Ok(Self { path: path.to_owned(), queue, threads })
     }
 
@@ -60,7 +61,7 @@ impl Source {
     /// # Errors
     /// Each statement that it does not prepare, or that is not of its kind, with its line.
     pub fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
-        let connection = open::connect(&self.path, Lane::Write);
+        let connection = open::connect(&self.path, Lane::Write, &Watch::default());
         let connection = connection.map_err(|error| Refusal::Database(error.to_string()))?;
         prepare(&connection, file)
     }
@@ -68,7 +69,7 @@ impl Source {
     /// Does what there is to do, and ends.
     pub fn close(self) {
         self.queue.close();
-        self.threads.into_iter().for_each(|thread| drop(thread.join()));
+        drop(self.threads.join());
     }
 }
 
@@ -86,14 +87,15 @@ pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catal
 }
 
 /// The life of a thread: opens the database, again if it has to, and does what comes.
-fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
+fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>, watch: &Watch) {
     let mut first = None;
     while !queue.is_closed() || first.is_some() {
-        match open::connect(path, lane).and_then(|connection| Watch::over(connection, lane)) {
-            Ok((connection, watch)) => match work((&connection, &watch), lane, queue, &mut first) {
+        match open::connect(path, lane, watch).and_then(|connection| watch.over(connection, lane)) {
+            Ok(connection) => match work((&connection, watch), lane, queue, &mut first) {
                 Ended::Closed => return,
                 Ended::Broken => {}
             },
+            Err(error) if fault::lacks_memory(&error) => std::thread::sleep(run::MEMORY_AGAIN),
             Err(error) => {
                 let reason = format!("the database cannot be opened: {error}");
                 eprintln!("error: {}: {reason}", path.display());
@@ -108,7 +110,7 @@ fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>) {
 
 /// Why a connection is not used any longer.
 enum Ended {
-    /// There will be no more calls.
+    /// There will be no more calls for this thread.
     Closed,
     /// The database has failed in a way that a new connection may not.
     Broken,
@@ -126,6 +128,11 @@ fn work(
         let catalog = first.job.catalog.clone();
         let mut prepared = match prepare_all(connection, &catalog, lane) {
             Ok(prepared) => prepared,
+            Err(error) if fault::lacks_memory(&error) && first.job.can_begin_again() => {
+                std::thread::sleep(run::MEMORY_AGAIN);
+                *next = Some(first);
+                continue;
+            }
             Err(error) => {
                 let is_broken = fault::is_broken(&error);
                 fault::answer(&first.job, error);
@@ -145,6 +152,9 @@ fn work(
                 }
             }
             drop(work);
+            if watch.is_replaced() {
+                return Ended::Closed;
+            }
             work = match queue.next(lane) {
                 Some(work) => work,
                 None => return Ended::Closed,

@@ -4,19 +4,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::limits::Limit;
 use rusqlite::{Connection, Error, OpenFlags};
 use statements::Statement;
 
+use super::watch::Watch;
+use super::{functions, limits};
 use crate::queue::Lane;
 
 /// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Makes the database if it is not there, by `schema` if it has no tables.
-pub(super) fn create(path: &Path, schema: Option<&str>) -> Result<(), String> {
+pub(super) fn create(path: &Path, schema: Option<&str>, heap_bytes: u64) -> Result<(), String> {
     let said = |error: rusqlite::Error| format!("{}: {error}", path.display());
-    let connection = connect(path, Lane::Write).map_err(said)?;
+    let connection = connect(path, Lane::Write, &Watch::default()).map_err(said)?;
+    limits::set_heap(&connection, heap_bytes).map_err(said)?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'table'", [], |row| row.get(0))
         .map_err(said)?;
@@ -32,22 +34,32 @@ pub(super) fn create(path: &Path, schema: Option<&str>) -> Result<(), String> {
 pub(crate) fn open_to_look(database: Option<&Path>, schema: Option<&str>) -> Result<Connection, String> {
     let Some(path) = database else {
         let connection = Connection::open_in_memory().map_err(|error| error.to_string())?;
+        narrow(&connection, &Watch::default()).map_err(|error| error.to_string())?;
         let made = connection.execute_batch(schema.unwrap_or_default());
         return made.map(|()| connection).map_err(|error| format!("the schema: {error}"));
     };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(path, flags).map_err(|error| format!("{}: {error}", path.display()))
+    let said = |error: Error| format!("{}: {error}", path.display());
+    let connection = Connection::open_with_flags(path, flags).map_err(said)?;
+    narrow(&connection, &Watch::default()).map_err(said)?;
+    Ok(connection)
 }
 
-/// A connection for a thread of this lane.
-pub(super) fn connect(path: &Path, lane: Lane) -> rusqlite::Result<Connection> {
+/// What holds on every connection, also on one that only looks, so that it says the same of statements.
+fn narrow(connection: &Connection, watch: &Watch) -> rusqlite::Result<()> {
+    limits::set(connection)?;
+    functions::replace(connection, watch)
+}
+
+/// A connection for a thread of this lane, whose functions look at the clock of `watch`.
+pub(super) fn connect(path: &Path, lane: Lane, watch: &Watch) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    narrow(&connection, watch)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // What is acknowledged is on disk, also when the machine loses power.
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -2,6 +2,8 @@
 //!
 //! INVARIANT: what a call has changed is on disk before its answer says so; a call that fails has changed nothing.
 
+use std::time::{Duration, Instant};
+
 use rusqlite::types::ValueRef as Column;
 use rusqlite::{Connection, Error, Statement, ToSql, types::ToSqlOutput};
 use wire::data::{Value, ValueRef};
@@ -9,7 +11,13 @@ use wire::data::{Value, ValueRef};
 use crate::answer::{Answer, Said};
 use crate::catalog::Call;
 use crate::job::{Job, Step};
+use crate::sqlite::fault;
 use crate::sqlite::watch::Watch;
+
+/// LIMIT: how long a call may have worked that lacks memory and is tried again. One that has worked for longer has taken it.
+const SOON: Duration = Duration::from_millis(50);
+/// How soon it is tried again.
+pub(super) const MEMORY_AGAIN: Duration = Duration::from_millis(5);
 
 /// A value that is bound, never spliced.
 struct Bound<'a>(&'a Value);
@@ -57,6 +65,23 @@ pub(super) fn run(
     if !job.begins() {
         return Ok(());
     }
+    loop {
+        let began = Instant::now();
+        match once((connection, watch), prepared, job) {
+            // Others have the memory, if it fails so soon.
+            Err(error) if fault::lacks_memory(&error) && began.elapsed() < SOON && job.can_begin_again() => {
+                std::thread::sleep(MEMORY_AGAIN);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn once(
+    (connection, watch): (&Connection, &Watch),
+    prepared: &mut [Option<Statement<'_>>],
+    job: &Job,
+) -> Result<(), Error> {
     watch.begin(job);
     let outcome = match job.call {
         Call::Statement(number) if job.holds_by_itself(number) => all_steps(prepared, job),
@@ -96,7 +121,10 @@ fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result
     let mut answer = Answer::new(job);
     for step in job.steps() {
         let statement = prepared[step.number].as_mut().ok_or(Error::InvalidQuery)?;
-        self::step(statement, &step, &mut answer)?;
+        let outcome = self::step(statement, &step, &mut answer);
+        // Each statement of each connection would keep the values of its last call.
+        statement.clear_bindings();
+        outcome?;
     }
     Ok(answer)
 }

@@ -116,7 +116,9 @@ impl SpawnContext {
                     path = Path::new(DATA_AT).join(path.file_name().unwrap_or_default());
                 }
                 let path = Text::new(path.to_string_lossy());
-                messages.push((LauncherToDataProxy::Sqlite { path }, None));
+                // The other half is for what is on its way, and for the program.
+                let heap_bytes = source.memory_max / 2;
+                messages.push((LauncherToDataProxy::Sqlite { path, heap_bytes }, None));
                 if let Some(schema) = schema {
                     messages.push((LauncherToDataProxy::Schema {}, Some(opened(schema)?)));
                 }

@@ -11,7 +11,7 @@ use config::Service;
 use jail::policy::{Grants, Policy};
 use jail::{Access, Bind, Jail, Limits, Mode, MountTemplate, Network, Reach, Root};
 use wire::Role;
-use wire::data::READERS;
+use wire::data::{GIVEN_UP_MAX, READERS};
 
 use crate::directories;
 use crate::error::{Error, at, during};
@@ -28,8 +28,8 @@ const TEMPORARY_BYTES: u64 = 64 << 20;
 const ROLE_PROCESSES: u64 = 8;
 
 /// LIMIT: threads of all data proxies of one source: one that retires, one that serves and one that is to take its place,
-/// each with one for messages, one that writes and those that read; and one more.
-const DATA_PROXY_THREADS: u64 = 3 * (2 + READERS as u64) + 1;
+/// each with one for messages, one that keeps time, one that writes, those that read and those that were given up; and one more.
+const DATA_PROXY_THREADS: u64 = 3 * (3 + READERS as u64 + GIVEN_UP_MAX as u64) + 1;
 
 /// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
 /// process is known to those alone that share its PID namespace or are above.
@@ -226,7 +226,10 @@ impl SpawnContext {
                     u64::from(service.processes_max) + u64::from(service.network.is_granted())
                 }
             },
-            memory_bytes: service.and_then(|service| service.memory_max),
+            memory_bytes: match spec.role {
+                Role::DataProxy => self.data_source(spec).map(|source| source.memory_max),
+                _ => service.and_then(|service| service.memory_max),
+            },
             // SECURITY: with one file that it writes to, and no right to make others, a worker fills no disk.
             file_bytes: (spec.role == Role::Site).then(|| self.spool_bytes(spec)),
         }
@@ -249,6 +252,12 @@ impl SpawnContext {
                 processes_max: service.processes_max.into(),
                 cpu_percent: service.cpu_percent,
                 cpu_weight,
+            },
+            None if spec.role == Role::DataProxy => Share {
+                memory_max: self.data_source(spec).map(|source| source.memory_max),
+                processes_max: DATA_PROXY_THREADS,
+                cpu_weight,
+                ..Share::default()
             },
             None => Share { processes_max: ROLE_PROCESSES, cpu_weight, ..Share::default() },
         }
