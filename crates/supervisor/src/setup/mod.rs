@@ -82,7 +82,7 @@ impl SpawnContext {
                     None => None,
                     Some(Opened::View(path)) => Some(self.view_of(&path)?),
                     Some(Opened::File(path)) => {
-                        Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
+                        Some(self.opener().file(&path).map_err(at("open", &path))?.into())
                     }
                 };
                 Ok((message, descriptor))
