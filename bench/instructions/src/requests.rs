@@ -144,5 +144,12 @@ fn rule(rule: u16, path: &str, action: RuleAction) -> LauncherToSite {
 
 fn backend(speech: Speech, script: &str) -> Backend {
     let script = Text::new(script);
-    Backend { speech, proxy_header: ProxyHeader::None, answer_timeout_ms: 60_000, requests: 0, script }
+    Backend {
+        speech,
+        proxy_header: ProxyHeader::None,
+        answer_timeout_ms: 60_000,
+        requests: 0,
+        buffer: true,
+        script,
+    }
 }

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::cache::{Cache, KnownFile, ReadFile, folder_stamp};
 use crate::diagnostic::Problems;
 use crate::examine::{self, Examine};
 use crate::include::{InFolder, SiteFile, is_read};
+use crate::paths::{Class, Opener};
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite, in_files};
 use crate::rules::SITE_FILES_MAX;
@@ -44,7 +46,7 @@ pub(crate) fn load(
     cache.next().into_iter().for_each(|next| problems.go_on_at(next));
     let names: BTreeSet<&OsString> =
         changed.iter().filter(|name| is_read(name)).chain(cache.unseen()).collect();
-    let Looked { gone, new } = look(cache, &names, &mut problems)?;
+    let Looked { gone, new } = look(cache, &Opener::of(&dir), &names, &mut problems)?;
     let count = cache.files().len() - gone.len() + new.iter().filter(|file| is_unknown(cache, file)).count();
     if count > SITE_FILES_MAX || !problems.is_empty() {
         return None;
@@ -54,7 +56,7 @@ pub(crate) fn load(
     let new = std::cell::RefCell::new(new);
     let raw = document::read(&text, &dir, &|_, _| new.take(), &mut problems)?;
     check::all(&raw, &mut problems);
-    files::check(&raw, &mut problems);
+    files::check(&raw, &dir, &mut problems);
     let before: Vec<Rc<KnownFile>> =
         gone.iter().chain(&new_names).filter_map(|name| cache.file(name)).cloned().collect();
     let taken = stand_beside(cache, &raw, &before, &mut problems).filter(|_| problems.is_empty())?;
@@ -75,14 +77,21 @@ struct Looked {
     new: Vec<SiteFile>,
 }
 
-fn look(cache: &Cache, names: &BTreeSet<&OsString>, problems: &mut Problems) -> Option<Looked> {
+fn look(
+    cache: &Cache,
+    opener: &Opener,
+    names: &BTreeSet<&OsString>,
+    problems: &mut Problems,
+) -> Option<Looked> {
     let (folder, before) = cache.folder()?;
-    let found = folder.metadata().ok()?;
+    let opened = File::from(opener.folder(Class::Own, folder).ok()?);
+    let found = opened.metadata().ok()?;
     if folder_stamp(&found) != *before {
         return None;
     }
     let folder = At::new(folder.clone(), 0);
-    let of_folder = InFolder { folder: &folder, owner: Some(found.uid()), cache };
+    let owner = Some(found.uid());
+    let of_folder = InFolder { folder: &folder, opened: &opened, opener, owner, cache };
     let mut looked = Looked { gone: Vec::new(), new: Vec::new() };
     for &name in names {
         let path = folder.value.join(name);

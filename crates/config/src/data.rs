@@ -136,6 +136,14 @@ enum RawDatabase {
 }
 
 impl RawData {
+    /// The socket of its server, if it has one.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        match &self.database {
+            Some(RawDatabase::Server(DatabaseServer { target: Target::Unix(path), .. })) => Some(path),
+            _ => None,
+        }
+    }
+
     pub(crate) fn finish(self) -> Option<DataSource> {
         let identity = self.identity();
         let statements = self.statements.map(|at| at.value);

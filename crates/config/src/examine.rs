@@ -4,11 +4,11 @@
 //! these files; who examines them does, in a process for it.
 
 use std::ops::RangeInclusive;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::data::Engine;
 use crate::diagnostic::{Problems, Severity, show_path};
+use crate::paths::Opener;
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite};
 use crate::schema::{Config, Isolation};
@@ -195,17 +195,24 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     for (number, site) in raw.sites.iter().enumerate().filter(|(_, site)| site.is_new()) {
         of_site(number, site, &mut subjects);
     }
-    // Of what is not there, something has been said.
+    // Of what is not there, or not to be opened, something has been said.
+    let opener = Opener::of(dir);
+    let found = |key: &str, path: &Path| opener.look_by_key(key, path).ok();
     subjects.retain(|subject| match subject.content {
         Content::Own | Content::Socket => true,
         Content::Published { .. }
         | Content::Linked { .. }
         | Content::Read { .. }
         | Content::Libraries { .. }
-        | Content::Templates { .. } => subject.path.is_dir(),
-        Content::Certificate { key, .. } => subject.path.is_file() && key.is_none_or(Path::is_file),
-        Content::Program { .. } => is_executable(subject.path),
-        _ => subject.path.is_file(),
+        | Content::Templates { .. } => found(subject.key, subject.path).is_some_and(|one| one.is_folder()),
+        Content::Certificate { key, .. } => {
+            let is_file = |path| found("key", path).is_some_and(|one| one.is_readable_file());
+            is_file(subject.path) && key.is_none_or(is_file)
+        }
+        Content::Program { .. } => {
+            found(subject.key, subject.path).is_some_and(|one| one.is_file() && one.stat.st_mode & 0o111 != 0)
+        }
+        _ => found(subject.key, subject.path).is_some_and(|one| one.is_readable_file()),
     });
     for (number, finding) in examine.examine(&setting, &subjects) {
         let Some(subject) = subjects.get(number) else { continue };
@@ -215,10 +222,6 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
             Severity::Warning => problems.warn(subject.offset, message, finding.help),
         }
     }
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn subject<'c>(key: &'static str, at: &'c At<PathBuf>, content: Content<'c>) -> Subject<'c> {

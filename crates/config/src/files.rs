@@ -7,16 +7,18 @@
 //! is used. The processes that open these paths check again what they opened.
 
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::check;
 use crate::diagnostic::{Diagnostics, Problems, show_path};
+use crate::paths::{Found, Opener, PathFault, class_of};
 use crate::place::At;
-use crate::raw::RawConfig;
+use crate::raw::{RawConfig, RawSite};
 use crate::rules::FILE_BYTES_MAX;
+use crate::statics_schema::{Action, Target};
 use crate::tls::RawCertificate;
 
 /// The file's text and its absolute folder.
@@ -24,7 +26,7 @@ pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnos
     let refused = |why: Unread| match why {
         Unread::NotUtf8(error) => not_utf8(name, error),
         Unread::TooLarge => Diagnostics::of_file(name, why.to_string(), "check that this is the right file"),
-        Unread::Io(_) => {
+        Unread::Io(_) | Unread::NotAFile => {
             let help = "give the path of a configuration file that this user may read";
             Diagnostics::of_file(name, why.to_string(), help)
         }
@@ -38,6 +40,7 @@ pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnos
 #[derive(Debug)]
 pub(crate) enum Unread {
     Io(std::io::Error),
+    NotAFile,
     TooLarge,
     NotUtf8(std::string::FromUtf8Error),
 }
@@ -46,6 +49,7 @@ impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "cannot read it: {error}"),
+            Self::NotAFile => write!(f, "cannot read it: it is not a file"),
             Self::TooLarge => {
                 write!(f, "it is larger than {FILE_BYTES_MAX} bytes, the most a configuration file may have")
             }
@@ -56,10 +60,20 @@ impl fmt::Display for Unread {
     }
 }
 
-/// The text of a file.
+/// The text of a file that was named on the command line. Nothing but a file: what else there is would keep the launcher waiting.
 pub(crate) fn text(path: &Path) -> Result<String, Unread> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(Unread::Io)?;
+    match file.metadata().map_err(Unread::Io)? {
+        // A folder has always been one that cannot be read.
+        found if found.is_file() || found.is_dir() => text_of(&file),
+        _ => Err(Unread::NotAFile),
+    }
+}
+
+/// The text of a regular file that is open.
+pub(crate) fn text_of(file: &File) -> Result<String, Unread> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(Unread::Io)?;
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Unread::Io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Unread::TooLarge);
@@ -80,104 +94,181 @@ fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
 }
 
 /// Every root, read folder and program exists and is what it should be; folders are kept apart, links and
-/// all.
-pub(crate) fn check(raw: &RawConfig, problems: &mut Problems) {
+/// all. `dir` is the folder of the file.
+pub(crate) fn check(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
     check::folders(raw, resolved, problems);
+    let mut looker = Looker { opener: &Opener::of(dir), problems };
+    looker.own(raw);
     for filter in &raw.conditioning.filters {
-        filter.read.iter().for_each(|read| folder("read", read, problems));
-        program("filters", &filter.command, &filter.program, problems);
+        filter.read.iter().for_each(|read| looker.folder("read", read));
+        looker.program("filters", &filter.command, &filter.program);
     }
     for site in raw.sites.iter().filter(|site| site.is_new()) {
-        site.opened().for_each(|(key, at)| folder(key, at, problems));
-        let templates = site.templates.iter().filter_map(|templates| templates.folder.as_ref());
-        templates.for_each(|at| folder("folder", at, problems));
-        site.private().for_each(|(key, at)| match key {
-            "key" => file(key, at, true, problems),
-            _ => regular(key, at, problems),
-        });
-        if let Some((command, at)) = &site.worker.program {
-            program("worker", command, at, problems);
-        }
-        if let Some(tls) = &site.tls {
-            let certificates = tls.certificates.iter().flat_map(RawCertificate::files);
-            certificates.for_each(|(key, at, is_secret)| file(key, at, is_secret, problems));
-            tls.client_ca.iter().for_each(|at| file("client_ca", at, false, problems));
-            tls.client_crl.iter().for_each(|at| file("client_crl", at, false, problems));
-        }
-        for service in &site.services {
-            service.read.iter().for_each(|read| folder("read", read, problems));
-            service.libraries.iter().for_each(|at| folder("libraries", at, problems));
-            if let Some(at) = &service.program {
-                program("command", &service.command, at, problems);
+        looker.site(site);
+    }
+}
+
+/// Looks at what a configuration names.
+struct Looker<'l> {
+    opener: &'l Opener,
+    problems: &'l mut Problems,
+}
+
+impl Looker<'_> {
+    /// What is made or kept by the server itself: nobody else can change a name on the way there.
+    fn own(&mut self, raw: &RawConfig) {
+        let folders = raw.server.folders().map(|(key, at)| (key, at.value.as_path(), at.offset));
+        let error_file = raw.error_file.iter().map(|at| ("error_file", at.value.as_path(), at.offset));
+        for (key, path, offset) in folders.chain(error_file).collect::<Vec<_>>() {
+            // Of the last name, who makes it says more.
+            let above = path.parent().unwrap_or(Path::new("/"));
+            match self.opener.look_by_key(key, above) {
+                Err(PathFault::Io { .. }) | Ok(_) => {}
+                Err(fault) => self.refuse(key, path, offset, &fault),
             }
         }
     }
-}
 
-fn folder(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
-    let Some(found) = metadata(key, at, "create the folder, or correct the path", problems) else {
-        return;
-    };
-    if !found.is_dir() {
-        let message = format!("`{key}` {} is not a folder", show_path(&at.value));
-        problems.report_help(at.offset, message, "name the folder it is in");
-    }
-}
-
-fn regular(key: &str, at: &At<PathBuf>, problems: &mut Problems) {
-    let help = match key {
-        "users" => "make it with `htpasswd -B`, or correct the path",
-        _ => "create the file, or correct the path",
-    };
-    if metadata(key, at, help, problems).is_some_and(|found| !found.is_file()) {
-        problems.report_help(at.offset, format!("`{key}` {} is not a file", show_path(&at.value)), help);
-    }
-}
-
-/// A file of certificates, which only the signer looks into; `is_secret` if a private key is in it.
-fn file(key: &str, at: &At<PathBuf>, is_secret: bool, problems: &mut Problems) {
-    let Some(found) = metadata(key, at, "create the file, or correct the path", problems) else {
-        return;
-    };
-    let path = show_path(&at.value);
-    if !found.is_file() {
-        problems.report_help(at.offset, format!("`{key}` {path} is not a file"), "name the file itself");
-    } else if found.permissions().mode() & 0o002 != 0 {
-        let help = format!("run `chmod o-w {path}`");
-        problems.report_help(at.offset, format!("`{key}` {path} can be written by everybody"), help);
-    } else if is_secret && found.permissions().mode() & 0o004 != 0 {
-        let message = format!("`{key}` {path} has a private key, and can be read by everybody");
-        problems.warn(at.offset, message, format!("run `chmod o-r {path}`"));
-    }
-}
-
-fn program(key: &str, command: &[String], at: &At<PathBuf>, problems: &mut Problems) {
-    let bare = command.first().is_some_and(|word| !word.contains('/'));
-    let help =
-        if bare { "write its whole path; PATH is not searched" } else { "build it, or correct the path" };
-    let Some(found) = metadata(key, at, help, problems) else {
-        return;
-    };
-    let path = show_path(&at.value);
-    if !found.is_file() {
-        problems.report_help(at.offset, format!("`{key}` {path} is not a file"), "name the program itself");
-    } else if found.permissions().mode() & 0o111 == 0 {
-        let help = format!("run `chmod +x {path}`");
-        problems.report_help(at.offset, format!("`{key}` {path} is not executable"), help);
-    }
-}
-
-fn metadata(key: &str, at: &At<PathBuf>, help: &str, problems: &mut Problems) -> Option<Metadata> {
-    match std::fs::metadata(&at.value) {
-        Ok(found) => Some(found),
-        Err(error) => {
-            let message = match error.kind() {
-                std::io::ErrorKind::NotFound => format!("`{key}` {} does not exist", show_path(&at.value)),
-                _ => format!("`{key}` {} cannot be looked at: {error}", show_path(&at.value)),
-            };
-            problems.report_help(at.offset, message, help);
-            None
+    fn site(&mut self, site: &RawSite) {
+        site.opened().for_each(|(key, at)| self.folder(key, at));
+        let templates = site.templates.iter().filter_map(|templates| templates.folder.as_ref());
+        templates.for_each(|at| self.folder("folder", at));
+        site.private().for_each(|(key, at)| match key {
+            "key" => self.file(key, at, true),
+            _ => self.regular(key, at),
+        });
+        if let Some((command, at)) = &site.worker.program {
+            self.program("worker", command, at);
         }
+        if let Some(tls) = &site.tls {
+            let certificates = tls.certificates.iter().flat_map(RawCertificate::files);
+            certificates.for_each(|(key, at, is_secret)| self.file(key, at, is_secret));
+            tls.client_ca.iter().for_each(|at| self.file("client_ca", at, false));
+            tls.client_crl.iter().for_each(|at| self.file("client_crl", at, false));
+        }
+        self.sockets(site);
+        for service in &site.services {
+            service.read.iter().for_each(|read| self.folder("read", read));
+            service.libraries.iter().for_each(|at| self.folder("libraries", at));
+            if let Some(at) = &service.program {
+                self.program("command", &service.command, at);
+            }
+        }
+    }
+
+    /// The folders of sockets, which the servers behind them may still have to make.
+    fn sockets(&mut self, site: &RawSite) {
+        let of_routes = site.routes.iter().flat_map(|route| {
+            let (key, targets) = match &route.action {
+                Some(Action::Upstream(targets)) => ("upstream", &targets[..]),
+                Some(Action::Fastcgi(targets)) => ("fastcgi", &targets[..]),
+                _ => ("upstream", [].as_slice()),
+            };
+            let sockets = targets.iter().filter_map(|target| match target {
+                Target::Unix(path) => Some(path.as_path()),
+                _ => None,
+            });
+            sockets.map(move |path| (key, path, route.offset))
+        });
+        let of_data = site.data.iter().filter_map(|data| Some(("server", data.socket()?, data.offset)));
+        for (key, path, offset) in of_routes.chain(of_data) {
+            match self.opener.look(class_of(key), path.parent().unwrap_or(Path::new("/"))) {
+                Ok(_) | Err(PathFault::Io { .. }) => {}
+                Err(fault) => self.refuse(key, path, offset, &fault),
+            }
+        }
+    }
+
+    fn folder(&mut self, key: &str, at: &At<PathBuf>) {
+        let Some(found) = self.look(key, at, "create the folder, or correct the path") else {
+            return;
+        };
+        if !found.is_folder() {
+            let message = format!("`{key}` {} is not a folder", show_path(&at.value));
+            self.problems.report_help(at.offset, message, "name the folder it is in");
+        }
+    }
+
+    fn regular(&mut self, key: &str, at: &At<PathBuf>) {
+        let help = match key {
+            "users" => "make it with `htpasswd -B`, or correct the path",
+            _ => "create the file, or correct the path",
+        };
+        let Some(found) = self.look(key, at, help) else { return };
+        if !found.is_file() {
+            let message = format!("`{key}` {} is not a file", show_path(&at.value));
+            self.problems.report_help(at.offset, message, help);
+        } else {
+            self.owner(key, at, &found);
+        }
+    }
+
+    /// A file of certificates, which only the signer looks into; `is_secret` if a private key is in it.
+    fn file(&mut self, key: &str, at: &At<PathBuf>, is_secret: bool) {
+        let Some(found) = self.look(key, at, "create the file, or correct the path") else {
+            return;
+        };
+        let (path, mode) = (show_path(&at.value), found.stat.st_mode);
+        if !found.is_file() {
+            let message = format!("`{key}` {path} is not a file");
+            self.problems.report_help(at.offset, message, "name the file itself");
+        } else if mode & 0o002 != 0 {
+            let help = format!("run `chmod o-w {path}`");
+            let message = format!("`{key}` {path} can be written by everybody");
+            self.problems.report_help(at.offset, message, help);
+        } else if self.owner(key, at, &found) && is_secret && mode & 0o004 != 0 {
+            let message = format!("`{key}` {path} has a private key, and can be read by everybody");
+            self.problems.warn(at.offset, message, format!("run `chmod o-r {path}`"));
+        }
+    }
+
+    /// Whether a file is one that may be read for whoever has put it there.
+    fn owner(&mut self, key: &str, at: &At<PathBuf>, found: &Found) -> bool {
+        match found.check_owner() {
+            Ok(()) => true,
+            Err(fault) => {
+                self.refuse(key, &at.value, at.offset, &fault);
+                false
+            }
+        }
+    }
+
+    fn program(&mut self, key: &str, command: &[String], at: &At<PathBuf>) {
+        let bare = command.first().is_some_and(|word| !word.contains('/'));
+        let help =
+            if bare { "write its whole path; PATH is not searched" } else { "build it, or correct the path" };
+        let Some(found) = self.look(key, at, help) else {
+            return;
+        };
+        let path = show_path(&at.value);
+        if !found.is_file() {
+            let message = format!("`{key}` {path} is not a file");
+            self.problems.report_help(at.offset, message, "name the program itself");
+        } else if found.stat.st_mode & 0o111 == 0 {
+            let help = format!("run `chmod +x {path}`");
+            self.problems.report_help(at.offset, format!("`{key}` {path} is not executable"), help);
+        }
+    }
+
+    fn look(&mut self, key: &str, at: &At<PathBuf>, help: &str) -> Option<Found> {
+        match self.opener.look(class_of(key), &at.value) {
+            Ok(found) => return Some(found),
+            Err(fault) if fault.is_not_found() => {
+                let message = format!("`{key}` {} does not exist", show_path(&at.value));
+                self.problems.report_help(at.offset, message, help);
+            }
+            Err(PathFault::Io { source, .. }) => {
+                let message = format!("`{key}` {} cannot be looked at: {source}", show_path(&at.value));
+                self.problems.report_help(at.offset, message, help);
+            }
+            Err(fault) => self.refuse(key, &at.value, at.offset, &fault),
+        }
+        None
+    }
+
+    fn refuse(&mut self, key: &str, path: &Path, offset: usize, fault: &PathFault) {
+        let message = format!("`{key}` {} {}", show_path(path), fault.problem());
+        self.problems.report_help(offset, message, fault.remedy());
     }
 }
 

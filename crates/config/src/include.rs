@@ -4,11 +4,13 @@
 //! else may have written.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rustix::fs::{Mode, OFlags};
 use sys::file_version::FileVersion;
 
 use crate::cache::{Cache, KnownFile};
@@ -16,6 +18,7 @@ use crate::diagnostic::{Problems, show_path};
 use crate::files;
 use crate::parse::Fault;
 use crate::parse::names;
+use crate::paths::{Class, Opener, PathFault};
 use crate::place::At;
 use crate::rules::SITE_FILES_MAX;
 
@@ -69,13 +72,32 @@ pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
 /// The files of a folder, in the order of their names. Those that begin with a dot are none: they are being written.
 ///
 /// What `cache` knows is not read again.
-pub(crate) fn read(folder: &At<PathBuf>, cache: &Cache, problems: &mut Problems) -> Vec<SiteFile> {
-    let mut names = match list(&folder.value) {
+pub(crate) fn read(
+    folder: &At<PathBuf>,
+    opener: &Opener,
+    cache: &Cache,
+    problems: &mut Problems,
+) -> Vec<SiteFile> {
+    let opened = match opener.folder(Class::Own, &folder.value) {
+        Ok(opened) => File::from(opened),
+        Err(fault) => {
+            let shown = show_path(&folder.value);
+            let (what, help) = match &fault {
+                PathFault::Io { source, .. } => {
+                    (format!("cannot be read: {source}"), format!("create the folder: `mkdir {shown}`"))
+                }
+                _ => (fault.problem(), fault.remedy()),
+            };
+            problems.report_help(folder.offset, format!("`include`: the folder {shown} {what}"), help);
+            return Vec::new();
+        }
+    };
+    let mut names = match list(&opened) {
         Ok(names) => names,
         Err(error) => {
             let shown = show_path(&folder.value);
             let message = format!("`include`: the folder {shown} cannot be read: {error}");
-            problems.report_help(folder.offset, message, format!("create the folder: `mkdir {shown}`"));
+            problems.report_help(folder.offset, message, "let the user who starts bulkhead read it");
             return Vec::new();
         }
     };
@@ -89,9 +111,11 @@ pub(crate) fn read(folder: &At<PathBuf>, cache: &Cache, problems: &mut Problems)
         return Vec::new();
     }
     names.sort();
-    let found = std::fs::metadata(&folder.value).ok();
-    let owner = found.map(|found| safe(&folder.value, &found, None, folder.offset, problems));
-    let of_folder = InFolder { folder, owner, cache };
+    let owner = opened.metadata().ok().map(|found| {
+        alone(&folder.value, &found, opener, folder.offset, problems);
+        safe(&folder.value, &found, None, folder.offset, problems)
+    });
+    let of_folder = InFolder { folder, opened: &opened, opener, owner, cache };
     names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
 }
 
@@ -102,9 +126,9 @@ pub(crate) fn is_read(name: &OsStr) -> bool {
 }
 
 /// The names of the files, and whether each is a link.
-fn list(folder: &Path) -> std::io::Result<Vec<(OsString, bool)>> {
+fn list(folder: &File) -> std::io::Result<Vec<(OsString, bool)>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
         let entry = entry?;
         let name = entry.file_name();
         if is_read(&name) {
@@ -117,6 +141,9 @@ fn list(folder: &Path) -> std::io::Result<Vec<(OsString, bool)>> {
 /// What is known of the files of a folder before they are looked at.
 pub(crate) struct InFolder<'c> {
     pub(crate) folder: &'c At<PathBuf>,
+    /// The folder itself.
+    pub(crate) opened: &'c File,
+    pub(crate) opener: &'c Opener,
     pub(crate) owner: Option<u32>,
     pub(crate) cache: &'c Cache,
 }
@@ -127,13 +154,16 @@ impl InFolder<'_> {
         let path = self.folder.value.join(name);
         let offset = self.folder.offset;
         // Before the file is read: what is written meanwhile is read the next time.
-        let found = std::fs::metadata(&path).map_err(files::Unread::Io);
-        let read = found.and_then(|found| {
+        let read = self.open(name, is_link).map_err(files::Unread::Io).and_then(|file| {
+            let found = file.metadata().map_err(files::Unread::Io)?;
+            if !found.is_file() {
+                return Err(files::Unread::NotAFile);
+            }
             let stamp = FileVersion::of(&found);
             safe(&path, &found, self.owner, offset, problems);
             let content = match self.cache.known(&path, &stamp) {
                 Some(known) => Content::Known(known),
-                None => Content::Text(files::text(&path)?),
+                None => Content::Text(files::text_of(&file)?),
             };
             Ok((stamp, !is_link && found.nlink() == 1, content))
         });
@@ -146,6 +176,32 @@ impl InFolder<'_> {
                 None
             }
         }
+    }
+
+    /// Opens a file of the folder without waiting: a FIFO would be waited for.
+    fn open(&self, name: &OsStr, is_link: bool) -> std::io::Result<File> {
+        if is_link {
+            let found = self.opener.look(Class::Own, &self.folder.value.join(name))?;
+            return match found.is_file() {
+                true => Ok(found.open_file()?),
+                false => Ok(found.file.into()),
+            };
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+        Ok(rustix::fs::openat(self.opened, name, flags, Mode::empty())?.into())
+    }
+}
+
+/// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the main file's
+/// folder, who could say so there.
+fn alone(path: &Path, found: &Metadata, opener: &Opener, offset: usize, problems: &mut Problems) {
+    if !opener.trusts(found.uid()) {
+        let (shown, uid) = (show_path(path), found.uid());
+        let message = format!(
+            "`include`: {shown} belongs to uid {uid}, who would say what runs as whom; it is root's, or belongs to the owner of \
+             the main file's folder"
+        );
+        problems.report_help(offset, message, format!("run `chown root {shown}`"));
     }
 }
 

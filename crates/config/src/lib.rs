@@ -23,6 +23,7 @@ mod files;
 mod foreign;
 mod include;
 mod parse;
+mod paths;
 mod place;
 mod raw;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
+pub use paths::{Class, Found, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed, class_of};
 pub use remote::{DOOR, Identity, RemoteServer, Secured};
 pub use rewrite::Matcher;
 pub use rules::LAYERS;
@@ -74,7 +76,7 @@ impl Config {
     ///
     /// Every mistake found, each with its place; or the one reason why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, Diagnostics> {
-        let loaded = load(path, &mut Cache::default(), |raw, _, problems| files::check(raw, problems));
+        let loaded = load(path, &mut Cache::default(), files::check);
         loaded.map(|(config, _)| config)
     }
 
@@ -100,7 +102,7 @@ impl Config {
         cache: &mut Cache,
     ) -> Result<(Config, Source), Diagnostics> {
         load(path, cache, |raw, dir, problems| {
-            files::check(raw, problems);
+            files::check(raw, dir, problems);
             examine::all(raw, dir, examine, problems);
         })
     }
@@ -133,7 +135,7 @@ impl Config {
         let dir = source.path.parent().unwrap_or(Path::new("/"));
         let problems = Problems::new(&source.path.display().to_string(), &source.main);
         let check = |raw: &RawConfig, dir: &Path, problems: &mut Problems| {
-            files::check(raw, problems);
+            files::check(raw, dir, problems);
             examine.into_iter().for_each(|examine| examine::all(raw, dir, examine, problems));
         };
         let included: document::ReadFolder<'_> = &|_, _| source.site_files().collect();
@@ -167,11 +169,11 @@ fn load(
     cache.begin(&text);
     let mut problems = Problems::new(&name, &text);
     cache.next().into_iter().for_each(|next| problems.go_on_at(next));
-    let known = &*cache;
+    let (known, opener) = (&*cache, &Opener::of(&dir));
     let built = build(
         &text,
         &dir,
-        &|folder, problems| include::read(folder, known, problems),
+        &|folder, problems| include::read(folder, opener, known, problems),
         problems,
         last_checks,
     )?;

@@ -203,3 +203,66 @@ fn defaults_in_words_are_those_of_the_code() {
         assert_eq!(page, code);
     }
 }
+
+/// Types of values that are no path of a file or folder, by their words.
+const NO_PATHS: &[&str] = &[
+    "array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`",
+    "array of `\"br\"`, `\"zstd\"`, `\"gzip\"`",
+    "array of 1 to 16 ports",
+    "array of 2 to 8 paths",
+    "array of addresses",
+    "array of file names",
+    "array of layers",
+    "array of names",
+    "array of networks",
+    "array of networks, 256 of them",
+    "array of strings",
+    "array of suffixes",
+    "arrays of networks, or `\"all\"`",
+    "boolean",
+    "file name",
+    "location, or `{ to, status }`",
+    "name",
+    "name of an account",
+    "path",
+    "regular expression",
+    "strings",
+    "table of strings, integers and booleans",
+    "table, or boolean",
+    "table of files",
+    "table of numbers, 0 to 1",
+    "table of strings",
+];
+
+/// A key with a path that is missing in the table would be opened by the strictest rule, and no test would plant a link there.
+#[test]
+fn every_key_with_a_path_has_a_class() {
+    use crate::paths::PATH_KEYS;
+    let is_path = |kind: &str| {
+        let is_number = ["integer", "duration"].iter().any(|word| kind.starts_with(word));
+        let is_word = kind.starts_with('`') && !kind.contains("PATH") && !kind.contains("users");
+        !NO_PATHS.contains(&kind)
+            && !is_word
+            && !is_number
+            && !kind.starts_with("string")
+            && kind != "as of a site"
+    };
+    let mut found: BTreeSet<(&str, &str)> = [("", "include")].into();
+    for (table, rows) in PAGE {
+        for row in rows.iter().copied().flatten() {
+            let Value::Other(kind) = row.value else { continue };
+            if !is_path(kind) {
+                continue;
+            }
+            let keys: Vec<&str> = match row.keys.contains('`') {
+                true => row.keys.split('`').skip(1).step_by(2).collect(),
+                false => vec![row.keys],
+            };
+            found.extend(keys.into_iter().map(|key| (table.0, if key == "auth" { "users" } else { key })));
+        }
+    }
+    // A route has an `auth` of its own, of which the page says that it is as of a site.
+    found.insert(("[[site.route]]", "users"));
+    let listed: BTreeSet<(&str, &str)> = PATH_KEYS.iter().map(|row| (row.table, row.key)).collect();
+    assert_eq!(found, listed);
+}

@@ -4,6 +4,7 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use config::DOOR;
@@ -284,6 +285,8 @@ impl Supervisor {
     /// Starts a successor for the process of a slot, or a process for a slot that has none, as part of a transaction.
     pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<u64, String> {
         self.slots[slot].backoff.forgive();
+        // Whoever asks for it may have installed what was missing.
+        self.program_of(slot).into_iter().for_each(|path| self.context.failures.forget(&path));
         let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serial = match self.slots[slot].current {
             Some(_) => {
@@ -367,15 +370,20 @@ impl Supervisor {
 
     /// The version of the program that fills a slot, if the file can be read.
     pub fn version(&self, slot: usize) -> Option<FileVersion> {
-        let spec = &self.specs[slot];
+        program::version(&self.program_of(slot)?)
+    }
+
+    /// Where the program is that fills a slot.
+    fn program_of(&self, slot: usize) -> Option<PathBuf> {
+        let spec = self.specs.get(slot)?;
         if let Some((_, path)) = self.context.worker(spec) {
-            return program::version(path);
+            return Some(path.clone());
         }
-        match self.context.guest(spec) {
-            Some(service) if service.remote => program::version(&self.context.roles_folder.join(DOOR)),
-            Some(service) => program::version(&service.program),
-            None => program::version(&self.context.roles_folder.join(spec.role.name())),
-        }
+        Some(match self.context.guest(spec) {
+            Some(service) if service.remote => self.context.roles_folder.join(DOOR),
+            Some(service) => service.program.clone(),
+            None => self.context.roles_folder.join(spec.role.name()),
+        })
     }
 
     /// Whether two slots execute one file under different uids. It is given to one of them at a time (`spawn::program`), so the

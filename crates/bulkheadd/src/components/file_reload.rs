@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::{Config, Site};
+use config::{Class, Config, Opener, Site};
 use wire::data::LauncherToDataProxy;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
@@ -23,7 +22,7 @@ use supervisor::change::plan::{Stamp, plan_files};
 use supervisor::change::{Change, FileId};
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
-use supervisor::setup::reloaded_files::{for_data_proxy, for_workers, open};
+use supervisor::setup::reloaded_files::{for_data_proxy, for_workers};
 use supervisor::setup::stapler;
 use sys::file_version::FileVersion;
 
@@ -106,14 +105,14 @@ impl ReloadedFile {
 
     /// What there was before of the same file; or the file itself, which its reader is sent when it starts, if it is no
     /// certificate.
-    fn or_as_before(self, before: &mut Vec<Self>) -> Self {
+    fn or_as_before(self, before: &mut Vec<Self>, opener: &Opener) -> Self {
         let same =
             |old: &Self| old.purpose == self.purpose && (&old.path, &old.key) == (&self.path, &self.key);
         let is_certificate = matches!(self.purpose, Purpose::Certificate { .. });
         match before.iter().position(same) {
             Some(at) => before.swap_remove(at),
             None if is_certificate => self,
-            None => self.given_at_start(),
+            None => self.given_at_start(opener),
         }
     }
 
@@ -122,19 +121,28 @@ impl ReloadedFile {
     }
 
     /// One that its reader is sent when it starts, as the file is now.
-    fn given_at_start(self) -> Self {
-        let given = self.look().ok();
+    fn given_at_start(self, opener: &Opener) -> Self {
+        let given = self.look(opener).ok();
         Self { given, ..self }
     }
 
     /// As the files are now, without opening them.
-    fn look(&self) -> io::Result<Stamp> {
+    fn look(&self, opener: &Opener) -> io::Result<Stamp> {
+        let opener = &self.opener(opener);
+        let look = |path| look(opener, path);
         Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
     }
 
+    /// What opens it: the files about names are the machine's.
+    fn opener(&self, opener: &Opener) -> Opener {
+        if self.is_of_names() { NamesFile::opener() } else { opener.clone() }
+    }
+
     /// The files, and as they are now.
-    fn open(&self) -> io::Result<(File, Option<File>, Stamp)> {
-        let (file, key) = (open(&self.path)?, self.key.as_deref().map(open).transpose()?);
+    fn open(&self, opener: &Opener) -> io::Result<(File, Option<File>, Stamp)> {
+        let opener = &self.opener(opener);
+        let key = self.key.as_deref().map(|path| opener.file(path)).transpose()?;
+        let file = opener.file(&self.path)?;
         let stamps = (stamp(&file)?, key.as_ref().map(stamp).transpose()?);
         Ok((file, key, stamps))
     }
@@ -173,6 +181,7 @@ impl FileReload {
 
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
+        let opener = &Opener::of(&config.dir);
         let mut before = std::mem::take(&mut self.files).into_iter().peekable();
         let are_looked_up =
             stapler::is_wanted(config) || config.sites.iter().any(|site| names::has_named_servers(site));
@@ -180,11 +189,11 @@ impl FileReload {
         let names = names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()));
         // Both are in the order of the sites.
         let mut old = take_of(&mut before, None);
-        let mut files: Vec<ReloadedFile> = names.map(|new| new.or_as_before(&mut old)).collect();
+        let mut files: Vec<ReloadedFile> = names.map(|new| new.or_as_before(&mut old, opener)).collect();
         for (site, about) in (0u16..).zip(&config.sites) {
             let mut old = take_of(&mut before, Some(site));
             let new = files_of(site, about).into_iter();
-            files.extend(new.map(|new| new.or_as_before(&mut old)));
+            files.extend(new.map(|new| new.or_as_before(&mut old, opener)));
         }
         self.every = Duration::from_millis(config.tls.reread_ms.into());
         let next = Instant::now() + self.every;
@@ -239,13 +248,14 @@ impl Component for FileReload {
         if names_due {
             self.next_names = Some(now + NAMES_EVERY.min(self.every));
         }
+        let opener = supervisor.context().opener();
         let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
         for place in 0..self.files.len() {
             let file = &self.files[place];
             if !(if file.is_of_names() { names_due } else { files_due }) {
                 continue;
             }
-            match file.look() {
+            match file.look(&opener) {
                 Ok(found) => {
                     let id = file.purpose.id(&file.path);
                     // One that was not there has been read as nothing.
@@ -333,13 +343,14 @@ impl FileReload {
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
     fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) -> Result<(), String> {
         let purpose = self.files[place].purpose.clone();
-        match self.files[place].open() {
+        let opener = supervisor.context().opener();
+        match self.files[place].open(&opener) {
             Ok(first) => {
                 self.files[place].given = Some(first.2);
                 let mut first = Some(first);
                 for &reader in readers {
                     // Each reads from the beginning: copies of a descriptor have one place in the file.
-                    let opened = first.take().or_else(|| self.files[place].open().ok());
+                    let opened = first.take().or_else(|| self.files[place].open(&opener).ok());
                     let Some((file, key, _)) = opened else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {
@@ -463,11 +474,9 @@ fn take_of(
     std::iter::from_fn(|| files.next_if(is_of_site)).collect()
 }
 
-const O_PATH: i32 = rustix::fs::OFlags::PATH.bits() as i32;
-
 /// As a file is now, without opening it.
-fn look(path: &Path) -> io::Result<FileVersion> {
-    stamp(&File::options().read(true).custom_flags(O_PATH).open(path)?)
+fn look(opener: &Opener, path: &Path) -> io::Result<FileVersion> {
+    stamp(&opener.look(Class::Private, path)?.file.into())
 }
 
 fn stamp(file: &File) -> io::Result<FileVersion> {

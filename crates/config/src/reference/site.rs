@@ -253,7 +253,7 @@ pub(super) const SITE: &[Row] = &[
     ),
     Row::other(
         "worker",
-        "array of strings",
+        "array of strings, a program first",
         "none",
         "a program of your own, and arguments, in place of the usual worker: [a specialised \
          server](guide/hooks.md)",
@@ -475,7 +475,7 @@ pub(super) const SERVICE: &[Row] = &[
     ),
     Row::other(
         "command",
-        "array of strings",
+        "array of strings, a program first",
         "required, but for `remote`",
         "the program and its arguments; a whole or relative path, an ELF executable",
     ),

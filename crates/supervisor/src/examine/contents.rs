@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use config::{Content, Finding, Isolation, Setting, Severity, Subject};
+use config::{Content, Finding, Isolation, Opener, Setting, Severity, Subject};
 use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Reach};
 use sys::process::{Exit, Program};
@@ -21,7 +21,6 @@ use super::finding::{Depth, error, warning};
 use super::hosts::unnamed_hosts;
 use super::identities::Identities;
 use crate::error::{Error, during};
-use crate::setup::reloaded_files;
 use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::context::{duplicate, text};
 use crate::spawn::helper;
@@ -53,10 +52,12 @@ impl Examiner<'_> {
     ) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
+        let opener = Opener::of(setting.dir);
         for (number, subject) in subjects.iter().enumerate() {
             let Some((line, paths)) = question(subject) else { continue };
             let is_certificate = matches!(subject.content, Content::Certificate { .. });
-            match paths.iter().map(|path| reloaded_files::open(path).map(OwnedFd::from)).collect() {
+            let opened = paths.iter().map(|path| Ok(OwnedFd::from(opener.file(path)?)));
+            match opened.collect::<io::Result<_>>() {
                 Ok(files) => {
                     let kind = if is_certificate { &mut secret } else { &mut others };
                     kind.push(Question { subject: number, line, files });

@@ -8,7 +8,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use config::Finding;
+use config::{Finding, Opener};
 
 use super::finding::{Depth, error, warning};
 use crate::spawn::libraries;
@@ -19,8 +19,8 @@ const ENTRIES_MAX: usize = 20_000;
 const NAMES: usize = 3;
 
 /// What is wrong with a folder of `libraries`, or perhaps with what is in it.
-pub(super) fn examine(path: &Path, depth: Depth) -> Option<Finding> {
-    if let Some((what, remedy)) = libraries::folder_fault(path) {
+pub(super) fn examine(path: &Path, opener: &Opener, depth: Depth) -> Option<Finding> {
+    if let Some((what, remedy)) = libraries::folder_fault(path, opener) {
         return Some(error(what, remedy));
     }
     // In those of the machine, distributions let a few accounts of their own have folders (MariaDB's has one).

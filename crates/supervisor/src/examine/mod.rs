@@ -21,13 +21,13 @@ pub use self::finding::Depth;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use config::{Content, Examine, Finding, ProgramKind, Setting, Severity, Subject};
+use config::{Content, Examine, Finding, Opener, ProgramKind, Setting, Severity, Subject};
 
 use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
-use crate::spawn::program;
+use crate::spawn::operator_program;
 use crate::spawn::uids::Uids;
 
 /// Examines what a configuration names.
@@ -82,12 +82,13 @@ impl<'u> Examiner<'u> {
                 reader.folder(path).into_iter().collect()
             }
             Content::Statements { services, engine } if self.depth == Depth::Check => {
-                statements::mistakes(path, *engine, services)
+                statements::mistakes(path, &Opener::of(setting.dir), *engine, services)
                     .unwrap_or_else(|fault| vec![self.unread(&fault)])
             }
             Content::Libraries { service } => {
                 // Without root, all code is the user's.
-                let fault = if self.is_root { libraries::examine(path, self.depth) } else { None };
+                let opener = Opener::of(setting.dir);
+                let fault = if self.is_root { libraries::examine(path, &opener, self.depth) } else { None };
                 fault.or_else(|| unreadable(identities, service, path)).into_iter().collect()
             }
             Content::Read { service } => unreadable(identities, service, path).into_iter().collect(),
@@ -167,7 +168,7 @@ fn own_folder(path: &Path) -> Option<Finding> {
 
 /// A program that will not be started.
 fn program_file(path: &Path, directory: &Path, kind: ProgramKind, is_root: bool) -> Vec<Finding> {
-    match program::fitness(path, directory, kind, is_root) {
+    match operator_program::fitness(path, directory, kind, is_root) {
         Ok(()) => Vec::new(),
         Err(fault) => vec![error(fault.problem, fault.remedy)],
     }

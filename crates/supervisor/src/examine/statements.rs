@@ -8,11 +8,10 @@
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use config::Finding;
+use config::{Finding, Opener};
 use statements::{Dialect, FILE_MAX, Mistake};
 
 use super::finding::warning;
-use crate::setup::reloaded_files::open;
 
 /// LIMIT: mistakes of one file that are said.
 const MISTAKES_MAX: usize = 20;
@@ -21,9 +20,14 @@ const MISTAKES_MAX: usize = 20;
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn mistakes(path: &Path, dialect: Dialect, services: &[&str]) -> io::Result<Vec<Finding>> {
+pub(super) fn mistakes(
+    path: &Path,
+    opener: &Opener,
+    dialect: Dialect,
+    services: &[&str],
+) -> io::Result<Vec<Finding>> {
     let mut text = String::new();
-    open(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
+    opener.file(path)?.take(FILE_MAX as u64 + 1).read_to_string(&mut text)?;
     Ok(match statements::parse(&text, dialect) {
         Err(mistakes) => mistakes.into_iter().take(MISTAKES_MAX).map(finding).collect(),
         Ok(found) => {

@@ -15,7 +15,7 @@ use wire::{LauncherToService, Role, Text};
 use crate::Supervisor;
 use crate::directories;
 use crate::error::{Error, at, during};
-use crate::setup::reloaded_files::{for_data_proxy, open};
+use crate::setup::reloaded_files::for_data_proxy;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -106,7 +106,8 @@ impl SpawnContext {
         spec: &ProcessSpec,
     ) -> Result<Vec<(LauncherToDataProxy, Option<OwnedFd>)>, Error> {
         let (site, source) = self.source(spec)?;
-        let opened = |path: &Path| open(path).map(OwnedFd::from).map_err(at("open", path));
+        let opener = self.opener();
+        let opened = |path: &Path| opener.file(path).map(OwnedFd::from).map_err(at("open", path));
         let limits = LauncherToDataProxy::Limits { flush_ms: self.config.log.flush_ms };
         let mut messages = vec![(limits, None)];
         match &source.database {

@@ -83,7 +83,7 @@ impl SpawnContext {
                     None => None,
                     Some(Opened::View(path)) => Some(self.view_of(&path)?),
                     Some(Opened::File(path)) => {
-                        Some(reloaded_files::open(&path).map_err(at("open", &path))?.into())
+                        Some(self.opener().file(&path).map_err(at("open", &path))?.into())
                     }
                     // A disk that is full keeps no worker from its files: what is too long for memory is refused.
                     Some(Opened::Spool) => spool::file(&self.config.server.state_dir).ok(),

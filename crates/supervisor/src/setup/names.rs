@@ -3,13 +3,13 @@
 //! Runs in: the launcher, as root. Sees: nothing of what is in the files. Never: looks a name up.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
-use config::{Site, Target};
+use config::{Opener, Site, Target};
 use wire::stapler::LauncherToStapler;
 use wire::{LauncherToConnector, Role};
 
 use crate::Supervisor;
-use crate::setup::reloaded_files::open;
 
 /// A file about names. A machine may be without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +48,17 @@ impl NamesFile {
         }
     }
 
+    /// What opens them: they are the machine's, whoever owns the configuration.
+    pub fn opener() -> Opener {
+        Opener::of(Path::new("/etc"))
+    }
+
     /// Those that are there, opened.
     pub fn opened() -> impl Iterator<Item = (Self, OwnedFd)> {
-        Self::ALL.into_iter().filter_map(|file| Some((file, open(file.path().as_ref()).ok()?.into())))
+        let opener = Self::opener();
+        Self::ALL
+            .into_iter()
+            .filter_map(move |file| Some((file, opener.file(file.path().as_ref()).ok()?.into())))
     }
 }
 

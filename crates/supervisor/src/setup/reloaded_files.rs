@@ -2,9 +2,6 @@
 //!
 //! Runs in: the launcher, as root. Sees: files that the operator named. Never: reads a byte of one.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use config::{DataSource, Site};
@@ -51,14 +48,4 @@ fn for_tls(source: &DataSource) -> Vec<(LauncherToDataProxy, PathBuf)> {
         files.push((LauncherToDataProxy::Key {}, identity.key.clone()));
     }
     files
-}
-
-/// Opens a regular file; another kind might keep the launcher waiting.
-pub fn open(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file")),
-    }
 }

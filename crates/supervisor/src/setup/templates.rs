@@ -9,7 +9,6 @@ use wire::templates::{LauncherToPublisher, MEMORY_BYTES};
 use wire::{LauncherToService, Role, Text};
 
 use crate::Supervisor;
-use crate::directories;
 use crate::error::{Error, during};
 use crate::process::Stage;
 use crate::spawn::context::{SpawnContext, duplicate};
@@ -32,7 +31,7 @@ impl SpawnContext {
     /// The folder of a publisher's templates.
     pub fn templates_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
         let templates = self.templates(spec).ok_or_else(|| Error::NoTemplates { name: spec.name.clone() })?;
-        directories::directory(&templates.folder)
+        self.published(&templates.folder)
     }
 
     /// What a publisher is sent before it reads its templates.

@@ -11,15 +11,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use config::{Config, Service, Site};
+use config::{Class, Config, Opener, Service, Site};
 use jail::MountTemplate;
 use wire::Role;
 
-use crate::directories;
 use crate::error::{Error, at, during};
 use crate::spawn::cgroup::Cgroups;
 use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
+use crate::spawn::failures::Failures;
+use crate::spawn::given_programs::OperatorPrograms;
 use crate::spawn::libraries::answers::Answers;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Start};
@@ -60,8 +61,12 @@ pub struct SpawnContext {
     pub without: RefCell<Vec<&'static str>>,
     /// What the inspector has answered, by the program's path.
     pub inspected: RefCell<HashMap<PathBuf, (FileVersion, Start)>>,
+    /// What was wrong with programs.
+    pub failures: Failures,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
+    /// What was done with programs of the operator's.
+    pub operator_programs: OperatorPrograms,
     /// How many processes were started.
     pub started: Cell<u64>,
     /// The filters of each generation that runs, in the order of their chain; see [`chain`].
@@ -92,7 +97,9 @@ impl SpawnContext {
             cgroups,
             without: RefCell::new(left_out(&config)),
             inspected: RefCell::default(),
+            failures: Failures::default(),
             answers: Answers::default(),
+            operator_programs: OperatorPrograms::default(),
             started: Cell::new(0),
             chains: HashMap::from([(0, chain(&config))]),
             roles_folder: program::roles_folder()?,
@@ -141,9 +148,24 @@ impl SpawnContext {
         }
     }
 
+    /// What opens the paths of the configuration.
+    pub fn opener(&self) -> Opener {
+        Opener::of(&self.config.dir)
+    }
+
+    /// Opens a folder that a site or a service is given, as far as the owners of the links on the way may go.
+    pub fn published(&self, path: &Path) -> Result<OwnedFd, Error> {
+        self.opener().folder(Class::Published, path).map_err(at("open", path))
+    }
+
+    /// The same, opened only to name it.
+    pub fn named(&self, path: &Path) -> Result<OwnedFd, Error> {
+        Ok(self.opener().look(Class::Published, path).map_err(at("open", path))?.file)
+    }
+
     /// A directory for a role that works below it; as root, a view of it that has nothing above.
     pub fn view_of(&self, path: &Path) -> Result<OwnedFd, Error> {
-        let directory = directories::directory(path)?;
+        let directory = self.published(path)?;
         if self.empty_root.is_none() || self.without.borrow().contains(&"root") {
             return Ok(directory);
         }

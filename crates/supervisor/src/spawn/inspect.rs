@@ -9,11 +9,14 @@ use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::Instant;
 
+use config::ProgramKind;
 use sys::process::{Exit, Program};
 
 use crate::error::{Error, at, during};
 use crate::spawn::context::{SpawnContext, text};
+use crate::spawn::failures::Failure;
 use crate::spawn::helper;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Start};
@@ -33,7 +36,14 @@ impl SpawnContext {
         if let Some((_, start)) = known {
             return Ok(start);
         }
-        let wrong = |problem: String| Error::program(path, problem);
+        if let Some(failure) = self.failures.known(path, version, Instant::now()) {
+            return Err(failure.of(path));
+        }
+        let wrong = |problem: String| {
+            let failure = Failure::Program(problem);
+            self.failures.remember(path, version, failure.clone(), Instant::now());
+            failure.of(path)
+        };
         let start = match self.ask_inspector(path, content, spec)? {
             helper::Answer { printed, exit: Some(Exit::Clean) } => match parse(&printed) {
                 Some(answer) => answer.map_err(wrong)?,
@@ -55,8 +65,7 @@ impl SpawnContext {
     /// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of the
     /// library `bulkhead-server`.
     pub fn worker_program(&self, path: &Path, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
-        let file =
-            program::service_program(path, &self.config.dir, &self.config.server.state_dir, spec.identity)?;
+        let file = self.operator_program(ProgramKind::Own, path, spec.identity)?;
         if self.inspect(path, &program::readable(&file, path)?, spec)? == Start::Static {
             return Ok(file);
         }

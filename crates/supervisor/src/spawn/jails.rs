@@ -145,7 +145,7 @@ impl SpawnContext {
     fn let_site_reach(&self, spec: &ProcessSpec, view: &mut View) -> Result<(), Error> {
         let site = &self.config.sites[usize::from(spec.site)];
         for folder in site.folders() {
-            view.reach.paths.push((directories::directory(folder)?, Access::Read));
+            view.reach.paths.push((self.published(folder)?, Access::Read));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl SpawnContext {
         }
         for path in outermost(&service.read) {
             let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };
-            view.add(&path, Access::Read, mode)?;
+            view.add_opened(&path, self.named(&path)?, Access::Read, mode)?;
         }
         // Last, as a folder of `read` would hide one of these that it has in it.
         for path in outermost(&service.libraries) {
@@ -308,7 +308,8 @@ impl View {
     fn add_opened(&mut self, path: &Path, opened: OwnedFd, access: Access, mode: Mode) -> Result<(), Error> {
         if self.jailed {
             let tree = jail::view(&opened, mode).map_err(at("make a view of", path))?;
-            let directory = path.is_dir();
+            let stat = rustix::fs::fstat(&opened).map_err(at("examine", path))?;
+            let directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
             self.binds.push(Bind { at: config::lexical(path), tree, directory });
         }
         self.reach.paths.push((opened, access));

@@ -10,6 +10,8 @@ pub mod compiled_filters;
 pub mod context;
 pub mod core_copy;
 pub mod core_dumps;
+pub mod failures;
+pub mod given_programs;
 pub mod helper;
 pub mod inheritance;
 pub mod inspect;
@@ -17,6 +19,7 @@ pub mod jails;
 pub mod libraries;
 pub mod listeners;
 pub mod living;
+pub mod operator_program;
 pub mod passed;
 pub mod probe;
 pub mod process_spec;
@@ -268,10 +271,9 @@ impl SpawnContext {
             Role::Filter => config::ProgramKind::Filter,
             _ => config::ProgramKind::of_service(&service.libraries),
         };
-        let copies = &self.config.server.state_dir;
         let file = match service.remote {
             true => program::role_program(&self.roles_folder, DOOR)?,
-            false => program::program_of(kind, &service.program, &self.config.dir, copies, spec.identity)?,
+            false => self.operator_program(kind, &service.program, spec.identity)?,
         };
         // A door has its connections made again long before the site's worker would cut them off.
         let drain = service.remote.then(|| self.config.limits.drain_timeout_ms.to_string());

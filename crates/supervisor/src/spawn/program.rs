@@ -1,26 +1,22 @@
-//! Program files: found, checked, given to one gid, and opened, so that what was checked is what runs.
+//! Program files: checked and opened, so that what was checked is what runs; those of ours, and which version a file is.
 //!
 //! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first four bytes.
-//! Never: changes the owner or mode of a file that more than one name or service reaches.
-//!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (owned by
-//! root and the service's gid, mode 0410).
+//! Never: changes a file of the operator's; `operator_program` does.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use config::ProgramKind;
-use jail::Identity;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sys::file_version::FileVersion;
 
 use crate::error::{Error, at};
 
-/// Execute for the group, read for root: the service can run it, and neither read nor change it.
-const MODE: u32 = 0o410;
+/// LIMIT: bytes of a program of which a copy is made, as one is of cargo's, which have two names: the launcher makes it, and it is on
+/// the disk of its state. Twice what a server with all its debugging information has.
+pub(super) const COPY_BYTES_MAX: u64 = 256 << 20;
 
 /// Why a program is not started, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,157 +28,13 @@ pub struct Unfit {
 }
 
 impl Unfit {
-    fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: remedy.into() }
     }
 
-    fn at(self, path: &Path) -> Error {
+    pub(super) fn at(self, path: &Path) -> Error {
         Error::program(path, format!("{}; {}", self.problem, self.remedy))
     }
-}
-
-/// Whether a program of a service, of a site's own worker or of a filter would be started; changes nothing.
-///
-/// # Errors
-/// It would not be.
-pub fn fitness(path: &Path, directory: &Path, kind: ProgramKind, is_root: bool) -> Result<(), Unfit> {
-    let (real, own) = real(path, directory, kind)?;
-    let stat = rustix::fs::stat(&real).map_err(|error| Unfit::new(error.to_string(), "correct the path"))?;
-    fit(&stat)?;
-    // What is for its group alone, whoever is not root cannot read: the start finds out.
-    if let Ok(file) = File::open(&real)
-        && !is_elf(&file)
-    {
-        return Err(no_program(kind).into());
-    }
-    let outside = is_root && !own;
-    match kind {
-        _ if !outside => Ok(()),
-        // The gid is one of a partition's, which no file of the machine has by chance.
-        ProgramKind::Own if stat.st_uid != 0 || stat.st_mode & 0o7777 != MODE => {
-            Err(outside_of_folder("that of its service"))
-        }
-        ProgramKind::Own => Ok(()),
-        _ if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 => Err(FOREIGN.into()),
-        _ => Ok(()),
-    }
-}
-
-fn no_program(kind: ProgramKind) -> Fixed {
-    match kind {
-        ProgramKind::Filter => NO_FILTER,
-        ProgramKind::Own | ProgramKind::Interpreter => NO_SERVICE,
-    }
-}
-
-/// A problem and its remedy that are always the same.
-type Fixed = (&'static str, &'static str);
-
-impl From<Fixed> for Unfit {
-    fn from((problem, remedy): Fixed) -> Self {
-        Self::new(problem, remedy)
-    }
-}
-
-const NO_SERVICE: Fixed = (
-    "is not an ELF executable, as the program of a service is",
-    "for a script in Python, name its interpreter first, and the folders of its `libraries` (docs/guide/python.md); for others, \
-     run a server of its own behind the site with `upstream` or `fastcgi` (docs/guide/proxy.md), or `bulkhead guard`",
-);
-const NO_FILTER: Fixed = (
-    "is not an ELF executable",
-    "for a script, name its interpreter first, and grant it the folders of both: `{ command = [\"/usr/bin/python3\", \
-     \"filter.py\"], read = [...] }`",
-);
-const FOREIGN: Fixed = (
-    "lies outside of the configuration's folder, so only root may own it or write to it",
-    "copy it into that folder",
-);
-
-fn outside_of_folder(gid: &str) -> Unfit {
-    Unfit::new(
-        format!(
-            "must belong to root and gid {gid} with mode 0410, and lies outside of the configuration's folder, where bulkhead \
-             changes nothing"
-        ),
-        "copy it into that folder, or `chown root:GID` and `chmod 0410` it",
-    )
-}
-
-/// The file itself, behind symbolic links, and whether it is in `directory`.
-///
-/// SECURITY: links were refused once, because the owner and the mode of what they lead to would be changed. That is not
-/// done any more for what has another name ([`service_program`]), and a link out of the folder leads out of it: there nothing
-/// is changed. What is opened is the file that was checked.
-fn real(path: &Path, directory: &Path, kind: ProgramKind) -> Result<(PathBuf, bool), Unfit> {
-    let lexical = config::lexical(path);
-    let own = lexical.starts_with(directory);
-    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
-    if !is_link && (own || kind == ProgramKind::Own) {
-        return Ok((path.into(), own));
-    }
-    let real = path.canonicalize().map_err(|error| {
-        Unfit::new(format!("is a symbolic link that leads nowhere: {error}"), "name the file itself")
-    })?;
-    let own = directory.canonicalize().is_ok_and(|directory| real.starts_with(directory));
-    Ok((real, own))
-}
-
-/// Opens a program of a service, sets its owner and mode, or refuses.
-///
-/// A program outside of `directory`, the configuration's folder, is used only if it is already as it must be:
-/// the mode of `/usr/bin/python3` is not ours to change. Of a program with several names, such as those that cargo makes, a
-/// copy is executed that is in `copies` for a moment.
-///
-/// SECURITY: to give a file with several names to a service would change it under all of them, of which one may be somebody
-/// else's: who can make a hard link in the folder would have root change the mode and the group of another's program. A
-/// copy changes nothing. What was given to another service is not copied either: it is that one's alone to execute.
-pub fn service_program(
-    path: &Path,
-    directory: &Path,
-    copies: &Path,
-    identity: Option<Identity>,
-) -> Result<OwnedFd, Error> {
-    let (path, own) = &real(path, directory, ProgramKind::Own).map_err(|unfit| unfit.at(path))?;
-    let program = open(path)?;
-    let readable = readable(&program, path)?;
-    if !is_elf(&readable) {
-        return Err(Unfit::from(NO_SERVICE).at(path));
-    }
-    let Some(identity) = identity else {
-        return Ok(program);
-    };
-    let metadata = readable.metadata().map_err(at("examine", path))?;
-    let found = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777);
-    if found == (0, identity.gid(), MODE) {
-        return Ok(program);
-    }
-    if !own {
-        return Err(outside_of_folder(&identity.gid().to_string()).at(path));
-    }
-    if metadata.nlink() != 1 {
-        if found.0 == 0 && found.2 == MODE {
-            let unfit = Unfit::new(
-                "has several hard links and is another service's",
-                "copy the program it was made from",
-            );
-            return Err(unfit.at(path));
-        }
-        return copy_for(identity, readable, &copies.join(format!("program-{}", identity.id())));
-    }
-    give_to(&readable, identity).map_err(|source| {
-        Error::program(
-            path,
-            format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()),
-        )
-    })?;
-    Ok(program)
-}
-
-/// A copy of `source` that is `identity`'s to execute, and that has no name.
-fn copy_for(identity: Identity, mut source: File, copy: &Path) -> Result<OwnedFd, Error> {
-    let given = |written: &File| give_to(written, identity);
-    nameless_copy(&mut source, copy, 0o600, given)
 }
 
 /// A program of which `copy` is made for a moment, to be executed and not read by others than root, as the programs of
@@ -195,7 +47,7 @@ pub fn unreadable(program: &Path, copy: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// A copy of `source` that is at `copy` for a moment, made ready by `prepare`.
-fn nameless_copy(
+pub(super) fn nameless_copy(
     source: &mut File,
     copy: &Path,
     mode: u32,
@@ -206,8 +58,12 @@ fn nameless_copy(
     let mut options = File::options();
     let mut written = options.write(true).create_new(true).mode(mode).open(copy).map_err(at("make", copy))?;
     // Its beginning has been read.
-    let copied = std::io::Seek::rewind(source).and_then(|()| std::io::copy(source, &mut written));
-    let filled = copied.and_then(|_| prepare(&written));
+    let copied = std::io::Seek::rewind(source)
+        .and_then(|()| std::io::copy(&mut source.take(COPY_BYTES_MAX + 1), &mut written));
+    let filled = copied.and_then(|bytes| match bytes > COPY_BYTES_MAX {
+        true => Err(std::io::Error::other(format!("it is larger than {COPY_BYTES_MAX} bytes"))),
+        false => prepare(&written),
+    });
     // A file that somebody can still write is not executed.
     drop(written);
     let opened = filled.map_err(at("write", copy)).and_then(|()| open(copy));
@@ -220,44 +76,9 @@ pub fn readable(program: &OwnedFd, path: &Path) -> Result<File, Error> {
     File::open(format!("/proc/self/fd/{}", program.as_raw_fd())).map_err(at("read", path))
 }
 
-fn is_elf(mut program: &File) -> bool {
+pub(super) fn is_elf(mut program: &File) -> bool {
     let mut start = [0; 4];
     program.read_exact(&mut start).is_ok() && start == *b"\x7fELF"
-}
-
-/// Opens a program of this kind: one in `directory` as a service's, any other as it is if it is the machine's and may be.
-///
-/// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies elsewhere.
-pub fn program_of(
-    kind: ProgramKind,
-    path: &Path,
-    directory: &Path,
-    copies: &Path,
-    identity: Option<Identity>,
-) -> Result<OwnedFd, Error> {
-    if kind == ProgramKind::Own {
-        return service_program(path, directory, copies, identity);
-    }
-    let (real, own) = real(path, directory, kind).map_err(|unfit| unfit.at(path))?;
-    let program = open(&real)?;
-    if !is_elf(&readable(&program, &real)?) {
-        return Err(Unfit::from(no_program(kind)).at(&real));
-    }
-    if own {
-        return service_program(&real, directory, copies, identity);
-    }
-    let stat = rustix::fs::fstat(&program).map_err(at("examine", path))?;
-    if identity.is_some() && (stat.st_uid != 0 || stat.st_mode & 0o022 != 0) {
-        return Err(Unfit::from(FOREIGN).at(&real));
-    }
-    Ok(program)
-}
-
-fn give_to(file: &File, identity: Identity) -> std::io::Result<()> {
-    std::os::unix::fs::fchown(file, Some(0), Some(identity.gid()))?;
-    // After the owner: changing the owner clears bits of the mode.
-    rustix::fs::fchmod(file, Mode::from_raw_mode(MODE))?;
-    Ok(())
 }
 
 /// Opens a program of ours, from the folder of the launcher's own or its libexec folder.
@@ -277,7 +98,7 @@ pub fn open(path: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// Whether a file is one that may be executed at all.
-fn fit(stat: &rustix::fs::Stat) -> Result<(), Unfit> {
+pub(super) fn fit(stat: &rustix::fs::Stat) -> Result<(), Unfit> {
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile if stat.st_mode & 0o6000 != 0 => {
             Err(Unfit::new("is setuid or setgid", "remove that bit"))

@@ -11,7 +11,6 @@ use jail::{Access, Reach};
 use wire::data::DATABASE_TARGET;
 use wire::{NO_PARTITION, Role};
 
-use crate::directories;
 use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
@@ -62,7 +61,7 @@ impl SpawnContext {
                 Target::Tcp(address) => reach.ports.connect.push(address.port()),
                 Target::Name(_, port) => reach.ports.connect.extend([*port, NAMES_PORT]),
                 Target::Unix(path) => {
-                    let directory = directories::directory(folder_of(path))?;
+                    let directory = self.published(folder_of(path))?;
                     reach.paths.push((directory, Access::Connect));
                 }
             }

@@ -6,6 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use config::{Found, Opener};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
 /// Where libraries are.
@@ -28,16 +29,15 @@ pub fn open(path: &Path) -> Result<OwnedFd, String> {
 }
 
 /// Opens a folder of libraries, only to name it; or says what is wrong with it, and what to do.
-pub fn open_folder(path: &Path) -> Result<OwnedFd, (String, String)> {
-    let correct = "correct the path".to_owned();
-    if path.canonicalize().is_ok_and(|real| real.parent().is_none()) {
+pub fn open_folder(path: &Path, opener: &Opener) -> Result<OwnedFd, (String, String)> {
+    let found = opener.look_by_key("libraries", path).map_err(|fault| (fault.problem(), fault.remedy()))?;
+    if found.real.parent().is_none() {
         return Err(("is the whole machine".into(), "name the folders of libraries in it".into()));
     }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|error| (format!("cannot be opened: {error}"), correct.clone()))?;
-    let stat =
-        rustix::fs::fstat(&folder).map_err(|error| (format!("cannot be examined: {error}"), correct))?;
+    if !found.is_folder() {
+        return Err(("is not a folder".into(), "correct the path".into()));
+    }
+    let Found { file: folder, stat, .. } = found;
     match check_folder(&stat) {
         Some(fault) => Err((
             fault,
@@ -140,9 +140,11 @@ mod tests {
             (stat.st_uid, stat.st_mode) = (uid, 0o040_000 | mode);
             assert_eq!(check_folder(&stat).is_none(), good, "{uid} {mode:o}");
         }
-        assert!(open_folder(Path::new("/etc/passwd")).unwrap_err().0.starts_with("cannot be opened"));
-        assert_eq!(open_folder(Path::new("/usr/..")).unwrap_err().0, "is the whole machine");
-        assert!(open_folder(Path::new("/tmp")).unwrap_err().1.contains("chmod -R go-w /tmp"));
+        let opened = |path: &str| open_folder(Path::new(path), &Opener::of(Path::new("/etc"))).unwrap_err();
+        assert_eq!(opened("/etc/passwd").0, "is not a folder");
+        assert!(opened("/etc/none").0.starts_with("cannot be opened"));
+        assert_eq!(opened("/usr/..").0, "is the whole machine");
+        assert!(opened("/tmp").1.contains("chmod -R go-w /tmp"));
     }
 
     #[test]

@@ -14,8 +14,9 @@ mod listing;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use config::Service;
+use config::{Opener, Service};
 use jail::Access;
 use sys::process::Exit;
 use wire::Role;
@@ -23,6 +24,7 @@ use wire::Role;
 use crate::directories;
 use crate::error::{Error, at};
 use crate::spawn::context::SpawnContext;
+use crate::spawn::failures::Failure;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Start};
 
@@ -48,8 +50,8 @@ pub fn is_the_machines(folder: &Path) -> bool {
 }
 
 /// Why code is not loaded from a folder of `libraries`, and what to do.
-pub fn folder_fault(path: &Path) -> Option<(String, String)> {
-    library::open_folder(path).err()
+pub fn folder_fault(path: &Path, opener: &Opener) -> Option<(String, String)> {
+    library::open_folder(path, opener).err()
 }
 
 /// A file or folder that a program is executed with besides itself.
@@ -91,10 +93,21 @@ impl SpawnContext {
         let known = match known {
             Some(known) => known,
             None => {
-                let content = &content;
+                let (content, now) = (&content, Instant::now());
+                let known = version.and_then(|version| self.failures.known(&service.program, version, now));
+                if let Some(failure) = known {
+                    return Err(failure.of(&service.program));
+                }
                 let question =
                     ask::Question { service, spec, program, content, loader: (loader, path, &file) };
-                let known = Known::of(version, self.libraries(&question)?);
+                let files = self.libraries(&question)?.map_err(|failure| {
+                    let remember = |version| {
+                        self.failures.remember(&service.program, version, failure.clone(), now);
+                    };
+                    version.into_iter().for_each(remember);
+                    failure.of(&service.program)
+                })?;
+                let known = Known::of(version, files);
                 self.answers.0.borrow_mut().insert(service.program.clone(), known.clone());
                 known
             }
@@ -109,9 +122,9 @@ impl SpawnContext {
     /// Opens a folder from which a service may load code; in a rootless run as it is, since all code is the user's there.
     pub(super) fn libraries_folder(&self, service: &Service, path: &Path) -> Result<OwnedFd, Error> {
         if self.empty_root.is_none() {
-            return directories::existing(path);
+            return self.published(path);
         }
-        library::open_folder(path).map_err(|(fault, remedy)| {
+        library::open_folder(path, &self.opener()).map_err(|(fault, remedy)| {
             wrong(
                 service,
                 format!("has the folder {} in `libraries`, which {fault}; {remedy}", path.display()),
@@ -120,12 +133,15 @@ impl SpawnContext {
     }
 
     /// The paths of a program's libraries, and of what else its loader reads.
-    fn libraries(&self, question: &ask::Question<'_>) -> Result<Vec<PathBuf>, Error> {
-        let service = question.service;
+    fn libraries(&self, question: &ask::Question<'_>) -> Result<Result<Vec<PathBuf>, Failure>, Error> {
         let answer = self.ask(question)?;
-        let listing = listing::parse(&answer.printed).map_err(|fault| wrong(service, fault.to_string()))?;
+        let listing = match listing::parse(&answer.printed) {
+            Ok(listing) => listing,
+            Err(fault) => return Ok(Err(Failure::Program(fault.to_string()))),
+        };
         if !listing.missing.is_empty() {
-            return Err(lacks(service, &listing.missing.join(", "), not_found(listing.missing.len())));
+            let missing = listing.missing.join(", ");
+            return Ok(Err(Failure::Library(missing, not_found(listing.missing.len()))));
         }
         let fault = match (listing.remark, answer.exit) {
             (Some(remark), _) => format!("its dynamic loader says: {remark}"),
@@ -139,11 +155,11 @@ impl SpawnContext {
                 }
                 files.sort();
                 files.dedup();
-                return Ok(files);
+                return Ok(Ok(files));
             }
             (None, Some(exit)) => format!("its dynamic loader lists no libraries, and ends with {exit}"),
         };
-        Err(wrong(service, fault))
+        Ok(Err(Failure::Program(fault)))
     }
 }
 

@@ -1,0 +1,240 @@
+//! Every class of path against links, hard links, FIFOs and folders of others, at every component.
+//!
+//! Runs in: `cargo test`; what needs files of several users, as root alone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its files should panic")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+const ALICE: u32 = 1001;
+const BOB: u32 = 1002;
+
+/// A tree of root's and two tenants', below a folder of root's.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        for (path, uid, mode) in [
+            ("", 0, 0o755),
+            ("root", 0, 0o755),
+            ("root/closed", 0, 0o700),
+            ("root/closed/in", 0, 0o755),
+            ("root/many", 0, 0o775),
+            ("root/sticky", 0, 0o1777),
+            ("alice", ALICE, 0o755),
+            ("alice/own", ALICE, 0o700),
+            ("bob", BOB, 0o755),
+            ("bob/own", BOB, 0o700),
+            ("bob/own/in", BOB, 0o755),
+        ] {
+            let path = tree.at(path);
+            fs::create_dir_all(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(uid), Some(uid)).unwrap();
+        }
+        for (path, uid, mode) in [
+            ("root/open", 0, 0o644),
+            ("root/secret", 0, 0o600),
+            ("alice/file", ALICE, 0o600),
+            ("alice/own/file", ALICE, 0o600),
+            ("bob/file", BOB, 0o600),
+        ] {
+            let path = tree.at(path);
+            fs::write(&path, "x").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            chown(&path, Some(uid), Some(uid)).unwrap();
+        }
+        tree
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn link(&self, target: &str, path: &str, uid: u32) {
+        let path = self.at(path);
+        symlink(self.at(target), &path).unwrap();
+        std::os::unix::fs::lchown(&path, Some(uid), Some(uid)).unwrap();
+    }
+
+    fn look(&self, class: Class, path: &str) -> Result<Found, PathFault> {
+        Opener::trusting([0, 0]).look(class, &self.at(path))
+    }
+
+    fn folder(&self, path: &str) -> bool {
+        self.look(Class::Published, path).is_ok_and(|found| found.open_folder().is_ok())
+    }
+
+    fn file(&self, path: &str) -> bool {
+        Opener::trusting([0, 0]).file(&self.at(path)).is_ok()
+    }
+
+    fn own(&self, path: &str) -> bool {
+        self.look(Class::Own, path).is_ok()
+    }
+}
+
+/// These need files of several users.
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn links_of_tenants_lead_to_no_secret() {
+    if !is_root() {
+        return;
+    }
+    let tree = Tree::new();
+    tree.link("root/secret", "alice/link", ALICE);
+    tree.link("root", "alice/folder", ALICE);
+    tree.link("alice/file", "root/link", 0);
+    tree.link("alice/own", "root/folder", 0);
+    tree.link("alice/folder", "root/twice", 0);
+    tree.link("root/secret", "root/sticky/mine", ALICE);
+    tree.link("root/secret", "root/sticky/roots", 0);
+    tree.link("root/secret", "root/many/link", 0);
+    for good in
+        ["root/open", "root/secret", "root/link", "root/folder/file", "alice/file", "root/sticky/roots"]
+    {
+        assert!(tree.file(good), "{good}");
+    }
+    for bad in
+        ["alice/link", "alice/folder/secret", "root/twice/secret", "root/sticky/mine", "root/many/link"]
+    {
+        assert!(!tree.file(bad), "{bad}");
+        assert!(matches!(tree.look(Class::Private, bad), Err(PathFault::Link { .. })), "{bad}");
+    }
+}
+
+#[test]
+fn other_names_of_files_lead_to_no_secret() {
+    if !is_root() {
+        return;
+    }
+    let tree = Tree::new();
+    for (file, name) in [("root/secret", "alice/a"), ("bob/file", "alice/b"), ("root/open", "alice/c")] {
+        fs::hard_link(tree.at(file), tree.at(name)).unwrap();
+    }
+    assert!(!tree.file("alice/a") && !tree.file("alice/b"));
+    assert!(tree.file("alice/c"), "everybody can read it");
+    // The other name is gone, as after a program that puts a whole new file in the place of the old one.
+    fs::remove_file(tree.at("root/secret")).unwrap();
+    assert!(!tree.file("alice/a"), "one name is no proof");
+    fs::hard_link(tree.at("alice/a"), tree.at("root/sticky/a")).unwrap();
+    fs::hard_link(tree.at("alice/a"), tree.at("root/many/a")).unwrap();
+    assert!(!tree.file("root/sticky/a") && !tree.file("root/many/a"));
+}
+
+#[test]
+fn folders_are_followed_as_far_as_the_links_maker_may_go() {
+    if !is_root() {
+        return;
+    }
+    let tree = Tree::new();
+    tree.link("alice/own", "alice/current", ALICE);
+    tree.link("alice/current", "alice/twice", ALICE);
+    tree.link("root", "alice/open", ALICE);
+    tree.link("root/closed", "alice/closed", ALICE);
+    tree.link("root/closed/in", "alice/below", ALICE);
+    tree.link("bob/own/in", "alice/bobs", ALICE);
+    tree.link("bob/own/in", "root/bobs", 0);
+    tree.link("alice/bobs", "root/twice", 0);
+    tree.link("bob/own", "alice/given", BOB);
+    for good in
+        ["root", "root/closed", "alice/own", "alice/current", "alice/twice", "alice/open", "root/bobs"]
+    {
+        assert!(tree.folder(good), "{good}");
+    }
+    // The last one is bob's link, in a folder of alice's: neither goes where only the other may.
+    for bad in
+        ["alice/closed", "alice/below", "alice/bobs", "root/twice", "alice/open/closed/in", "alice/given"]
+    {
+        let fault = tree.look(Class::Published, bad).unwrap_err();
+        assert!(matches!(fault, PathFault::Closed { .. }), "{bad}: {fault}");
+    }
+}
+
+#[test]
+fn the_servers_own_lies_in_folders_of_roots_alone() {
+    if !is_root() {
+        return;
+    }
+    let tree = Tree::new();
+    tree.link("root/closed", "root/link", 0);
+    tree.link("alice/own", "root/out", 0);
+    fs::create_dir(tree.at("alice/roots")).unwrap();
+    for good in ["root/closed/in", "root/link", "root/link/in", "root/sticky"] {
+        assert!(tree.own(good), "{good}");
+    }
+    for bad in ["alice/roots", "root/out", "alice/own/file"] {
+        assert!(!tree.own(bad), "{bad}");
+    }
+    fs::create_dir(tree.at("root/many/x")).unwrap();
+    assert!(!tree.own("root/many/x"));
+    let owner = Opener::trusting([0, ALICE]);
+    assert!(owner.look(Class::Own, &tree.at("alice/roots")).is_ok(), "the configuration is alice's");
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    symlink("fifo", at("link")).unwrap();
+    let opener = Opener::of(folder.path());
+    for name in ["fifo", "socket", "link", "."] {
+        let fault = opener.file(&at(name)).unwrap_err();
+        assert!(matches!(fault, PathFault::WrongKind { .. }), "{name}: {fault}");
+    }
+    assert!(opener.file(Path::new("/dev/null")).is_err());
+    assert!(opener.file(&at("none")).unwrap_err().is_not_found());
+}
+
+#[test]
+fn links_have_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: String| folder.path().join(name);
+    symlink("loop", at("loop".into())).unwrap();
+    fs::write(at("0".into()), "x").unwrap();
+    for number in 1..=41 {
+        symlink((number - 1).to_string(), at(number.to_string())).unwrap();
+    }
+    let opener = Opener::of(folder.path());
+    assert!(opener.file(&at("40".into())).is_ok());
+    for name in ["41", "loop"] {
+        let fault = opener.look(Class::Published, &at(name.into())).unwrap_err();
+        let is_loop =
+            |source: &std::io::Error| source.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+        assert!(matches!(&fault, PathFault::Io { source, .. } if is_loop(source)), "{name}: {fault}");
+    }
+}
+
+#[test]
+fn names_above_are_those_of_the_real_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    fs::write(at("a/file"), "x").unwrap();
+    symlink("a/b", at("link")).unwrap();
+    let opener = Opener::of(folder.path());
+    assert!(opener.file(&at("link/../file")).is_ok(), "as the kernel finds it");
+    assert!(opener.file(&at("a/./b/../file")).is_ok());
+    let found = opener.look(Class::Published, &at("link/..")).unwrap();
+    assert_eq!(found.real, at("a").canonicalize().unwrap());
+    assert_eq!(opener.look(Class::Own, Path::new("/..")).unwrap().real, Path::new("/"));
+}
+
+#[test]
+fn keys_of_one_name_are_of_one_class() {
+    for row in PATH_KEYS {
+        assert_eq!(class_of(row.key), row.class, "{}", row.key);
+    }
+    assert_eq!(class_of("none"), Class::Own);
+}

@@ -1,0 +1,226 @@
+//! The walk from `/` to what a path names, one name after the other, with descriptors alone.
+//!
+//! Runs in: as the module above. Input: names and links on the way. Must never: let the kernel follow a link, or go on from a
+//! name that it has not looked at.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::fault::{PathFault, PathOwner};
+use super::rights::{self, Placed, Right};
+use super::{Class, Found};
+
+/// LIMIT: links on the way to one file, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+/// LIMIT: names that are still to come; links could make it longer without end.
+const NAMES_MAX: usize = 4096;
+
+/// A walk.
+pub(super) struct Walk<'w> {
+    pub(super) class: Class,
+    /// Root and the owner of the configuration; `None` without root, where everything is the user's.
+    pub(super) trusted: Option<&'w [u32]>,
+}
+
+/// A link that its maker could have led anywhere, and the users who can have made it.
+struct Doubtful {
+    link: PathBuf,
+    uid: Option<u32>,
+}
+
+/// Where a walk is.
+struct At {
+    path: PathBuf,
+    folder: OwnedFd,
+    stat: Stat,
+}
+
+impl At {
+    fn root() -> Result<Self, PathFault> {
+        let path = PathBuf::from("/");
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder =
+            rustix::fs::open("/", flags, Mode::empty()).map_err(|error| PathFault::io(&path, error))?;
+        let stat = stat(&folder, &path)?;
+        Ok(Self { path, folder, stat })
+    }
+
+    fn place(&self) -> PathOwner {
+        place(&self.path, &self.stat)
+    }
+}
+
+pub(super) fn place(path: &Path, stat: &Stat) -> PathOwner {
+    PathOwner { path: path.to_owned(), uid: stat.st_uid, mode: stat.st_mode & 0o7777 }
+}
+
+fn stat(file: &OwnedFd, path: &Path) -> Result<Stat, PathFault> {
+    rustix::fs::fstat(file).map_err(|error| PathFault::io(path, error))
+}
+
+impl Walk<'_> {
+    /// What a path leads to, opened only to name it.
+    pub(super) fn to(&self, path: &Path) -> Result<Found, PathFault> {
+        match self.without_links(path) {
+            Some(found) => Ok(found),
+            None => self.step_by_step(path),
+        }
+    }
+
+    /// The usual case, in which there is no link on the way: the kernel finds the folder and refuses any link.
+    fn without_links(&self, path: &Path) -> Option<Found> {
+        if self.class == Class::Own {
+            return None;
+        }
+        let (parent, name) = (path.parent()?, path.file_name()?);
+        let open = |at: &OwnedFd, path: &Path| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            rustix::fs::openat2(at, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+        };
+        let folder = open(&At::root().ok()?.folder, parent)?;
+        let file = open(&folder, Path::new(name))?;
+        let (of_folder, of_file) = (stat(&folder, parent).ok()?, stat(&file, path).ok()?);
+        if FileType::from_raw_mode(of_file.st_mode) == FileType::Symlink {
+            return None;
+        }
+        let real = crate::check::lexical(path);
+        Some(self.found(file, of_file, real, (parent, &of_folder)))
+    }
+
+    fn found(&self, file: OwnedFd, stat: Stat, real: PathBuf, folder: (&Path, &Stat)) -> Found {
+        let placed = self.trusted.map_or(Placed::Root, |trusted| Placed::of(trusted, folder.1, &stat));
+        Found { file, stat, real, placed, folder: place(folder.0, folder.1) }
+    }
+
+    fn step_by_step(&self, path: &Path) -> Result<Found, PathFault> {
+        let mut at = At::root()?;
+        let mut names = names_of(path.as_os_str());
+        let (mut links, mut doubtful) = (0, Vec::new());
+        let mut last = None;
+        while let Some(name) = names.pop() {
+            self.may_search(&at, &doubtful)?;
+            let here = if name == ".." { parent_of(&at.path) } else { at.path.join(&name) };
+            let file = open(&at.folder, &name).map_err(|error| PathFault::io(&here, error))?;
+            let of_file = stat(&file, &here)?;
+            if name != ".." {
+                self.allows(&at, &here, &of_file)?;
+            }
+            if FileType::from_raw_mode(of_file.st_mode) == FileType::Symlink {
+                links += 1;
+                if links > LINKS_MAX || names.len() > NAMES_MAX {
+                    return Err(PathFault::io(&here, Errno::LOOP));
+                }
+                self.doubt(&at, &here, &of_file, &mut doubtful)?;
+                let target = rustix::fs::readlinkat(&file, "", Vec::new())
+                    .map_err(|error| PathFault::io(&here, error))?;
+                let target = OsString::from_vec(target.into_bytes());
+                if target.as_bytes().first() == Some(&b'/') {
+                    at = At::root()?;
+                }
+                names.extend(names_of(&target));
+                last = None;
+                continue;
+            }
+            last = Some(self.found(
+                file.try_clone().map_err(|source| PathFault::Io { at: here.clone(), source })?,
+                of_file,
+                here.clone(),
+                (&at.path, &at.stat),
+            ));
+            at = At { path: here, folder: file, stat: of_file };
+        }
+        let found = match last {
+            Some(found) => found,
+            // The root itself, or a link to the folder in which it lies.
+            None => self.found(at.folder, at.stat, at.path.clone(), (&at.path, &at.stat)),
+        };
+        for one in &doubtful {
+            let right = if found.is_folder() { Right::Enter } else { Right::Read };
+            if !rights::may(&found.stat, one.uid, right) {
+                return Err(closed(one, place(&found.real, &found.stat)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// SECURITY: the kernel asks root for no right. Who has made a link on the way could not have gone on here.
+    fn may_search(&self, at: &At, doubtful: &[Doubtful]) -> Result<(), PathFault> {
+        match doubtful.iter().find(|one| !rights::may(&at.stat, one.uid, Right::Search)) {
+            Some(one) => Err(closed(one, at.place())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether somebody else can change a name on the way to what is the server's own.
+    fn allows(&self, at: &At, here: &Path, entry: &Stat) -> Result<(), PathFault> {
+        let Some(trusted) = self.trusted.filter(|_| self.class == Class::Own) else { return Ok(()) };
+        match Placed::of(trusted, &at.stat, entry) {
+            Placed::Root => Ok(()),
+            Placed::By(_) | Placed::Anyone => {
+                Err(PathFault::NotOwn { at: here.to_owned(), folder: at.place() })
+            }
+        }
+    }
+
+    /// Whether a link may be followed, and as whom.
+    fn doubt(
+        &self,
+        at: &At,
+        here: &Path,
+        link: &Stat,
+        doubtful: &mut Vec<Doubtful>,
+    ) -> Result<(), PathFault> {
+        let Some(trusted) = self.trusted else { return Ok(()) };
+        let placed = Placed::of(trusted, &at.stat, link);
+        if placed == Placed::Root {
+            return Ok(());
+        }
+        if self.class != Class::Published {
+            return Err(PathFault::Link { at: here.to_owned(), folder: at.place(), class: self.class });
+        }
+        let uid = match placed {
+            Placed::By(uid) => Some(uid),
+            Placed::Root | Placed::Anyone => None,
+        };
+        doubtful.push(Doubtful { link: here.to_owned(), uid });
+        // Whoever has made it may be another one of those who can write there.
+        if !trusted.contains(&link.st_uid) && Some(link.st_uid) != uid {
+            doubtful.push(Doubtful { link: here.to_owned(), uid: Some(link.st_uid) });
+        }
+        Ok(())
+    }
+}
+
+fn closed(one: &Doubtful, folder: PathOwner) -> PathFault {
+    PathFault::Closed { link: one.link.clone(), uid: one.uid, folder }
+}
+
+/// Opens a name only to name it. As a folder first: what is mounted when somebody looks for it is mounted then.
+fn open(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
+        Err(Errno::NOTDIR) => rustix::fs::openat(folder, name, flags, Mode::empty()),
+        opened => opened,
+    }
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("/")).to_owned()
+}
+
+/// The names of a path, the first one last.
+fn names_of(path: &OsStr) -> Vec<OsString> {
+    let names = Path::new(path).components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<OsString> = names.collect();
+    names.reverse();
+    names
+}
