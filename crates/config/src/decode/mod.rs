@@ -90,12 +90,13 @@ impl<'t> Table<'t> {
 /// What to write in place of an unknown key: the table it belongs to, ours for another server's, a near one, or all there
 /// are.
 fn known_instead(name: &str, keys: Keys) -> String {
-    let home = TABLES.iter().find(|(_, others)| others.contains(&name));
-    match (home, foreign::help(name), closest(name, keys.1)) {
-        (Some((header, _)), ..) => format!("`{name}` belongs in {header}"),
-        (None, Some(ours), _) => ours,
-        (None, None, Some(near)) => format!("did you mean `{near}`?"),
-        (None, None, None) => format!("known here: {}", keys.1.join(", ")),
+    let homes = TABLES.iter().filter(|(_, others)| others.contains(&name));
+    let homes: Vec<&str> = homes.map(|(header, _)| *header).collect();
+    match (&homes[..], foreign::help(name), closest(name, keys.1)) {
+        ([], Some(ours), _) => ours,
+        ([], None, Some(near)) => format!("did you mean `{near}`?"),
+        ([], None, None) => format!("known here: {}", keys.1.join(", ")),
+        (homes, ..) => format!("`{name}` belongs in {}", homes.join(" or ")),
     }
 }
 
