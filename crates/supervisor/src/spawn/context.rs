@@ -22,7 +22,7 @@ use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
 use crate::spawn::libraries::answers::Answers;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::{self, Start, Version};
+use crate::spawn::program::{self, Inspected, Version};
 use crate::spawn::reaper::Reaper;
 
 /// LIMIT: processes and threads of a filter: as many as a service has that says nothing else.
@@ -58,7 +58,7 @@ pub struct SpawnContext {
     /// The layers that processes are started without.
     pub without: RefCell<Vec<&'static str>>,
     /// What the inspector has answered, by the program's path.
-    pub inspected: RefCell<HashMap<PathBuf, (Version, Start)>>,
+    pub inspected: RefCell<HashMap<PathBuf, (Version, Inspected)>>,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
     /// How many processes were started.

@@ -360,6 +360,15 @@ pub enum Start {
     Script(PathBuf),
 }
 
+/// What the inspector says of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// How it is to be started.
+    pub start: Start,
+    /// Why it could make code while it runs, if it could: what the kernel maps for it when it starts, no policy sees.
+    pub loose: Option<&'static str>,
+}
+
 /// What tells one version of a program file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(u64, u64, Option<SystemTime>);
