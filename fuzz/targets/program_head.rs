@@ -13,7 +13,7 @@ pub fn fuzz(data: &[u8]) {
         Err(fault) => assert!(!fault.to_string().is_empty()),
     }
     let version = inspector::version_answer(&inspector::version(data));
-    for line in [inspector::answer(&found), version] {
+    for line in [inspector::answer(&found, inspector::loose(data).unwrap_or_default()), version] {
         assert!(line.len() <= 300, "what the launcher reads");
         assert!(line.iter().position(|&byte| byte == b'\n') == Some(line.len() - 1));
         assert!(line[..line.len() - 1].iter().all(|byte| !byte.is_ascii_control()));

@@ -60,7 +60,7 @@ class Reading:
             got = answer.status, json.loads(text) if answer.status == 200 else text
             if got == wanted:
                 self.answers += 1
-            elif answer.status == 502 and text.split(":")[0] in ("Database", "Late"):
+            elif answer.status == 502 and text.split(":")[0] in ("Database", "Late", "Busy"):
                 self.failed.append(text)
             else:
                 self.wrong.append((wanted, got))

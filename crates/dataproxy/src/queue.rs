@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 
 use crate::job::Job;
 
+/// LIMIT: how often it is looked whether calls are over, while there are any.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// Which threads, or connections, a call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -80,8 +83,9 @@ pub struct Queue {
     /// For threads, and for tasks.
     come: [Condvar; 2],
     told: [Notify; 2],
-    /// For who sees to it that calls end in time.
+    /// For who sees to it that calls end in time: a thread, or a task.
     kept: Condvar,
+    work: Notify,
 }
 
 impl Queue {
@@ -94,6 +98,7 @@ impl Queue {
             come: Default::default(),
             told: Default::default(),
             kept: Condvar::new(),
+            work: Notify::new(),
         })
     }
 
@@ -108,6 +113,26 @@ impl Queue {
         waiting.jobs.push_back(job);
         self.tell(lane);
         self.kept.notify_one();
+        self.work.notify_one();
+    }
+
+    /// Sees to it, as a task, that calls which wait end in time, until no more come.
+    pub(crate) async fn keep_time(self: Arc<Self>) {
+        loop {
+            let work = self.work.notified();
+            let (is_idle, is_closed) = {
+                let state = self.state();
+                (state.lanes.iter().all(|lane| lane.services.is_empty()), state.is_closed)
+            };
+            match (is_idle, is_closed) {
+                (true, true) => return,
+                (true, false) => work.await,
+                (false, _) => {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                    self.expire(Instant::now());
+                }
+            }
+        }
     }
 
     /// Waits until there is a call that waits or is under way; whether there will be any.
@@ -188,6 +213,7 @@ impl Queue {
     pub fn close(&self) {
         self.state().is_closed = true;
         self.kept.notify_all();
+        self.work.notify_one();
         self.come.iter().for_each(Condvar::notify_all);
         self.told.iter().for_each(Notify::notify_waiters);
     }

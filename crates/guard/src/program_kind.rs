@@ -46,7 +46,7 @@ pub fn way(context: &SpawnContext, spec: &ProcessSpec, path: &Path, asked: By) -
         Err(Error::Program { problem, .. }) => {
             Err(failed(format!("cannot be guarded: {} {problem}", named.display())))
         }
-        start => start,
+        inspected => inspected.map(|inspected| inspected.start),
     };
     let mut file = File::open(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
     let (mut named, mut start) = (path.to_owned(), inspect(path, &file)?);

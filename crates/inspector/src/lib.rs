@@ -49,6 +49,23 @@ pub enum Start {
     },
 }
 
+/// How the kernel maps a program so that it has memory which is writable and executable, before it makes its first system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loose {
+    /// It asks for a stack that can be executed.
+    Stack,
+    /// It does not say what its stack is to be: kernels before 5.8 make all of its memory executable.
+    Unsaid,
+    /// A segment of it is writable and executable.
+    Segment,
+}
+
+impl Loose {
+    /// All of them, by the word of an answer.
+    pub const ALL: [(&str, Self); 3] =
+        [("stack", Self::Stack), ("unsaid", Self::Unsaid), ("segment", Self::Segment)];
+}
+
 /// Why a program cannot be started.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Fault {
@@ -107,6 +124,26 @@ pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<Start, Fault> {
     };
     let loader = loader_path(loader, data)?;
     Ok(Start::Dynamic { loader, is_go: headers.iter().any(|header| note(header, data, b"Go").is_some()) })
+}
+
+/// How the program `data` would have memory in which it can make code, if it would. No policy of system calls sees that.
+///
+/// # Errors
+/// As of [`inspect`].
+pub fn loose<'data>(data: impl ReadRef<'data>) -> Result<Option<Loose>, Fault> {
+    let headers = headers(data)?;
+    let flags = |kind| {
+        let of_kind = headers.iter().filter(move |header| header.p_type(LittleEndian) == kind);
+        of_kind.map(|header| header.p_flags(LittleEndian).0)
+    };
+    let both = elf::PF_W.0 | elf::PF_X.0;
+    Ok(match () {
+        () if flags(elf::PT_LOAD).any(|flags| flags & both == both) => Some(Loose::Segment),
+        // The kernel takes the last one.
+        () if flags(elf::PT_GNU_STACK).any(|flags| flags & elf::PF_X.0 != 0) => Some(Loose::Stack),
+        () if flags(elf::PT_GNU_STACK).next().is_none() => Some(Loose::Unsaid),
+        () => None,
+    })
 }
 
 /// Of which version the program `data` says that it is, if it is one of ours.
@@ -191,12 +228,16 @@ fn script(line: &[u8]) -> Result<Start, Fault> {
     Ok(Start::Script { interpreter: path.to_vec() })
 }
 
-/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`.
+/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`; before each but the last two, `stack`,
+/// `unsaid` or `segment` if the program is loose.
 ///
 /// The path of a loader is escaped, and cut if it is long: it is compared with those that are known. The path of an
 /// interpreter stands there as it is.
-pub fn answer(found: &Result<Start, Fault>) -> Vec<u8> {
-    let mut line = match found {
+pub fn answer(found: &Result<Start, Fault>, loose: Option<Loose>) -> Vec<u8> {
+    let word = Loose::ALL.into_iter().find_map(|(word, of)| (Some(of) == loose).then(|| format!("{word} ")));
+    let word = word.filter(|_| matches!(found, Ok(Start::Static | Start::Dynamic { .. })));
+    let mut line = word.unwrap_or_default().into_bytes();
+    line.extend(match found {
         Ok(Start::Static) => b"static".to_vec(),
         Ok(Start::Dynamic { loader, is_go }) => {
             let escaped: String = loader.escape_ascii().to_string().chars().take(PRINTED_MAX).collect();
@@ -204,7 +245,7 @@ pub fn answer(found: &Result<Start, Fault>) -> Vec<u8> {
         }
         Ok(Start::Script { interpreter }) => [b"script ", &interpreter[..]].concat(),
         Err(fault) => format!("refused {fault}").into_bytes(),
-    };
+    });
     line.push(b'\n');
     line
 }
@@ -257,7 +298,7 @@ mod tests {
         let loader = LOADER.strip_suffix(b"\0").unwrap().to_vec();
         let found = inspect(&program(Some(LOADER))[..]);
         assert_eq!(found, Ok(Start::Dynamic { loader, is_go: false }));
-        assert_eq!(answer(&found), b"dynamic /lib/ld-musl-x86_64.so.1\n");
+        assert_eq!(answer(&found, None), b"dynamic /lib/ld-musl-x86_64.so.1\n");
         assert_eq!(inspect(&program(None)[..]), Ok(Start::Static));
     }
 
@@ -355,6 +396,35 @@ mod tests {
         assert_eq!(huge, Err(Fault::LoaderLength { length: u64::MAX }));
     }
 
+    /// Every kind of header with every combination of flags, alone and beside a stack that is data.
+    #[test]
+    fn writable_and_executable_is_told_of_every_header() {
+        for flags in 0..16 {
+            for kind in (0..=8).map(elf::ProgramType).chain([elf::PT_GNU_STACK, elf::PT_GNU_RELRO]) {
+                let mut made = program(None);
+                made[HEAD_BYTES..HEAD_BYTES + 4].copy_from_slice(&kind.0.to_le_bytes());
+                made[HEAD_BYTES + 4..HEAD_BYTES + 8].copy_from_slice(&u32::to_le_bytes(flags));
+                let alone = loose(&made[..]).unwrap();
+                let is_stack = kind == elf::PT_GNU_STACK;
+                let is_both = kind == elf::PT_LOAD && flags & 3 == 3;
+                let expected = match () {
+                    () if is_both => Some(Loose::Segment),
+                    () if is_stack && flags & 1 == 1 => Some(Loose::Stack),
+                    () if is_stack => None,
+                    () => Some(Loose::Unsaid),
+                };
+                assert_eq!(alone, expected, "{kind:?} {flags}");
+                let second = HEAD_BYTES + HEADER_BYTES;
+                made[second..second + 4].copy_from_slice(&elf::PT_GNU_STACK.0.to_le_bytes());
+                made[second + 4] = 6;
+                let expected = expected.filter(|loose| *loose != Loose::Unsaid);
+                assert_eq!(loose(&made[..]), Ok(expected), "{kind:?} {flags}");
+            }
+        }
+        assert_eq!(answer(&Ok(Start::Static), Some(Loose::Segment)), b"segment static\n");
+        assert_eq!(loose(&b"#!/bin/sh"[..]), Err(Fault::NotElf));
+    }
+
     #[test]
     fn a_script_names_its_interpreter() {
         let of = |line: &[u8]| inspect(line);
@@ -367,8 +437,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_short_line() {
-        let line = answer(&Ok(Start::Dynamic { loader: vec![0x1b; 255], is_go: true }));
+        let line = answer(&Ok(Start::Dynamic { loader: vec![0x1b; 255], is_go: true }), None);
         assert!(line.starts_with(b"go \\x1b\\x1b") && line.len() < 256 && line.ends_with(b"\n"));
-        assert_eq!(answer(&Err(Fault::NotElf)), b"refused is not an ELF executable\n");
+        assert_eq!(answer(&Err(Fault::NotElf), Some(Loose::Stack)), b"refused is not an ELF executable\n");
     }
 }

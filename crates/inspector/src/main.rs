@@ -25,7 +25,8 @@ fn main() -> ExitCode {
 /// How the program is to be started.
 fn start() -> io::Result<Vec<u8>> {
     let content = ReadCache::new(File::from(io::stdin().as_fd().try_clone_to_owned()?));
-    Ok(inspector::answer(&inspector::inspect(&content)))
+    let loose = inspector::loose(&content).unwrap_or_default();
+    Ok(inspector::answer(&inspector::inspect(&content), loose))
 }
 
 /// Of which version each program says that it is.

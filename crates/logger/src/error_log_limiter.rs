@@ -16,6 +16,9 @@ use crate::output::Files;
 /// LIMIT: a compromised source fills at most about 1 MiB of disk a second, and usual ones stay far below.
 const LINES_MAX: u32 = 1000;
 
+/// What a line has before and behind its text, about.
+const HEAD_BYTES: usize = 40;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 /// One source's share of the error log.
@@ -69,7 +72,8 @@ impl ErrorLogLimiter {
             }
         };
         self.second = Some((since, lines.saturating_add(1)));
-        if lines < LINES_MAX {
+        if lines < LINES_MAX && files.quotas.take(&self.label, text.len() + self.mark.len() + HEAD_BYTES, now)
+        {
             files.event(time_us, level, &self.mark, text);
         } else {
             self.suppressed += 1;

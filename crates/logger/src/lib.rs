@@ -13,6 +13,7 @@ mod escape;
 mod format;
 mod lines;
 mod output;
+mod quota;
 mod serve;
 mod syslog;
 mod terminal;

@@ -13,6 +13,7 @@ use worker::log::now_us;
 
 use crate::calendar::Clock;
 use crate::format::{Format, access_line, event_line, lost_line};
+use crate::quota::Quotas;
 use crate::syslog::Syslog;
 
 /// How much one file may have waiting before it is written without waiting for the end of the turn.
@@ -44,6 +45,8 @@ pub struct Files {
     /// Whether none is opened any more.
     is_last: bool,
     syslog: Option<Syslog>,
+    /// What sites may still write into the error log.
+    pub(crate) quotas: Quotas,
 }
 
 /// One file, or the absence of one: then its lines are dropped, as the launcher wants no such log.
@@ -76,6 +79,7 @@ impl Default for Files {
             unopened: BTreeMap::new(),
             is_last: false,
             syslog: None,
+            quotas: Quotas::default(),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod folder;
 mod mistake;
+mod nesting;
 mod parts;
 mod references;
 mod render;
@@ -17,13 +18,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use minijinja::{Environment, UndefinedBehavior, Value};
+use minijinja::value::Kwargs;
+use minijinja::{
+    AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value, escape_formatter, filters,
+};
 use sha2::{Digest as _, Sha256};
 use wire::Text;
 use wire::templates::{PublicValue, TEMPLATE_NAME_MAX};
 
 pub use folder::read;
 pub use mistake::Mistake;
+pub use nesting::TOKENS_NESTED_MAX;
 pub use parts::Incoming;
 pub use render::RenderError;
 
@@ -133,11 +138,16 @@ impl TemplateSet {
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(NESTING_MAX);
         environment.set_debug(false);
+        environment.set_formatter(print);
         let mut mistakes = references::mistakes(&templates);
         let values: BTreeMap<String, Value> =
             values.into_iter().map(|(name, value)| (name, value_of(value))).collect();
         environment.add_global(VALUES, Value::from(values.clone()));
         for (name, source) in templates {
+            if let Some(mistake) = nesting::mistake(&name, &source) {
+                mistakes.push(mistake);
+                continue;
+            }
             let source: Arc<str> = source.into();
             let added = environment.add_template_owned(name.clone(), source.to_string());
             mistakes.extend(added.err().map(|error| Mistake::new(&name, &source, &error)));
@@ -156,6 +166,18 @@ impl TemplateSet {
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.get(name)
     }
+}
+
+/// Prints a value as the template's name says.
+///
+/// SECURITY: JSON has no `<`, `>`, `&` and `'` of a value in it. A `.json` may be included in a `<script>` of a page, where
+/// `</script>` in a text would end the script.
+fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    if matches!(state.auto_escape(), AutoEscape::Json) && !value.is_safe() {
+        let json = filters::tojson(value, None, Kwargs::from_iter(std::iter::empty::<(&str, Value)>()))?;
+        return out.write_str(json.as_str().unwrap_or_default()).map_err(Error::from);
+    }
+    escape_formatter(out, state, value)
 }
 
 fn value_of(value: PublicValue) -> Value {

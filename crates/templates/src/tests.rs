@@ -128,3 +128,153 @@ fn a_folder_is_read_to_its_depth_and_never_left() {
     fs::write(root.join("logo.png"), [0x89, b'P', 0xff]).unwrap();
     assert!(told()[0].contains("not UTF-8"), "{:?}", told());
 }
+
+/// All ways in which the grammar lets one thing stand in another of its kind: what stands before each, what is in the middle, and what comes
+/// behind each.
+const NESTED: [(&str, &str, &str); 44] = [
+    ("-", "a", ""),
+    ("- ", "a", ""),
+    ("not ", "a", ""),
+    ("", "a", "+a"),
+    ("", "a", "-a"),
+    ("", "a", "*a"),
+    ("", "a", "/a"),
+    ("", "a", "//a"),
+    ("", "a", "%a"),
+    ("", "a", "**a"),
+    ("a**", "a", ""),
+    ("", "a", "~a"),
+    ("", "a", " and a"),
+    ("", "a", " or a"),
+    ("", "a", "<a"),
+    ("", "a", "==a"),
+    ("", "a", " in a"),
+    ("", "a", " not in a"),
+    ("", "a", ".b"),
+    ("", "a", "[0]"),
+    ("", "a", "['b']"),
+    ("", "a", "[1:2]"),
+    ("", "a", "()"),
+    ("", "a", "(1,2)"),
+    ("", "a", ".b()"),
+    ("", "a", "|e"),
+    ("", "a", "|default(1, 2)"),
+    ("", "a", " is defined"),
+    ("", "a", " is not defined"),
+    ("", "a", " is eq(1)"),
+    ("", "a", " if a else a"),
+    ("a if a else ", "a", ""),
+    ("a if ", "a", " else a"),
+    ("(", "a", ")"),
+    ("[", "a", "]"),
+    ("{1:", "a", "}"),
+    ("a(", "a", ")"),
+    ("a[", "a", "]"),
+    ("(1,", "a", ",1)"),
+    ("[1,[2],", "a", "]"),
+    ("a(b=", "a", ")"),
+    ("-(", "a", ")"),
+    ("a.b[-", "a", "|e]"),
+    ("a|e(not ", "a", ")"),
+];
+/// The same of statements.
+const BLOCKS: [(&str, &str); 12] = [
+    ("{% if a %}", "{% endif %}"),
+    ("{% if a %}{% elif a %}", "{% endif %}"),
+    ("{% if a %}{% else %}", "{% endif %}"),
+    ("{% for a in a %}", "{% endfor %}"),
+    ("{% for a in a %}{% else %}", "{% endfor %}"),
+    ("{% with a = a %}", "{% endwith %}"),
+    ("{% set a %}", "{% endset %}"),
+    ("{% filter e %}", "{% endfilter %}"),
+    ("{% autoescape true %}", "{% endautoescape %}"),
+    ("{% macro a() %}", "{% endmacro %}"),
+    ("{% call a() %}", "{% endcall %}"),
+    ("{% if a %}{% for b in c %}{% elif a %}{% endfor %}", "{% endif %}"),
+];
+
+/// A stack as small as the smallest on which templates are compiled; larger where nothing is optimized.
+const STACK_BYTES: usize = if cfg!(debug_assertions) { 8 << 20 } else { 2 << 20 };
+
+#[test]
+fn nothing_is_nested_so_deep_that_a_stack_ends() {
+    let compiled = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| {
+        let (mut refused, mut taken) = (0, 0);
+        let mut one = |source: String| {
+            assert!(source.len() <= TEMPLATE_BYTES_MAX);
+            match TemplateSet::compile(sources(&[("a.html", &source)])) {
+                Ok(_) => taken += 1,
+                Err(_) => refused += 1,
+            }
+        };
+        for (before, middle, after) in NESTED {
+            let depth_max = 120_000 / (before.len() + after.len());
+            for depth in [1, 10, 60, TOKENS_NESTED_MAX / 2, TOKENS_NESTED_MAX - 2, 1000, 5000, depth_max] {
+                let (before, after) = (before.repeat(depth), after.repeat(depth));
+                one(format!("{{{{ {before}{middle}{after} }}}}"));
+                one(format!("{{% set x = {before}{middle}{after} %}}"));
+                one(format!("{{% if x %}}{{% elif {before}{middle}{after} %}}{{% endif %}}"));
+            }
+        }
+        for (before, after) in BLOCKS {
+            for depth in [1, 10, 100, 140, 1000, 240_000 / (before.len() + after.len())] {
+                one(format!("{}{}", before.repeat(depth), after.repeat(depth)));
+            }
+        }
+        for depth in [1, 100, TOKENS_NESTED_MAX / 2, 15_000] {
+            one(format!("{{% if a %}}{}{{% endif %}}", "{% elif a %}".repeat(depth)));
+        }
+        (refused, taken)
+    });
+    let (refused, taken) = compiled.unwrap().join().unwrap();
+    assert!(refused > 300 && taken > 300, "{refused}, {taken}");
+}
+
+#[test]
+fn what_is_long_and_not_deep_is_taken_and_what_is_deep_has_its_place() {
+    let list = "{'name': a.b|e, 'of': [1, 2, -3]}, ".repeat(2000);
+    let branches = "{% if a %}{% elif b %}{% endif %}".repeat(2000);
+    compile(&[("a.html", &format!("{{% set x = [{list}] %}}{{% macro a() %}}{branches}{{% endmacro %}}"))]);
+    let found = mistakes(&[("a.html", &format!("\n\n{{{{ a{} }}}}", "\n + a".repeat(40_000)))]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("a.html:203: an expression has more than 400 words and signs"), "{found:?}");
+}
+
+/// What is printed, in each kind of template, which is included, imported or extended by each kind.
+#[test]
+fn what_is_printed_is_escaped_for_wherever_it_is_included() {
+    let evil = "</script><script>alert(1)//'\"&\\";
+    for ext in ["html", "htm", "xml", "json", "js"] {
+        let part = format!("part.{ext}");
+        let printed = match ext {
+            "json" | "js" => "var a = {{ evil }}; var b = {{ {'k': evil} }};{% set x = evil %}{{ x }}",
+            _ => "{{ evil }}{% for one in [evil] %}{{ one }}{% endfor %}{{ evil|upper }}",
+        };
+        let macros = format!("{{% macro say(evil) %}}{printed}{{% endmacro %}}");
+        for outer in ["html", "htm", "xml"] {
+            let (page, from, extended) =
+                (format!("page.{outer}"), format!("from.{outer}"), format!("extended.{outer}"));
+            let macros_of = format!("macros.{ext}");
+            let set = compile(&[
+                (&part, printed),
+                (&macros_of, &macros),
+                (&page, &format!("<script>{{% include '{part}' %}}</script>")),
+                (
+                    &from,
+                    &format!("{{% from '{macros_of}' import say %}}<script>{{{{ say(evil) }}}}</script>"),
+                ),
+                (&extended, &format!("{{% extends '{part}' %}}")),
+            ]);
+            for name in [&page, &from, &extended] {
+                let made = set.render(name, context! { evil }).unwrap();
+                let inside = made.strip_prefix("<script>").and_then(|made| made.strip_suffix("</script>"));
+                let inside = inside.unwrap_or(&made);
+                assert!(!inside.contains('<') && !inside.contains('>'), "{name}, {ext}: {made}");
+            }
+        }
+    }
+    // What comes of it is the same text for who reads the JSON.
+    let set = compile(&[("a.json", "{{ evil }}")]);
+    let made = set.render("a.json", context! { evil }).unwrap();
+    assert_eq!(made, r#""\u003c/script\u003e\u003cscript\u003ealert(1)//\u0027\"\u0026\\""#);
+}

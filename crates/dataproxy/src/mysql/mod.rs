@@ -69,7 +69,9 @@ impl Session for Mysql {
         let mut session = Self { line, logged_in, known: Vec::new() };
         match session.query(SETTINGS).await {
             Ok(()) => Ok(session),
-            Err(Fault::Refused(_, reason) | Fault::Broken(reason)) => Err(reason),
+            Err(Fault::Refused(_, reason) | Fault::Outdated(_, reason) | Fault::Broken(reason)) => {
+                Err(reason)
+            }
             Err(Fault::Said) => Err("the server is lost".into()),
         }
     }
@@ -83,11 +85,7 @@ impl Session for Mysql {
         }
         let mut said = Vec::new();
         for about in &file.statements {
-            let mut places = Vec::new();
-            let text = about.sql(|number| {
-                places.push(number);
-                "?".to_owned()
-            });
+            let (text, places) = text(about);
             let prepared = self.prepare_one(about, &text, places).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
@@ -136,6 +134,19 @@ impl Session for Mysql {
                 return;
             }
         }
+    }
+
+    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, _: bool) -> Result<(), String> {
+        for step in job.steps() {
+            let (text, places) = text(step.about);
+            let known = self.prepare_one(step.about, &text, places).await;
+            let known = known.map_err(|(line, rule)| mistake(step.about, line, &rule))?;
+            let before = std::mem::replace(&mut prepared[step.number], known);
+            self.known.retain(|id| *id != before.id);
+            let closed = self.line.command(&ComStmtClose::new(before.id)).await;
+            closed.map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     async fn closed(&mut self) {
@@ -264,7 +275,7 @@ impl Mysql {
         let packet = self.line.packet().await.map_err(said)?;
         if packet[0] == FAILED {
             return Err(match fault(packet, capabilities) {
-                Fault::Refused(_, reason) | Fault::Broken(reason) => reason,
+                Fault::Refused(_, reason) | Fault::Outdated(_, reason) | Fault::Broken(reason) => reason,
                 Fault::Said => String::new(),
             });
         }
@@ -313,6 +324,22 @@ pub(crate) fn fuzz_row(data: &[u8]) -> Option<Vec<u8>> {
         ResultWriter::end(0, &mut answer);
         answer
     })
+}
+
+/// A statement as the server takes it, and its parameter, by the number in the file, for each place.
+fn text(about: &Statement) -> (String, Vec<usize>) {
+    let mut places = Vec::new();
+    let text = about.sql(|number| {
+        places.push(number);
+        "?".to_owned()
+    });
+    (text, places)
+}
+
+/// Whether an error says that a statement is not what it was when it was prepared: it is not known, or has to be prepared anew; a
+/// table, column, view, function or database that it names is not there.
+fn is_outdated(code: u16) -> bool {
+    matches!(code, 1243 | 1615 | 1210 | 1046 | 1049 | 1051 | 1054 | 1146 | 1305 | 1347 | 1356 | 1412 | 3138)
 }
 
 /// A command with a text.
@@ -365,6 +392,7 @@ fn fault(packet: &[u8], capabilities: CapabilityFlags) -> Fault {
         _ => CallFault::Database,
     };
     match fault {
+        fault if is_outdated(error.error_code()) => Fault::Outdated(fault, reason),
         CallFault::Late => Fault::Refused(fault, "it took too long".into()),
         fault => Fault::Refused(fault, reason),
     }

@@ -1,11 +1,15 @@
-//! What the server asks for at the login, as far as it must not ask for the password as it is.
+//! What the server asks for at the login, as far as it must not ask for the password as it is, or for a proof that gives it away; and
+//! which process of the server it says it is.
 //!
 //! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a question.
 //!
-//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody.
+//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody: MD5 of a password
+//! is guessed fast, and is a password itself for who has it. Behind a Unix socket there is who may make it.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -13,8 +17,12 @@ use worker::server_stream::ServerStream;
 
 /// `Authentication...`, of which the first 4 bytes say which one (PostgreSQL's documentation, "Message Formats").
 const AUTHENTICATION: u8 = b'R';
-const OK: [u8; 4] = 0_u32.to_be_bytes();
 const CLEARTEXT_PASSWORD: [u8; 4] = 3_u32.to_be_bytes();
+const MD5_PASSWORD: [u8; 4] = 5_u32.to_be_bytes();
+/// `BackendKeyData`: the process of the server, and what it is stopped with.
+const KEY: u8 = b'K';
+/// `ReadyForQuery`: the login is over.
+const READY: u8 = b'Z';
 /// A message's kind and length, and which authentication it is.
 const HEAD: usize = 9;
 
@@ -24,9 +32,22 @@ pub(super) struct Guarded {
     login: Option<Login>,
 }
 
+/// Which process of the server has a connection, once it is said where that is seen: not within TLS.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Backend(Arc<AtomicU32>);
+
+impl Backend {
+    pub(super) fn get(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
+    }
+}
+
 /// The messages of a login, which come in pieces.
 #[derive(Default)]
 struct Login {
+    /// Nobody but who may make the socket of the server is there.
+    is_local: bool,
+    backend: Backend,
     head: Vec<u8>,
     /// Bytes of the message that have no meaning here.
     left: usize,
@@ -35,7 +56,14 @@ struct Login {
 impl Guarded {
     /// `is_secured`: what goes over it is TLS, which has been shown to be the server's.
     pub(super) fn new(stream: ServerStream, is_secured: bool) -> Self {
-        Self { stream, login: (!is_secured).then(Login::default) }
+        let is_local = matches!(stream, ServerStream::Unix(_));
+        let login = Login { is_local, ..Login::default() };
+        Self { stream, login: (!is_secured).then_some(login) }
+    }
+
+    /// Which process of the server has it, later.
+    pub(super) fn backend(&self) -> Backend {
+        self.login.as_ref().map(|login| login.backend.clone()).unwrap_or_default()
     }
 
     /// The connection itself.
@@ -67,7 +95,7 @@ impl Login {
     fn is_over(&mut self) -> io::Result<bool> {
         let Some(length) = self.head.get(1..5) else { return Ok(false) };
         let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
-        let needed = if self.head[0] == AUTHENTICATION { HEAD.min(length + 1) } else { 5 };
+        let needed = if matches!(self.head[0], AUTHENTICATION | KEY) { HEAD.min(length + 1) } else { 5 };
         if self.head.len() < needed {
             return Ok(false);
         }
@@ -76,7 +104,14 @@ impl Login {
             let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or speak TLS by `server_ca`";
             return Err(io::Error::other(rule));
         }
-        let is_over = asked == Some(&OK);
+        if asked == Some(&MD5_PASSWORD) && !self.is_local {
+            let rule = "it asks for an MD5 of the password: let `password_encryption` and `pg_hba.conf` say `scram-sha-256` for this user and set its password again, or speak TLS by `server_ca`";
+            return Err(io::Error::other(rule));
+        }
+        if let (KEY, Some(pid)) = (self.head[0], self.head.get(5..HEAD)) {
+            self.backend.0.store(u32::from_be_bytes([pid[0], pid[1], pid[2], pid[3]]), Ordering::Relaxed);
+        }
+        let is_over = self.head[0] == READY;
         self.left = (length + 1).saturating_sub(self.head.len());
         self.head.clear();
         Ok(is_over)
@@ -125,31 +160,40 @@ mod tests {
         [&[kind][..], &length, content].concat()
     }
 
-    /// Whether the login is over, or why it is refused, if the bytes come in pieces of this size.
-    fn said(bytes: &[u8], piece: usize) -> Result<bool, String> {
-        let mut login = Login::default();
+    /// Whether the login is over and which process has it, or why it is refused, if the bytes come in pieces of this size.
+    fn said(bytes: &[u8], piece: usize, is_local: bool) -> Result<(bool, Option<u32>), String> {
+        let mut login = Login { is_local, ..Login::default() };
         for piece in bytes.chunks(piece) {
             if login.take(piece).map_err(|error| error.to_string())? {
-                return Ok(true);
+                return Ok((true, login.backend.get()));
             }
         }
-        Ok(false)
+        Ok((false, login.backend.get()))
     }
 
     #[test]
-    fn a_password_is_not_sent_as_it_is() {
+    fn a_password_is_not_sent_as_it_is_or_as_its_md5() {
         let notice = message(b'N', b"SNOTICE\0R\0\0\0\x08\0\0\0\x03\0");
         let sasl = message(AUTHENTICATION, b"\0\0\0\x0aSCRAM-SHA-256\0\0");
-        let (ok, cleartext) = (message(AUTHENTICATION, &OK), message(AUTHENTICATION, &CLEARTEXT_PASSWORD));
+        let (ok, cleartext) =
+            (message(AUTHENTICATION, &[0; 4]), message(AUTHENTICATION, &CLEARTEXT_PASSWORD));
+        let md5 = message(AUTHENTICATION, &[&MD5_PASSWORD[..], b"salt"].concat());
+        let (key, ready) = (message(KEY, b"\0\0\x01\x02\0\0\0\x09"), message(READY, b"I"));
         for piece in 1..40 {
-            assert_eq!(said(&[&*notice, &sasl, &ok].concat(), piece), Ok(true), "{piece}");
-            assert_eq!(said(&[&*notice, &sasl].concat(), piece), Ok(false), "{piece}");
+            let whole = [&*notice, &sasl, &ok, &notice, &key, &ready].concat();
+            assert_eq!(said(&whole, piece, false), Ok((true, Some(258))), "{piece}");
+            assert_eq!(said(&[&*notice, &sasl, &ok].concat(), piece, false), Ok((false, None)), "{piece}");
             for before in [&[][..], &notice, &sasl] {
-                let refused = said(&[before, &cleartext, &ok].concat(), piece);
-                assert!(refused.is_err_and(|why| why.contains("scram-sha-256")), "{piece}");
+                for is_local in [true, false] {
+                    let refused = said(&[before, &cleartext, &ok].concat(), piece, is_local);
+                    assert!(refused.is_err_and(|why| why.contains("scram-sha-256")), "{piece}");
+                }
+                let asked = [before, &md5, &ok].concat();
+                assert!(said(&asked, piece, false).is_err_and(|why| why.contains("MD5")), "{piece}");
+                assert_eq!(said(&asked, piece, true), Ok((false, None)), "{piece}");
             }
             // What its length says it is not: the client takes no more of it, either.
-            assert_eq!(said(&message(AUTHENTICATION, b"\0\0"), piece), Ok(false), "{piece}");
+            assert_eq!(said(&message(AUTHENTICATION, b"\0\0"), piece, false), Ok((false, None)), "{piece}");
         }
     }
 }

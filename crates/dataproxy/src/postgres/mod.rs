@@ -13,7 +13,8 @@ use futures_util::stream::FuturesOrdered;
 use statements::{Parameter, Statement, Statements};
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{CancelToken, Client, Connection, Error};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{CancelToken, Client, Connection, Error, SimpleQueryMessage};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
@@ -28,11 +29,41 @@ use tls::Connector;
 pub(crate) use value::fuzz as fuzz_value;
 use value::{Bound, Column};
 
+/// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given up.
+const NAMES_TAKEN_MAX: usize = 16;
+
 /// A connection to a server.
 pub(crate) struct Postgres {
     client: Client,
     /// What speaks with the server; ends with the connection.
     driver: JoinHandle<()>,
+    /// Whether statements are sent as text each time, since what was prepared may be another connection's of the server: a pooler is in
+    /// between. A name that another client of the pooler has given would be another statement.
+    by_text: bool,
+    /// How often statements were prepared anew.
+    renewals: u32,
+}
+
+/// A statement that the server has prepared.
+pub(crate) struct Known {
+    sql: String,
+    parameters: Vec<Type>,
+    columns: Vec<(String, Type)>,
+    /// As it is on this connection of the server; `None` if there may be another one behind the same pooler.
+    statement: Option<tokio_postgres::Statement>,
+}
+
+impl Known {
+    fn new(sql: &str, statement: tokio_postgres::Statement, by_text: bool) -> Self {
+        let column = |column: &tokio_postgres::Column| (column.name().to_owned(), column.type_().clone());
+        Self {
+            sql: sql.to_owned(),
+            parameters: statement.params().to_vec(),
+            columns: statement.columns().iter().map(column).collect(),
+            // Dropped here, it is closed before the transaction ends in which it was prepared.
+            statement: (!by_text).then_some(statement),
+        }
+    }
 }
 
 async fn drive(connection: Connection<Guarded, Stream>) {
@@ -42,7 +73,7 @@ async fn drive(connection: Connection<Guarded, Stream>) {
 }
 
 impl Session for Postgres {
-    type Statement = tokio_postgres::Statement;
+    type Statement = Known;
     type Canceller = CancelToken;
 
     async fn log_in(stream: ServerStream, login: &Login) -> Result<Self, String> {
@@ -53,17 +84,23 @@ impl Session for Postgres {
         }
         let tls = Connector(login.tls.clone());
         let guarded = Guarded::new(stream, login.tls.is_some());
+        let backend = guarded.backend();
         let connected = config.ssl_mode(tls.mode()).connect_raw(guarded, tls).await;
         let (client, connection) =
             connected.map_err(|error| format!("the server refuses the login: {}", words(&error)))?;
-        Ok(Self { client, driver: tokio::task::spawn_local(drive(connection)) })
+        let driver = tokio::task::spawn_local(drive(connection));
+        let mut session = Self { client, driver, by_text: false, renewals: 0 };
+        if let Some(backend) = backend.get() {
+            session.by_text = session.is_pooled(backend).await.map_err(|error| words(&error))?;
+        }
+        Ok(session)
     }
 
     async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
         let mut said = Vec::new();
         for about in &file.statements {
             let sql = about.sql(|number| format!("${}", number + 1));
-            let prepared = self.prepare_one(about, &sql).await;
+            let prepared = self.prepare_alone(about, &sql).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
         all_or_mistakes::<Self>(said)
@@ -73,11 +110,15 @@ impl Session for Postgres {
         let mut found = Vec::new();
         for statement in prepared {
             let mut columns = Vec::new();
-            for column in statement.columns() {
-                let (name, kind) = (column.name().to_owned(), value::described(column.type_()));
-                let nullable =
-                    !self.is_never_null(column).await.map_err(|error| Refusal::Database(words(&error)))?;
-                columns.push(Described { name, kind, nullable });
+            let known = statement.statement.as_ref().map(|statement| statement.columns());
+            for (at, (name, kind)) in statement.columns.iter().enumerate() {
+                let nullable = match known.and_then(|known| known.get(at)) {
+                    Some(column) => {
+                        !self.is_never_null(column).await.map_err(|error| Refusal::Database(words(&error)))?
+                    }
+                    None => true,
+                };
+                columns.push(Described { name: name.clone(), kind: value::described(kind), nullable });
             }
             found.push(columns);
         }
@@ -119,6 +160,19 @@ impl Session for Postgres {
         }
     }
 
+    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, again: bool) -> Result<(), String> {
+        self.by_text |= again;
+        self.renewals = self.renewals.wrapping_add(1);
+        for Step { number, about, .. } in job.steps() {
+            // Some poolers prepare the same text once for all clients.
+            let text = about.sql(|number| format!("${}", number + 1));
+            let sql = format!("{text}\n/* {} */", self.renewals);
+            let known = self.prepare_alone(about, &sql).await;
+            prepared[number] = known.map_err(|(line, rule)| mistake(about, line, &rule))?;
+        }
+        Ok(())
+    }
+
     async fn closed(&mut self) {
         let _ = (&mut self.driver).await;
     }
@@ -147,35 +201,41 @@ impl Sql for Postgres {
         self.client.batch_execute("ROLLBACK").await.map_err(fault)
     }
 
-    async fn step(
-        &mut self,
-        statement: &tokio_postgres::Statement,
-        step: Step<'_>,
-        answer: &mut Answer<'_>,
-    ) -> Result<(), Fault> {
+    async fn step(&mut self, known: &Known, step: Step<'_>, answer: &mut Answer<'_>) -> Result<(), Fault> {
         if !step.about.kind.has_rows() {
-            let values = step.values.iter().map(Bound);
-            let changed = self.client.execute_raw(statement, values).await.map_err(fault)?;
-            answer.changed(changed);
+            let values: Vec<Bound<'_>> = step.values.iter().map(Bound).collect();
+            let changed = match &known.statement {
+                Some(statement) => self.client.execute_raw(statement, values).await,
+                None => {
+                    let typed = values.iter().map(|value| value as &(dyn ToSql + Sync));
+                    let typed: Vec<_> = typed.zip(known.parameters.iter().cloned()).collect();
+                    self.client.execute_typed(&known.sql, &typed).await
+                }
+            };
+            answer.changed(changed.map_err(fault)?);
             return Ok(());
         }
-        rows(&self.client, statement, step, answer).await
+        rows(&self.client, known, step, answer).await
     }
 }
 
 /// Carries out a statement that gives rows.
-async fn rows(
-    client: &Client,
-    statement: &tokio_postgres::Statement,
-    step: Step<'_>,
-    answer: &mut Answer<'_>,
-) -> Result<(), Fault> {
+async fn rows(client: &Client, known: &Known, step: Step<'_>, answer: &mut Answer<'_>) -> Result<(), Fault> {
     let values = step.values.iter().map(Bound);
-    let names: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
-    let mut rows = pin!(client.query_raw(statement, values).await.map_err(fault)?);
+    let names: Vec<&str> = known.columns.iter().map(|(name, _)| name.as_str()).collect();
+    let rows = match &known.statement {
+        Some(statement) => client.query_raw(statement, values).await,
+        None => client.query_typed_raw(&known.sql, values.zip(known.parameters.iter().cloned())).await,
+    };
+    let mut rows = pin!(rows.map_err(fault)?);
     answer.begin(step.number, &names);
     while let Some(row) = rows.next().await {
         let row = row.map_err(fault)?;
+        // Text that is sent each time means what it means by now.
+        if row.len() != names.len() {
+            let reason = "the columns of its tables have changed".to_owned();
+            return Err(Fault::Outdated(CallFault::Database, reason));
+        }
         if !answer.begin_row()? {
             continue;
         }
@@ -199,13 +259,48 @@ impl Postgres {
         row.map_or(Ok(false), |row| row.try_get(0))
     }
 
-    async fn prepare_one(
+    /// Whether a pooler is between this connection and the process of the server that has it: that is another than was said at the login.
+    async fn is_pooled(&self, backend: u32) -> Result<bool, Error> {
+        let said = self.client.simple_query("SELECT pg_backend_pid()").await?;
+        let pid = said.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        Ok(pid.is_some_and(|pid| pid != backend.to_string()))
+    }
+
+    /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as that takes.
+    async fn prepare_alone(&self, about: &Statement, sql: &str) -> Result<Known, (usize, String)> {
+        let said = |error: Error| (about.line, words(&error));
+        let mut taken = 0;
+        loop {
+            if self.by_text {
+                self.client.batch_execute("BEGIN").await.map_err(said)?;
+            }
+            let prepared = self.client.prepare(sql).await;
+            let is_taken = prepared.as_ref().is_err_and(|error| {
+                error.code() == Some(&SqlState::DUPLICATE_PSTATEMENT) && taken < NAMES_TAKEN_MAX
+            });
+            let known = prepared.map_err(|error| at_line(about, sql, &error));
+            let known = known.and_then(|prepared| self.checked(about, sql, prepared));
+            if self.by_text {
+                self.client.batch_execute("ROLLBACK").await.map_err(said)?;
+            }
+            if !is_taken {
+                return known;
+            }
+            taken += 1;
+        }
+    }
+
+    /// What was prepared, if values and columns fit.
+    fn checked(
         &self,
         about: &Statement,
         sql: &str,
-    ) -> Result<tokio_postgres::Statement, (usize, String)> {
+        prepared: tokio_postgres::Statement,
+    ) -> Result<Known, (usize, String)> {
         crate::sql::check(about, sql)?;
-        let prepared = self.client.prepare(sql).await.map_err(|error| at_line(about, sql, &error))?;
         crate::sql::check_kind(about, prepared.columns().len())?;
         let parameters = about.parameters.iter().zip(prepared.params());
         if let Some((Parameter { name, kind, .. }, wanted)) =
@@ -224,7 +319,7 @@ impl Postgres {
                 format!("the column `{name}` is {kind}: write `{name}::text`, or another cast"),
             ));
         }
-        Ok(prepared)
+        Ok(Known::new(sql, prepared, self.by_text))
     }
 }
 
@@ -251,6 +346,9 @@ fn fault(error: Error) -> Fault {
     if code == SqlState::QUERY_CANCELED {
         return Fault::Refused(CallFault::Late, "it took too long".into());
     }
+    if is_outdated(code.code(), &error) {
+        return Fault::Outdated(CallFault::Database, words(&error));
+    }
     match &code.code()[..2] {
         "23" => Fault::Refused(CallFault::Constraint, words(&error)),
         // What a value says is no such number, date or the like.
@@ -258,6 +356,21 @@ fn fault(error: Error) -> Fault {
         // The server shuts down, or ends this connection.
         "57" => Fault::Broken(words(&error)),
         _ => Fault::Refused(CallFault::Database, words(&error)),
+    }
+}
+
+/// Whether an error says that a statement is not what it was when it was prepared, and that nothing of it was carried out: it is not known
+/// or another one's; the result has other types; a table, column, type, function or schema that it names is not there, or another by now.
+///
+/// Source: appendix A of PostgreSQL's documentation, "PostgreSQL Error Codes".
+fn is_outdated(code: &str, error: &Error) -> bool {
+    match code {
+        "0A000" => words(error).contains("cached plan"),
+        "XX000" => words(error).starts_with("cache lookup failed"),
+        "08P01" => words(error).contains("prepared statement"),
+        "26000" | "42P05" | "3F000" | "42P01" | "42703" | "42704" | "42883" | "42804" | "42846" | "42P18"
+        | "42809" | "42P02" => true,
+        _ => false,
     }
 }
 

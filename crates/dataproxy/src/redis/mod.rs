@@ -133,6 +133,11 @@ impl Session for Redis {
         }
     }
 
+    /// Redis prepares nothing.
+    async fn renew(&mut self, _: &mut Prepared<Self>, _: &Job, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn closed(&mut self) {
         self.line.end().await;
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use wire::data::CallFault;
 
-use super::session::{Fault, Progress, Session};
+use super::session::{Fault, Prepared, Progress, Session};
 use super::{Known, PAUSE_MAX, PAUSE_MIN, Pool, prepare};
 use crate::answer::Answer;
 use crate::catalog::Call;
@@ -28,6 +28,9 @@ const TOGETHER_BYTES_MAX: usize = 16 << 10;
 /// LIMIT: how long they usually take in all.
 const TOGETHER_TIME_MAX: Duration = Duration::from_millis(10);
 
+/// LIMIT: how often the statements of one call are prepared anew.
+const RENEWALS_MAX: usize = 2;
+
 /// See the file's head.
 pub(super) struct Member<S: Session> {
     pool: Rc<Pool>,
@@ -36,6 +39,13 @@ pub(super) struct Member<S: Session> {
     prepared: Option<Known<S>>,
     /// A call that waits for a connection, or for its statements to be prepared.
     next: Option<Work>,
+}
+
+/// What has become of a call, and what it means for the call if the connection is broken.
+struct Tried<'j> {
+    outcome: Result<Answer<'j>, Fault>,
+    is_stopped: bool,
+    broken: CallFault,
 }
 
 /// Why a connection is not used any longer.
@@ -173,8 +183,39 @@ impl<S: Session> Member<S> {
     }
 
     /// Carries one call out; whether the connection can be used again.
-    async fn carry_out(&self, session: &mut S, job: &Job) -> bool {
-        let Some((_, prepared)) = &self.prepared else { return false };
+    ///
+    /// After a change of tables, types or rights, or behind a pooler, the server may not know a statement as it was prepared. It has
+    /// carried nothing of the call out then, so the statements are prepared anew, and the call is made again.
+    async fn carry_out(&mut self, session: &mut S, job: &Job) -> bool {
+        let Some((catalog, mut prepared)) = self.prepared.take() else { return false };
+        let mut renewals = 0;
+        let is_usable = loop {
+            let Tried { outcome, is_stopped, broken } = self.try_once(session, &prepared, job).await;
+            let outcome = match outcome {
+                Err(Fault::Outdated(fault, reason)) if renewals < RENEWALS_MAX && !is_stopped => {
+                    if job.can_begin_again() {
+                        renewals += 1;
+                        let renewal = session.renew(&mut prepared, job, renewals > 1);
+                        match timeout_at(job.deadline.into(), renewal).await {
+                            Ok(Ok(())) => continue,
+                            Ok(Err(reason)) => Err(Fault::Refused(CallFault::Database, reason)),
+                            // It is in the middle of an answer.
+                            Err(_) => Err(Fault::Broken("the server does not answer in time".into())),
+                        }
+                    } else {
+                        Err(Fault::Refused(fault, reason))
+                    }
+                }
+                outcome => outcome,
+            };
+            // What stops a call may come late, and must not stop the next one.
+            break settle(job, outcome, broken) && !is_stopped;
+        };
+        self.prepared = Some((catalog, prepared));
+        is_usable
+    }
+
+    async fn try_once<'j>(&self, session: &mut S, prepared: &Prepared<S>, job: &'j Job) -> Tried<'j> {
         let (progress, canceller, begun) = (Progress::default(), session.canceller(), Instant::now());
         let running = session.carry_out(prepared, job, &progress);
         tokio::pin!(running);
@@ -207,8 +248,7 @@ impl<S: Session> Member<S> {
             () if is_stopped => CallFault::Late,
             () => CallFault::Database,
         };
-        // What stops a call may come late, and must not stop the next one.
-        settle(job, outcome, broken) && !is_stopped
+        Tried { outcome, is_stopped, broken }
     }
 
     /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that nothing is
@@ -229,12 +269,16 @@ impl<S: Session> Member<S> {
     }
 
     /// Carries out calls that only read, one after the other; whether the connection can be used again.
-    async fn read_together(&self, session: &mut S, jobs: &[&Job]) -> bool {
+    async fn read_together(&mut self, session: &mut S, jobs: &[&Job]) -> bool {
         let Some((_, prepared)) = &self.prepared else { return false };
         let (canceller, begun) = (session.canceller(), Instant::now());
-        let (settled, broken) = (Cell::new(0), RefCell::new(None));
+        let (settled, broken, mut outdated) = (Cell::new(0), RefCell::new(None), Vec::new());
         let mut one = |outcome: Result<Answer<'_>, Fault>| match outcome {
             Err(Fault::Broken(reason)) => *broken.borrow_mut() = Some(reason),
+            Err(Fault::Outdated(..)) if jobs[settled.get()].can_begin_again() => {
+                outdated.push(jobs[settled.get()]);
+                settled.set(settled.get() + 1);
+            }
             outcome => {
                 settle(jobs[settled.get()], outcome, CallFault::Database);
                 settled.set(settled.get() + 1);
@@ -254,13 +298,25 @@ impl<S: Session> Member<S> {
         if rest.is_empty() {
             let each = begun.elapsed() / u32::try_from(jobs.len()).unwrap_or(u32::MAX);
             jobs.iter().flat_map(|job| job.steps()).for_each(|step| jobs[0].catalog.took(step.number, each));
-            return in_time;
+            return self.again(session, &outdated, in_time).await;
         }
         let fault = if in_time { CallFault::Database } else { CallFault::Late };
         let reason = broken.take().unwrap_or_else(|| "the server does not answer".to_owned());
         eprintln!("error: {reason}");
-        rest.iter().for_each(|job| job.fail(fault, &reason));
+        rest.iter().chain(&outdated).for_each(|job| job.fail(fault, &reason));
         false
+    }
+
+    /// Carries calls out that the server did not know together with others; whether the connection can be used again.
+    async fn again(&mut self, session: &mut S, jobs: &[&Job], is_usable: bool) -> bool {
+        let mut is_usable = is_usable;
+        for job in jobs {
+            match is_usable {
+                true => is_usable = self.carry_out(session, job).await,
+                false => job.fail(CallFault::Database, "the connection to the server was given up"),
+            }
+        }
+        is_usable
     }
 
     /// Has the server stop the call under way.
@@ -285,7 +341,7 @@ fn settle(job: &Job, outcome: Result<Answer<'_>, Fault>, broken: CallFault) -> b
             return true;
         }
         Err(Fault::Said) => return true,
-        Err(Fault::Refused(fault, reason)) => (fault, reason, false),
+        Err(Fault::Refused(fault, reason) | Fault::Outdated(fault, reason)) => (fault, reason, false),
         Err(Fault::Broken(reason)) => (broken, reason, true),
     };
     if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {

@@ -104,6 +104,7 @@ impl<S: Session> Source<S> {
         for _ in 0..self.connections {
             self.members.spawn_local(Member::new(self.pool.clone(), first.take()).serve());
         }
+        self.members.spawn_local(self.pool.queue.clone().keep_time());
     }
 
     /// Where calls go.

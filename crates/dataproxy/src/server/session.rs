@@ -20,6 +20,9 @@ pub(crate) enum Fault {
     Said,
     /// The server has refused it, and nothing has changed.
     Refused(CallFault, String),
+    /// The server does not know the statement as it was prepared, or not any more, and has carried nothing of it out: it has to be
+    /// prepared anew.
+    Outdated(CallFault, String),
     /// The connection is of no use any more.
     Broken(String),
 }
@@ -106,6 +109,15 @@ pub(crate) trait Session: Sized + 'static {
         jobs: &[&'j Job],
         settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
     ) -> impl Future<Output = ()>;
+
+    /// Has the statements of a call prepared anew, which the server does not know as they were; what it says against that. `again` says
+    /// that it did not help before.
+    fn renew(
+        &mut self,
+        prepared: &mut Prepared<Self>,
+        job: &Job,
+        again: bool,
+    ) -> impl Future<Output = Result<(), String>>;
 
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;

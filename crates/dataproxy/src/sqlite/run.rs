@@ -136,12 +136,16 @@ fn step(statement: &mut Statement<'_>, step: &Step<'_>, answer: &mut Answer<'_>)
         answer.changed(statement.execute(parameters)? as u64);
         return Ok(());
     }
-    let columns = statement.column_count();
-    let names: Vec<&str> =
-        (0..columns).map(|column| statement.column_name(column)).collect::<Result<_, _>>()?;
-    answer.begin(step.number, &names);
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut columns = None;
     let mut rows = statement.query(parameters)?;
     while let Some(row) = rows.next()? {
+        // SQLite prepares a statement anew when a table has changed, as it begins to carry it out.
+        let columns = *columns.get_or_insert_with(|| {
+            let names: Vec<&str> = row.as_ref().column_names().collect();
+            answer.begin(step.number, &names);
+            names.len()
+        });
         if !answer.begin_row()? {
             if answer.only_reads() {
                 break;
@@ -153,6 +157,9 @@ fn step(statement: &mut Statement<'_>, step: &Step<'_>, answer: &mut Answer<'_>)
         }
         answer.end_row()?;
         answer.wait_for_room()?;
+    }
+    if columns.is_none() {
+        answer.begin(step.number, &names.iter().map(String::as_str).collect::<Vec<_>>());
     }
     answer.end_rows();
     Ok(())

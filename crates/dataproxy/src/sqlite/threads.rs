@@ -5,15 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{JoinHandle, sleep};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use wire::data::{GIVEN_UP_MAX, READERS};
 
 use super::watch::Watch;
-use crate::queue::{Lane, Queue};
-
-/// LIMIT: how often it is looked whether calls are over, while there are any.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+use crate::queue::{LOOK_EVERY, Lane, Queue};
 
 /// What a thread does until there are no more calls, or another has taken its place.
 pub(super) type Life = fn(&Path, Lane, &Arc<Queue>, &Watch);

@@ -23,7 +23,7 @@ use crate::spawn::failures::Failures;
 use crate::spawn::given_programs::OperatorPrograms;
 use crate::spawn::libraries::answers::Answers;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::{self, Start};
+use crate::spawn::program::{self, Inspected};
 use crate::spawn::reaper::Reaper;
 use sys::file_version::FileVersion;
 
@@ -60,7 +60,7 @@ pub struct SpawnContext {
     /// The layers that processes are started without.
     pub without: RefCell<Vec<&'static str>>,
     /// What the inspector has answered, by the program's path.
-    pub inspected: RefCell<HashMap<PathBuf, (FileVersion, Start)>>,
+    pub inspected: RefCell<HashMap<PathBuf, (FileVersion, Inspected)>>,
     /// What was wrong with programs.
     pub failures: Failures,
     /// What the loaders of services' programs have answered.

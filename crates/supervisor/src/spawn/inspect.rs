@@ -19,7 +19,7 @@ use crate::spawn::context::{SpawnContext, text};
 use crate::spawn::failures::Failure;
 use crate::spawn::helper;
 use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::program::{self, Start};
+use crate::spawn::program::{self, Inspected, Start};
 use sys::file_version::FileVersion;
 
 /// The inspector's program.
@@ -28,13 +28,32 @@ pub const INSPECTOR: &str = "inspector";
 const ANSWER_BYTES_MAX: usize = 300;
 
 impl SpawnContext {
-    /// How `content`, the program that was opened at `path` for `spec`, is to be started. Known as long as the program is
-    /// the same.
-    pub fn inspect(&self, path: &Path, content: &File, spec: &ProcessSpec) -> Result<Start, Error> {
+    /// How `content`, the program that was opened at `path` for `spec`, is to be started in a jail.
+    ///
+    /// SECURITY: the one place that decides whether a program may have memory that is writable and executable from its start. The
+    /// kernel maps that at `execve`, which no policy of system calls sees; libraries are mapped by calls that policies judge.
+    ///
+    /// # Errors
+    /// It cannot be started, or it could make code while it runs, which needs `jit`.
+    pub fn inspect_jailed(
+        &self,
+        path: &Path,
+        content: &File,
+        (spec, jit): (&ProcessSpec, bool),
+    ) -> Result<Start, Error> {
+        match self.inspect(path, content, spec)? {
+            Inspected { start, loose: None } => Ok(start),
+            Inspected { start, .. } if jit => Ok(start),
+            Inspected { loose: Some(loose), .. } => Err(Error::program(path, loose)),
+        }
+    }
+
+    /// What `content` is, the program that was opened at `path` for `spec`. Known as long as the program is the same.
+    pub fn inspect(&self, path: &Path, content: &File, spec: &ProcessSpec) -> Result<Inspected, Error> {
         let version = FileVersion::of(&content.metadata().map_err(at("examine", path))?);
         let known = self.inspected.borrow().get(path).filter(|(known, _)| *known == version).cloned();
-        if let Some((_, start)) = known {
-            return Ok(start);
+        if let Some((_, inspected)) = known {
+            return Ok(inspected);
         }
         if let Some(failure) = self.failures.known(path, version, Instant::now()) {
             return Err(failure.of(path));
@@ -44,7 +63,7 @@ impl SpawnContext {
             self.failures.remember(path, version, failure.clone(), Instant::now());
             failure.of(path)
         };
-        let start = match self.ask_inspector(path, content, spec)? {
+        let inspected = match self.ask_inspector(path, content, spec)? {
             helper::Answer { printed, exit: Some(Exit::Clean) } => match parse(&printed) {
                 Some(answer) => answer.map_err(wrong)?,
                 None => {
@@ -56,8 +75,8 @@ impl SpawnContext {
             }
             _ => return Err(wrong("cannot be inspected: the inspector does not answer in time".into())),
         };
-        self.inspected.borrow_mut().insert(path.into(), (version, start.clone()));
-        Ok(start)
+        self.inspected.borrow_mut().insert(path.into(), (version, inspected.clone()));
+        Ok(inspected)
     }
 
     /// Opens a program of the operator's that is to be the worker of a site: as a service's, and without a dynamic loader.
@@ -66,7 +85,7 @@ impl SpawnContext {
     /// library `bulkhead-server`.
     pub fn worker_program(&self, path: &Path, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
         let file = self.operator_program(ProgramKind::Own, path, spec.identity)?;
-        if self.inspect(path, &program::readable(&file, path)?, spec)? == Start::Static {
+        if self.inspect_jailed(path, &program::readable(&file, path)?, (spec, false))? == Start::Static {
             return Ok(file);
         }
         Err(Error::program(
@@ -97,12 +116,44 @@ impl SpawnContext {
     }
 }
 
+/// Why a program could make code, by the inspector's word for it.
+const LOOSE: [(&[u8], &str); 3] = [
+    (
+        b"stack ",
+        "asks for a stack that can be executed, so that it could make code while it runs; link it with `-z noexecstack` \
+         (assembler sources need `.section .note.GNU-stack,\"\",@progbits`), or say `jit = true` where that is a key",
+    ),
+    (
+        b"unsaid ",
+        "does not say that its stack is data (it has no PT_GNU_STACK), so that it could make code while it runs on some \
+         kernels; link it with `-z noexecstack`, or say `jit = true` where that is a key",
+    ),
+    (
+        b"segment ",
+        "has a segment that is writable and executable, so that it could make code while it runs; link it without `-N` or \
+         `--omagic`, with `-z separate-code`, or say `jit = true` where that is a key",
+    ),
+];
+
 /// What the inspector has printed, or why the program cannot be started; `None` if it is no answer.
-fn parse(printed: &[u8]) -> Option<Result<Start, String>> {
+fn parse(printed: &[u8]) -> Option<Result<Inspected, String>> {
     let line = printed.strip_suffix(b"\n")?;
     if line.iter().any(u8::is_ascii_control) {
         return None;
     }
+    let found = LOOSE.iter().find_map(|(word, why)| Some((line.strip_prefix(*word)?, *why)));
+    let Some((line, why)) = found else {
+        return Some(parse_start(line)?.map(|start| Inspected { start, loose: None }));
+    };
+    match parse_start(line)? {
+        Ok(start @ (Start::Static | Start::Dynamic { .. })) => {
+            Some(Ok(Inspected { start, loose: Some(why) }))
+        }
+        _ => None,
+    }
+}
+
+fn parse_start(line: &[u8]) -> Option<Result<Start, String>> {
     let space = line.iter().position(|&byte| byte == b' ').unwrap_or(line.len());
     let (word, rest) = (&line[..space], line.get(space + 1..).unwrap_or_default());
     let words = || std::str::from_utf8(rest).ok().filter(|text| text.is_ascii()).map(str::to_owned);
@@ -121,14 +172,18 @@ mod tests {
 
     #[test]
     fn an_answer_is_one_line_and_nothing_else() {
-        let dynamic = |loader: &str, is_go| Some(Ok(Start::Dynamic { loader: loader.into(), is_go }));
-        assert_eq!(parse(b"static\n"), Some(Ok(Start::Static)));
+        let fine = |start| Some(Ok(Inspected { start, loose: None }));
+        let dynamic = |loader: &str, is_go| fine(Start::Dynamic { loader: loader.into(), is_go });
+        assert_eq!(parse(b"static\n"), fine(Start::Static));
+        for (word, why) in LOOSE {
+            let loose = Some(Ok(Inspected { start: Start::Static, loose: Some(why) }));
+            assert_eq!(parse(&[word, b"static\n"].concat()), loose);
+            assert_eq!(parse(&[word, word, b"static\n"].concat()), None);
+            assert_eq!(parse(&[word, b"refused x\n"].concat()), None);
+        }
         assert_eq!(parse(b"dynamic /lib/ld.so\n"), dynamic("/lib/ld.so", false));
         assert_eq!(parse(b"go /lib/ld.so\n"), dynamic("/lib/ld.so", true));
-        assert_eq!(
-            parse(b"script /bin/\xff\n"),
-            Some(Ok(Start::Script(OsStr::from_bytes(b"/bin/\xff").into())))
-        );
+        assert_eq!(parse(b"script /bin/\xff\n"), fine(Start::Script(OsStr::from_bytes(b"/bin/\xff").into())));
         assert_eq!(parse(b"refused is nothing\n"), Some(Err("is nothing".into())));
         let wrong: [&[u8]; 9] = [
             b"",

@@ -181,6 +181,15 @@ pub enum Start {
     Script(PathBuf),
 }
 
+/// What the inspector says of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// How it is to be started.
+    pub start: Start,
+    /// Why it could make code while it runs, if it could: what the kernel maps for it when it starts, no policy sees.
+    pub loose: Option<&'static str>,
+}
+
 /// The version of the program at `path`; `None` if it is not there.
 pub fn version(path: &Path) -> Option<FileVersion> {
     std::fs::metadata(path).ok().map(|metadata| FileVersion::of(&metadata))

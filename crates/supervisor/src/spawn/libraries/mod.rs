@@ -75,18 +75,23 @@ impl SpawnContext {
         spec: &ProcessSpec,
         program: &OwnedFd,
     ) -> Result<Vec<Needed>, Error> {
+        // The same inode again, whatever the name may point to by now.
+        let again = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
+        let content = File::open(&again).map_err(at("read", &service.program))?;
+        let start = self.inspect_jailed(&service.program, &content, (spec, service.jit))?;
         if self.empty_root.is_none() {
             let places = library::FOLDERS.iter().chain([&CACHE]).map(Path::new).filter(|path| path.exists());
             return places.map(|path| needed(path, directories::existing(path)?, Access::Execute)).collect();
         }
-        // The same inode again, whatever the name may point to by now.
-        let again = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        let content = File::open(&again).map_err(at("read", &service.program))?;
-        let Start::Dynamic { loader: path, .. } = self.inspect(&service.program, &content, spec)? else {
-            return Ok(Vec::new());
-        };
+        let Start::Dynamic { loader: path, .. } = start else { return Ok(Vec::new()) };
         let (path, loader) = known_loader(&path).ok_or_else(|| wrong(service, unknown_loader(&path)))?;
         let file = library::open(Path::new(path)).map_err(|problem| lacks(service, path, problem))?;
+        // The kernel maps the loader as it maps the program.
+        self.inspect_jailed(
+            Path::new(path),
+            &program::readable(&file, Path::new(path))?,
+            (spec, service.jit),
+        )?;
         let version = program::version(&again);
         let known =
             self.answers.0.borrow().get(&service.program).filter(|known| known.holds(version)).cloned();
