@@ -15,7 +15,7 @@ from pathlib import Path
 
 import backend
 import client
-from backend import Fpm, Raw, folder
+from backend import Fpm, Mute, Raw, folder
 from client import until
 from frames import DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, Http2, block, frame
 from harness import ROOTLESS, Server, free_port, rootless_too
@@ -73,6 +73,17 @@ spool_bytes = "5MiB"
   buffer = false
 
   [[site.route]]
+  path = "/mute/"
+  upstream = "{mute}"
+  requests = 4000
+
+  [[site.route]]
+  path = "/mute-fastcgi/"
+  fastcgi = "{mute}"
+  script = "/page.php"
+  requests = 4000
+
+  [[site.route]]
   path = "/closed/"
   upstream = "{app}"
   auth = {{ users = "users" }}
@@ -111,13 +122,15 @@ class Spooling(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.place, True)
         cls.app = Raw(answer=seen, backlog=512)
         cls.addClassCleanup(cls.app.close)
+        cls.mute = Mute(backlog=4096)
+        cls.addClassCleanup(cls.mute.close)
         php = ""
         if cls.php and backend.php_fpm():
             cls.fpm = Fpm(cls.place, children=4)
             cls.addClassCleanup(cls.fpm.close)
             php = f'php = "unix:{cls.fpm.socket}"'
         cls.tls = free_port()
-        text = lambda port: CONFIG.format(port=port, tls=cls.tls, php=php, app=cls.app.at)
+        text = lambda port: CONFIG.format(port=port, tls=cls.tls, php=php, app=cls.app.at, mute=cls.mute.at)
         cls.server = Server(sites=[], programs=(), text=text, files=PAGES)
         cert, key = certificate(cls.server.write("keys/x", "").parent, "main", "ec", "main.test")
         cls.server.write("main.pem", cert + key).chmod(0o644 if ROOTLESS else 0o600)
@@ -341,6 +354,52 @@ class Bounded(Spooling):
         limits = (self.server.process("site main").folder / "limits").read_text()
         size = next(line for line in limits.splitlines() if line.startswith("Max file size"))
         self.assertEqual(size.split()[3:5], [str(5 << 20)] * 2)
+
+
+class Exchanges(Spooling):
+    """What the worker holds of requests that a server does not answer."""
+
+    php = False
+    COUNT = 300
+    #: Bytes of an exchange, beside its body; and of a body, for each that has come.
+    EXCHANGE_MAX, OF_A_BYTE_MAX = 16 << 10, 3
+
+    def memory(self):
+        lines = (self.server.process("site main").folder / "smaps_rollup").read_text().splitlines()
+        return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private"))
+
+    def held(self, path, kind, stack, body=0):
+        """Bytes of the worker for each of as many requests."""
+        before, known = self.memory(), len(self.mute.held)
+        peer, method = None, "POST" if body else "GET"
+        for number in range(self.COUNT):
+            if kind == "HTTP/1.1":
+                one = stack.enter_context(self.server.connect(timeout=PATIENCE))
+                one.send(client.request(path, method=method, body=b"z" * body))
+                continue
+            if number % 100 == 0:
+                peer = stack.enter_context(PlainHttp2(self.server.port))
+            stream, own = 1 + 2 * (number % 100), [(b":method", method.encode()), *lines(path)[1:]]
+            peer.send(frame(HEADERS, END_HEADERS | (0 if body else END_STREAM), stream, block(own)))
+            if body:
+                peer.send(frame(DATA, END_STREAM, stream, b"z" * body))
+                # Until the window of the connection is open again.
+                peer.outcome(stream, 0.01)
+        self.assertTrue(until(lambda: len(self.mute.held) >= known + self.COUNT, PATIENCE))
+        return (self.memory() - before) / self.COUNT
+
+    def test_without_a_body(self):
+        for path in ("/mute/x", "/mute-fastcgi/x"):
+            for kind in ("HTTP/1.1", "HTTP/2"):
+                with self.subTest(path, kind=kind), contextlib.ExitStack() as stack:
+                    self.assertLess(self.held(path, kind, stack), self.EXCHANGE_MAX)
+
+    def test_with_a_body(self):
+        """A hundred times what an attacker sends is what others hold of it: here it is three times at most."""
+        for kind, body in (("HTTP/1.1", 60_000), ("HTTP/2", 10_000)):
+            with self.subTest(kind=kind), contextlib.ExitStack() as stack:
+                held = self.held("/mute/x", kind, stack, body)
+                self.assertLess(held, self.EXCHANGE_MAX + self.OF_A_BYTE_MAX * body)
 
 
 @unittest.skipIf(ROOTLESS or os.geteuid(), "mounts a file system")

@@ -17,8 +17,8 @@ use crate::http::body::BodyError;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Upload;
 
-/// Room for most heads.
-const HEAD_BYTES: usize = 1 << 10;
+/// Room for what a head has beside its target and its fields.
+const BESIDE_BYTES: usize = 64;
 
 /// How the end of the body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +158,11 @@ impl Outgoing {
 
 /// The head of a request. Its body says how long it is, whatever the fields say.
 fn encode(parts: &Parts, framing: Option<Framing>) -> Vec<u8> {
-    let mut text = Vec::with_capacity(HEAD_BYTES);
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let of_fields =
+        parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+    // It is held for as long as the backend takes: no more than it needs.
+    let mut text = Vec::with_capacity(BESIDE_BYTES + target.len() + of_fields);
     for part in [parts.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         text.extend_from_slice(part.as_bytes());
     }
