@@ -54,7 +54,9 @@ impl Filters {
             return Ok(chain);
         }
         for _ in 0..=filters.len() {
-            chain.channels.push(sys::seqpacket::pair().map_err(during("make a channel"))?);
+            chain
+                .channels
+                .push(sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?);
         }
         for (index, filter) in filters.iter().enumerate() {
             let (spec, again) = (spec(Role::Filter, index, identity()?), Again::new(&config.restart));
@@ -89,7 +91,7 @@ impl Filters {
         if number != self.number {
             return Ok(None);
         }
-        *channel = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        *channel = sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
         self.number += 1;
         say(format_args!("filter `{}` sent nonsense to the gate and is ended", filter.command));
         // If it is being started, it has the new channel.

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use wire::LauncherToGate;
 
+use crate::foreign::Foreign;
 use crate::unread::Unread;
 
 /// The gates' ends of a chain, which they share.
@@ -31,7 +32,10 @@ impl ChainEnds {
 /// A chain whose filters all run.
 #[derive(Debug)]
 pub struct Chain {
-    pub(crate) ends: ChainEnds,
+    pub(crate) number: u32,
+    /// As in [`ChainEnds`]; filters may have sent anything into them.
+    pub(crate) first: Foreign,
+    pub(crate) last: Foreign,
     /// What each filter has not read, in the order of the chain.
     pub(crate) unread: Vec<Unread>,
     pub(crate) since: Instant,
