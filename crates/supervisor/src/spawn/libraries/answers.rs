@@ -10,17 +10,17 @@ use crate::spawn::program::{self, Version};
 
 /// What loaders have answered, by program: who is started again is not asked again.
 #[derive(Debug, Default)]
-pub struct Answers(pub(super) RefCell<HashMap<PathBuf, Known>>);
+pub struct Answers(pub(crate) RefCell<HashMap<PathBuf, Known>>);
 
 /// An answer, with the versions of all files on which it depends.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub struct Known {
     program: Option<Version>,
-    pub(super) files: Vec<(PathBuf, Option<Version>)>,
+    pub(crate) files: Vec<(PathBuf, Option<Version>)>,
 }
 
 impl Known {
-    pub(super) fn of(program: Option<Version>, files: Vec<PathBuf>) -> Self {
+    pub(crate) fn of(program: Option<Version>, files: Vec<PathBuf>) -> Self {
         let files = files.into_iter().map(|path| {
             let version = program::version(&path);
             (path, version)
@@ -29,7 +29,7 @@ impl Known {
     }
 
     /// Whether nothing has changed since, a library neither: its new version may need others.
-    pub(super) fn holds(&self, program: Option<Version>) -> bool {
+    pub(crate) fn holds(&self, program: Option<Version>) -> bool {
         self.program.is_some()
             && self.program == program
             && self.files.iter().all(|(path, version)| program::version(path) == *version)
