@@ -270,8 +270,8 @@ impl Admin {
     }
 
     /// Takes the end of a status.
-    pub(crate) fn status_end(&self, ticket: u32, missing: &str) {
-        self.finish(ticket, |gathered| Reply::status(missing.to_owned(), gathered.processes));
+    pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: (u64, u64)) {
+        self.finish(ticket, |gathered| Reply::status(missing.to_owned(), steps, gathered.processes));
     }
 
     /// Takes the answer to a relaunch or a stop.

@@ -128,7 +128,13 @@ pub(crate) struct Sent {
 #[serde(untagged)]
 pub(crate) enum Reply {
     /// Every process, and the layers that the machine lacks.
-    Status { ok: bool, missing: String, processes: Vec<Process> },
+    Status {
+        ok: bool,
+        missing: String,
+        longest_step_us: u64,
+        longest_lately_us: u64,
+        processes: Vec<Process>,
+    },
     /// What every gate and site has shed.
     Conditioning { ok: bool, processes: Vec<Conditioned> },
     /// Clients that sites refuse.
@@ -154,8 +160,9 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn status(missing: String, processes: Vec<Process>) -> Self {
-        Self::Status { ok: true, missing, processes }
+    pub(crate) fn status(missing: String, steps: (u64, u64), processes: Vec<Process>) -> Self {
+        let (longest_step_us, longest_lately_us) = steps;
+        Self::Status { ok: true, missing, longest_step_us, longest_lately_us, processes }
     }
 
     pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {

@@ -130,7 +130,9 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Target { target, name } => admin.add_target(target, name.as_str()),
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),
-        LauncherToAdmin::StatusEnd { ticket, missing } => admin.status_end(ticket, missing.as_str()),
+        LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us, longest_lately_us } => {
+            admin.status_end(ticket, missing.as_str(), (longest_step_us, longest_lately_us));
+        }
         LauncherToAdmin::TopRange { ticket, name: _, address_high, address_low, bits, held, waiting } => {
             admin.top_range(ticket, TopRange::new((address_high, address_low), bits, held, waiting));
         }

@@ -129,6 +129,10 @@ fn shed(evicted: u64) -> Shed {
     }
 }
 
+fn status_end(ticket: u32, missing: Text<1024>) -> LauncherToAdmin {
+    LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us: 2000, longest_lately_us: 1000 }
+}
+
 #[test]
 fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
     run(async || {
@@ -186,10 +190,11 @@ fn a_status_lists_what_the_launcher_says() {
         admin.send(process(ticket.wrapping_add(5))).await;
         admin.send(process(ticket)).await;
         let missing = Text::new("seccomp");
-        admin.send(LauncherToAdmin::StatusEnd { ticket, missing }).await;
+        admin.send(status_end(ticket, missing)).await;
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], true);
         assert_eq!(answer["missing"], "seccomp");
+        assert_eq!((&answer["longest_step_us"], &answer["longest_lately_us"]), (&2000.into(), &1000.into()));
         assert_eq!(answer["processes"].as_array().unwrap().len(), 1);
         let process = &answer["processes"][0];
         assert_eq!(process["role"], "service");
@@ -345,7 +350,7 @@ fn a_crowd_that_is_silent_or_slow_keeps_nobody_waiting() {
             crowd[1].read_to_string(&mut answer).map(|_| answer)
         });
         assert!(answer.await.unwrap().unwrap().contains("others needed the place"));
-        admin.send(LauncherToAdmin::StatusEnd { ticket, missing: Text::new("") }).await;
+        admin.send(status_end(ticket, Text::new(""))).await;
         assert_eq!(under_way.await.unwrap()["ok"], true);
         admin.launcher.finish();
         assert_eq!(stop.await.unwrap()["ok"], true);

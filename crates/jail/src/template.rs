@@ -47,7 +47,7 @@ impl MountTemplate {
     }
 
     /// The number of its descriptor.
-    pub(crate) fn number(&self) -> RawFd {
+    pub fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 

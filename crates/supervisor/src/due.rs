@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::process::Stage;
+use crate::spawn::examination;
 use crate::{BROKEN_CHECK, Supervisor};
 
 /// How often it is looked whether a logger has read what processes that are gone have left.
@@ -41,8 +42,8 @@ impl Supervisor {
             self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
         for slot in due {
             // Filters start together with the first of them.
-            if self.starts.contains_key(&slot) {
-                self.start(slot);
+            if self.starts.contains_key(&slot) && !self.is_examined_first(slot, now) {
+                self.start_known(slot);
             }
         }
         for slot in self.broken.clone() {
@@ -50,8 +51,13 @@ impl Supervisor {
                 && self.stopping.is_none()
                 && self.version(slot).is_some_and(|version| Some(version) != failed)
             {
+                if self.is_examined_first(slot, now) {
+                    continue;
+                }
                 self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
+                self.context.only_known.set(examination::has_program(&self.specs[slot]));
                 self.clear_broken(slot);
+                self.context.only_known.set(false);
             }
         }
         let late: Vec<u64> =

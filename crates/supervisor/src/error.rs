@@ -88,6 +88,9 @@ pub enum Error {
     /// A program cannot be run safely.
     #[error("program {}: {problem}", path.display())]
     Program { path: PathBuf, problem: String },
+    /// A program has changed since it was examined.
+    #[error("program {} was not examined in time, or has changed since", path.display())]
+    NotExamined { path: PathBuf },
     /// A program needs a library that it cannot be given; what is wrong with that follows "which".
     #[error("program {} needs {library}, which {problem}", program.display())]
     Library { program: PathBuf, library: String, problem: String },

@@ -15,7 +15,9 @@ pub mod directories;
 mod due;
 pub mod error;
 pub mod events;
+mod examinations;
 pub mod examine;
+mod examined;
 pub mod foreign;
 mod index;
 pub mod life;
@@ -57,6 +59,7 @@ use crate::backoff::{Backoff, Rule};
 use crate::chain_ends::{Chain, StagedChain};
 use crate::directories::Directories;
 use crate::error::{Error, during};
+use crate::examinations::Examinations;
 use crate::foreign::{Closer, Foreign};
 use crate::index::Index;
 use crate::life::{Life, Removed};
@@ -130,6 +133,10 @@ pub struct Supervisor {
     broken: BTreeSet<usize>,
     /// The slots that are started again, and when.
     starts: BTreeMap<usize, Instant>,
+    /// The longest steps of the loop, since its start and of lately, in microseconds, as the launcher has measured them.
+    pub steps_us: (u64, u64),
+    /// Programs that are examined beside the loop.
+    examinations: Examinations,
     /// Slots whose processes are wanted, in that order.
     wanted: VecDeque<usize>,
     /// Processes that were started and have not been sent their set-up.
@@ -206,6 +213,8 @@ impl Supervisor {
             lookup: OnceCell::new(),
             broken: BTreeSet::new(),
             starts: BTreeMap::new(),
+            steps_us: (0, 0),
+            examinations: Examinations::default(),
             wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),

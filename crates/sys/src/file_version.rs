@@ -44,6 +44,18 @@ impl FileVersion {
         }
     }
 
+    /// The version in numbers, for another process.
+    pub fn numbers(&self) -> [u64; 5] {
+        let Self { device, inode, size, modified_ns, changed_ns } = *self;
+        [device, inode, size, modified_ns.cast_unsigned(), changed_ns.cast_unsigned()]
+    }
+
+    /// The version that these numbers are of.
+    pub fn of_numbers([device, inode, size, modified, changed]: [u64; 5]) -> Self {
+        let (modified_ns, changed_ns) = (modified.cast_signed(), changed.cast_signed());
+        Self { device, inode, size, modified_ns, changed_ns }
+    }
+
     /// Whether so much time has passed since the last change that one more would have another time: the clock of a file
     /// system has a grain. A change in the future is none that has passed.
     pub fn is_settled(&self, now: SystemTime, after: Duration) -> bool {
@@ -79,6 +91,7 @@ mod tests {
         let before = fs::metadata(&path).unwrap();
         let first = FileVersion::of(&before);
         assert_eq!(first, FileVersion::from(&rustix::fs::stat(&path).unwrap()));
+        assert_eq!(FileVersion::of_numbers(first.numbers()), first);
         // The clock of file systems has a grain of some milliseconds: a later change has a later time.
         let now = || FileVersion::of(&fs::metadata(&path).unwrap());
         while now().changed_ns == first.changed_ns {

@@ -133,6 +133,33 @@ pub fn run(work: impl FnOnce() -> Result<(), (&'static str, io::Error)>) -> Resu
     Ok(())
 }
 
+/// Has a child do `work`, and does not wait for it: the child is a copy of this process, with the descriptors that are not above `highest`,
+/// and says what it has found in a file that it shares with its parent. The child ends with its parent.
+///
+/// # Errors
+/// There is no child.
+pub fn begin_work(
+    highest: RawFd,
+    work: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
+) -> Result<Child, StartError> {
+    let parent = rustix::process::getpid();
+    let bound = || {
+        let signal = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(signal)
+            .map_err(|error| ("parent death", error.into()))?;
+        match rustix::process::getppid() == Some(parent) {
+            true => work(),
+            false => Err(("parent death", io::ErrorKind::NotFound.into())),
+        }
+    };
+    // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
+    let Begun { child, report } =
+        begin(Pids::Shared, Table::UpTo(highest), bound, || unsafe { libc::_exit(0) })?;
+    // Nobody reads what failed: how the child has ended says that something did.
+    drop(report);
+    Ok(child)
+}
+
 /// Which of its parent's descriptors a child has until it executes its program.
 #[derive(Clone, Copy, Debug)]
 enum Table {

@@ -112,8 +112,9 @@ messages! {
             ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
             age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool,
         },
-        /// The answer to `Status` is complete; `missing` names layers that could not be applied.
-        6 => StatusEnd { ticket: u32, missing: Text<1024> },
+        /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the launcher's loop has been
+        /// busy at most with one step, since its start and in the last half minute.
+        6 => StatusEnd { ticket: u32, missing: Text<1024>, longest_step_us: u64, longest_lately_us: u64 },
         /// The answer to an order that has no other.
         7 => Answer { ticket: u32, outcome: Outcome, reason: Text<REASON_MAX> },
         /// Asks for `Counters`.

@@ -891,7 +891,12 @@ impl Samples for LauncherToAdmin {
             Self::Target { target: 1, name: text(128) },
             Self::Secret { secret: text(64) },
             Self::Begin {},
-            Self::StatusEnd { ticket: 1, missing: text(1024) },
+            Self::StatusEnd {
+                ticket: 1,
+                missing: text(1024),
+                longest_step_us: u64::MAX,
+                longest_lately_us: 1,
+            },
             answer(Outcome::Done),
             answer(Outcome::Failed),
             answer(Outcome::Busy),

@@ -210,7 +210,9 @@ impl AdminCommands {
                 supervisor.send(admin, line, None);
             }
             let missing = Text::new(supervisor.missing().join(", "));
-            supervisor.send(admin, &LauncherToAdmin::StatusEnd { ticket, missing }, None);
+            let (longest_step_us, longest_lately_us) = supervisor.steps_us;
+            let end = LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us, longest_lately_us };
+            supervisor.send(admin, &end, None);
         }
     }
 

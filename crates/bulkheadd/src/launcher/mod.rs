@@ -10,6 +10,7 @@ mod configure;
 mod messages;
 mod reload;
 pub(crate) mod resume;
+mod step_clock;
 mod transaction;
 mod upgrade;
 
@@ -36,6 +37,7 @@ use crate::components::service_manager::ServiceManager;
 use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
 use crate::given::Given;
+use crate::launcher::step_clock::StepClock;
 use crate::site_watch::SiteWatch;
 use crate::transactions::{Asker, Look, Mode, Transactions};
 use crate::upgrades::Upgrade;
@@ -118,6 +120,8 @@ pub struct Launcher {
     supervisor: Supervisor,
     components: Components,
     admin_socket: AdminSocket,
+    /// For how long its steps keep others waiting.
+    steps: StepClock,
     /// The file that the configuration is from.
     config_path: PathBuf,
     /// Files of sites as they were read last, and what has happened in their folder since then.
@@ -205,6 +209,7 @@ impl Launcher {
             supervisor,
             components,
             admin_socket,
+            steps: StepClock::new(Instant::now()),
             config_path,
             read_files,
             site_watch,
@@ -328,7 +333,11 @@ impl Launcher {
         let deadlines = self.components.all().map(|component| component.deadline());
         let others = self.supervisor.deadline(now).into_iter().chain(self.upgrade.deadline());
         let next = deadlines.into_iter().flatten().chain(others).min();
+        self.steps.end(now);
         self.supervisor.wait(events, next.map(|at| at.saturating_duration_since(now)))?;
+        let now = Instant::now();
+        self.steps.begin(now);
+        self.supervisor.steps_us = self.steps.longest_us(now);
         for event in events.iter() {
             match Event::from(event) {
                 Event::Signal => self.on_signal(),
@@ -395,6 +404,9 @@ impl Launcher {
             if component.on_helper_exit(&mut self.supervisor, serial) {
                 return;
             }
+        }
+        if self.supervisor.on_examined(serial) {
+            return;
         }
         let Some(exit) = self.supervisor.exit_of(serial) else { return };
         // What it said last, such as that it was ready, is still in its channel.

@@ -21,6 +21,7 @@ use crate::components::stderr_drain::StderrDrain;
 use crate::components::ticket_keys::TicketKeys;
 use crate::entry::VERSION;
 use crate::given::Given;
+use crate::launcher::step_clock::StepClock;
 use crate::launcher::{Components, Launcher};
 use crate::site_watch::SiteWatch;
 use crate::transactions::Transactions;
@@ -119,6 +120,7 @@ impl Launcher {
             supervisor,
             components,
             admin_socket,
+            steps: StepClock::new(std::time::Instant::now()),
             config_path: started.config.clone(),
             read_files: Cache::default(),
             site_watch: SiteWatch::default(),

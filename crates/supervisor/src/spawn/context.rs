@@ -65,6 +65,10 @@ pub struct SpawnContext {
     pub failures: Failures,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
+    /// Whether a program is started only if all is known of it: nothing is inspected, asked or copied in the launcher's loop.
+    pub only_known: Cell<bool>,
+    /// Where a copy of a program is put, in a process that makes one beside the loop.
+    pub copy_into: Option<OwnedFd>,
     /// What was done with programs of the operator's.
     pub operator_programs: OperatorPrograms,
     /// How many processes were started.
@@ -99,6 +103,8 @@ impl SpawnContext {
             inspected: RefCell::default(),
             failures: Failures::default(),
             answers: Answers::default(),
+            only_known: Cell::new(false),
+            copy_into: None,
             operator_programs: OperatorPrograms::default(),
             started: Cell::new(0),
             chains: HashMap::from([(0, chain(&config))]),

@@ -52,6 +52,11 @@ impl Failures {
         known.insert(path.to_owned(), (version, now, failure));
     }
 
+    /// What was found wrong last with a program, and with which version of it.
+    pub fn latest(&self, path: &Path) -> Option<(FileVersion, Failure)> {
+        self.0.borrow().get(path).map(|(version, _, failure)| (*version, failure.clone()))
+    }
+
     /// Forgets a program, which somebody has had started anew.
     pub fn forget(&self, path: &Path) {
         self.0.borrow_mut().remove(path);

@@ -58,6 +58,9 @@ impl SpawnContext {
         if let Some(failure) = self.failures.known(path, version, Instant::now()) {
             return Err(failure.of(path));
         }
+        if self.only_known.get() {
+            return Err(Error::NotExamined { path: path.into() });
+        }
         let wrong = |problem: String| {
             let failure = Failure::Program(problem);
             self.failures.remember(path, version, failure.clone(), Instant::now());
@@ -134,6 +137,11 @@ const LOOSE: [(&[u8], &str); 3] = [
          `--omagic`, with `-z separate-code`, or say `jit = true` where that is a key",
     ),
 ];
+
+/// The same words, where another process has said them.
+pub(super) fn loose_of(said: &[u8]) -> Option<&'static str> {
+    LOOSE.iter().map(|(_, why)| *why).find(|why| why.as_bytes() == said)
+}
 
 /// What the inspector has printed, or why the program cannot be started; `None` if it is no answer.
 fn parse(printed: &[u8]) -> Option<Result<Inspected, String>> {

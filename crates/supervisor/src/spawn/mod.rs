@@ -10,6 +10,7 @@ pub mod compiled_filters;
 pub mod context;
 pub mod core_copy;
 pub mod core_dumps;
+pub mod examination;
 pub mod failures;
 pub mod given_programs;
 pub mod helper;

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, Stat};
 
 use crate::error::{Error, at};
 use crate::spawn::context::{SpawnContext, duplicate};
-use crate::spawn::program::{COPY_BYTES_MAX, Unfit, fit, is_elf, nameless_copy};
+use crate::spawn::program::{COPY_BYTES_MAX, Unfit, fill_copy, fit, is_elf, nameless_file};
 
 /// Execute for the group, read for root: the service can run it, and neither read nor change it.
 const MODE: u32 = 0o410;
@@ -236,13 +236,24 @@ impl SpawnContext {
         if let Some((_, copy)) = copies.get(&key).filter(|(made_from, _)| *made_from == source) {
             return duplicate(copy);
         }
+        if self.only_known.get() {
+            return Err(Error::NotExamined { path: path.to_owned() });
+        }
         // Before the next is made, so that two are never on the disk for one program; nor what nobody names any more.
         copies.retain(|other, _| *other != key && self.names_program(&other.0));
-        let at = self.config.server.state_dir.join(format!("program-{}", identity.id()));
-        let copy = nameless_copy(&mut content, &at, 0o600, |written| give_to(written, identity))?;
+        let copy = match &self.copy_into {
+            Some(copy) => duplicate(copy)?,
+            None => self.empty_copy(identity)?,
+        };
+        fill_copy(&mut content, &copy, |written| give_to(written, identity)).map_err(at("copy", path))?;
         let kept = duplicate(&copy)?;
         copies.insert(key, (source, kept));
         Ok(copy)
+    }
+
+    /// An empty file without a name for a copy of a program of `identity`'s.
+    pub fn empty_copy(&self, identity: Identity) -> Result<OwnedFd, Error> {
+        nameless_file(&self.config.server.state_dir.join(format!("program-{}", identity.id())), 0o600)
     }
 
     /// Whether a process has the program at `path`.

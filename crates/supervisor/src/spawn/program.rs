@@ -47,28 +47,44 @@ pub fn unreadable(program: &Path, copy: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// A copy of `source` that is at `copy` for a moment, made ready by `prepare`.
-pub(super) fn nameless_copy(
+fn nameless_copy(
     source: &mut File,
     copy: &Path,
     mode: u32,
     prepare: impl Fn(&File) -> std::io::Result<()>,
 ) -> Result<OwnedFd, Error> {
+    let file = nameless_file(copy, mode)?;
+    fill_copy(source, &file, prepare).map_err(at("write", copy))?;
+    Ok(file)
+}
+
+/// An empty file that is at `path` for a moment, opened only to name it.
+pub(super) fn nameless_file(path: &Path, mode: u32) -> Result<OwnedFd, Error> {
     // One that a launcher left which was ended at this very moment.
-    let _ = std::fs::remove_file(copy);
-    let mut options = File::options();
-    let mut written = options.write(true).create_new(true).mode(mode).open(copy).map_err(at("make", copy))?;
+    let _ = std::fs::remove_file(path);
+    let made =
+        File::options().write(true).create_new(true).mode(mode).open(path).map_err(at("make", path))?;
+    drop(made);
+    let opened = open(path);
+    std::fs::remove_file(path).map_err(at("remove", path))?;
+    opened
+}
+
+/// Fills a file that was opened only to name it with a copy of `source`, made ready by `prepare`.
+pub(super) fn fill_copy(
+    source: &mut File,
+    copy: &OwnedFd,
+    prepare: impl Fn(&File) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let again = format!("/proc/self/fd/{}", copy.as_raw_fd());
+    let mut written = File::options().write(true).truncate(true).open(again)?;
     // Its beginning has been read.
-    let copied = std::io::Seek::rewind(source)
-        .and_then(|()| std::io::copy(&mut source.take(COPY_BYTES_MAX + 1), &mut written));
-    let filled = copied.and_then(|bytes| match bytes > COPY_BYTES_MAX {
+    std::io::Seek::rewind(source)?;
+    // A file that somebody can still write is not executed: it is closed with the end of this.
+    match std::io::copy(&mut source.take(COPY_BYTES_MAX + 1), &mut written)? > COPY_BYTES_MAX {
         true => Err(std::io::Error::other(format!("it is larger than {COPY_BYTES_MAX} bytes"))),
         false => prepare(&written),
-    });
-    // A file that somebody can still write is not executed.
-    drop(written);
-    let opened = filled.map_err(at("write", copy)).and_then(|()| open(copy));
-    std::fs::remove_file(copy).map_err(at("remove", copy))?;
-    opened
+    }
 }
 
 /// The content of what was opened to be executed: the same inode again, whatever the name may point to by now.

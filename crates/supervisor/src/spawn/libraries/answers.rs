@@ -11,17 +11,17 @@ use sys::file_version::FileVersion;
 
 /// What loaders have answered, by program: who is started again is not asked again.
 #[derive(Debug, Default)]
-pub struct Answers(pub(super) RefCell<HashMap<PathBuf, Known>>);
+pub struct Answers(pub(crate) RefCell<HashMap<PathBuf, Known>>);
 
 /// An answer, with the versions of all files on which it depends.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub struct Known {
     program: Option<FileVersion>,
-    pub(super) files: Vec<(PathBuf, Option<FileVersion>)>,
+    pub(crate) files: Vec<(PathBuf, Option<FileVersion>)>,
 }
 
 impl Known {
-    pub(super) fn of(program: Option<FileVersion>, files: Vec<PathBuf>) -> Self {
+    pub(crate) fn of(program: Option<FileVersion>, files: Vec<PathBuf>) -> Self {
         let files = files.into_iter().map(|path| {
             let version = program::version(&path);
             (path, version)
@@ -30,7 +30,7 @@ impl Known {
     }
 
     /// Whether nothing has changed since, a library neither: its new version may need others.
-    pub(super) fn holds(&self, program: Option<FileVersion>) -> bool {
+    pub(crate) fn holds(&self, program: Option<FileVersion>) -> bool {
         self.program.is_some()
             && self.program == program
             && self.files.iter().all(|(path, version)| program::version(path) == *version)

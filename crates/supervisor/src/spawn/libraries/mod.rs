@@ -103,6 +103,9 @@ impl SpawnContext {
                 if let Some(failure) = known {
                     return Err(failure.of(&service.program));
                 }
+                if self.only_known.get() {
+                    return Err(Error::NotExamined { path: service.program.clone() });
+                }
                 let question =
                     ask::Question { service, spec, program, content, loader: (loader, path, &file) };
                 let files = self.libraries(&question)?.map_err(|failure| {
