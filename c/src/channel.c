@@ -5,8 +5,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -29,6 +31,13 @@ bool channel_is(int descriptor)
     if (getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || type != SOCK_SEQPACKET)
         return false;
     return fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+bool pipe_is(int descriptor)
+{
+    const int flags = fcntl(descriptor, F_GETFL);
+    return flags >= 0 && (flags & O_ACCMODE) == O_WRONLY && (flags & O_DIRECT) != 0 &&
+           fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0;
 }
 
 /* The only descriptor that came along. -1: none. -2: more than one, which are closed. */
@@ -80,4 +89,31 @@ enum sending channel_send(int channel, const struct edge *edge, int number, cons
     if (send(channel, sent, size, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
         return SENT;
     return errno == EAGAIN || errno == EINTR || errno == ENOBUFS ? NO_ROOM : PEER_GONE;
+}
+
+/* A pipe has no flag against the signal. It waits in this thread if it came, and is taken away. */
+static ssize_t write_quietly(int pipe, const void *bytes, size_t size)
+{
+    sigset_t broken, before, waiting;
+    sigemptyset(&broken);
+    sigaddset(&broken, SIGPIPE);
+    sigpending(&waiting);
+    pthread_sigmask(SIG_BLOCK, &broken, &before);
+    const ssize_t written = write(pipe, bytes, size);
+    const int error = errno;
+    if (written < 0 && error == EPIPE && !sigismember(&waiting, SIGPIPE))
+        sigtimedwait(&broken, NULL, &(struct timespec){0, 0});
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
+enum sending pipe_send(int pipe, const struct edge *edge, int number, const struct field *fields)
+{
+    const size_t size = message_encode(edge, number, fields, sent, sizeof sent);
+    if (size == 0)
+        return PEER_GONE;
+    if (write_quietly(pipe, sent, size) >= 0)
+        return SENT;
+    return errno == EAGAIN || errno == EINTR ? NO_ROOM : PEER_GONE;
 }

@@ -46,6 +46,9 @@ enum arrival channel_receive(int channel, const struct edge *edge, struct messag
 enum sending { SENT, NO_ROOM, PEER_GONE };
 enum sending channel_send(int channel, const struct edge *edge, int number, const struct field *fields);
 bool channel_is(int descriptor);
+/* The same for the pipe by which a service speaks to the launcher on kernels where its channel would carry descriptors there. */
+enum sending pipe_send(int pipe, const struct edge *edge, int number, const struct field *fields);
+bool pipe_is(int descriptor);
 void close_descriptor(int *descriptor);
 
 /* --- log.c: records on their way to the logger. */
@@ -100,6 +103,7 @@ struct link {
 struct bulkhead {
     const struct bulkhead_service *service;
     int control; /* or -1: the process retires */
+    int say;     /* where the launcher is told something, or -1: at `control` */
     struct log log;
     uint64_t head_bytes, body_bytes, idle_stop_ms;
     bool jit, is_serving, owes_counters;

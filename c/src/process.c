@@ -18,6 +18,8 @@
 enum {
     CONTROL = 3,
     LOG = 4,
+    /* Only there if nothing can be said at `CONTROL`. */
+    SAY = 5,
     /* LIMIT: how long the end of the process waits for the logger. */
     FLUSH_MAX_MS = 2000,
     /* LIMIT: how long a worker of the site is let wait whose channel has no room; then it is tried again. */
@@ -91,6 +93,7 @@ static bool follow(struct bulkhead *b, const struct message *message)
 static void retire(struct bulkhead *b)
 {
     close_descriptor(&b->control);
+    close_descriptor(&b->say);
     b->quiet_since = NEVER;
     if (b->is_serving)
         receiver_drain(b);
@@ -117,12 +120,19 @@ static bool control_read(struct bulkhead *b)
     return true;
 }
 
+static enum sending tell_launcher(struct bulkhead *b, int number, const struct field *fields)
+{
+    if (b->say >= 0)
+        return pipe_send(b->say, &child_to_launcher, number, fields);
+    return channel_send(b->control, &child_to_launcher, number, fields);
+}
+
 static void control_tell(struct bulkhead *b)
 {
     if (!b->owes_counters || !b->is_serving || b->control < 0)
         return;
     const struct field counters[] = {{.number = b->connections_now}, {.number = b->connections}, {.number = b->requests}};
-    b->owes_counters = channel_send(b->control, &child_to_launcher, CHILD_TO_LAUNCHER_COUNTERS, counters) == NO_ROOM;
+    b->owes_counters = tell_launcher(b, CHILD_TO_LAUNCHER_COUNTERS, counters) == NO_ROOM;
 }
 
 /* --- Waiting. */
@@ -184,7 +194,7 @@ static void look_for_quiet(struct bulkhead *b, uint64_t connections_before)
         b->quiet_since = now_ms();
     } else if (now_ms() - b->quiet_since >= (int64_t)b->idle_stop_ms) {
         b->quiet_since = now_ms();
-        channel_send(b->control, &child_to_launcher, CHILD_TO_LAUNCHER_IDLE, NULL);
+        tell_launcher(b, CHILD_TO_LAUNCHER_IDLE, NULL);
     }
 }
 
@@ -228,7 +238,7 @@ static bool serve(struct bulkhead *b)
         return process_fail(b, "the process cannot give up new code: %s", strerror(errno));
     b->is_serving = true;
     b->since = b->quiet_since = now_ms();
-    channel_send(b->control, &child_to_launcher, CHILD_TO_LAUNCHER_READY, NULL);
+    tell_launcher(b, CHILD_TO_LAUNCHER_READY, NULL);
     receiver_serve(b);
     while (b->control >= 0 || b->source_count > 0)
         if (!turn(b))
@@ -321,7 +331,10 @@ int bulkhead_main(const struct bulkhead_service *service, int argc, char **argv)
     }
     /* Nothing secret is in memory yet; from here on nobody looks into it. */
     allow_dump(false);
-    *b = (struct bulkhead){.service = service, .control = CONTROL, .log = {.channel = channel_is(LOG) ? LOG : -1}};
+    *b = (struct bulkhead){.service = service,
+                           .control = CONTROL,
+                           .say = pipe_is(SAY) ? SAY : -1,
+                           .log = {.channel = channel_is(LOG) ? LOG : -1}};
     for (size_t i = 0; i < ORDERS_MAX; i++)
         b->orders[i] = -1;
     const bool is_good = live(b, argc, argv);

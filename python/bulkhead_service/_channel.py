@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import array
 import asyncio
+import fcntl
 import os
 import socket
 from collections import deque
 from types import SimpleNamespace
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from ._codec import DecodeError, Edge
 from ._messages import BUNDLES_MAX, MESSAGE_MAX
@@ -40,6 +41,18 @@ def channel_socket(number: int) -> Optional[socket.socket]:
     return found
 
 
+def say_pipe(number: int) -> Optional[int]:
+    """The descriptor `number`, if it is where packets are written into a pipe."""
+    try:
+        flags = fcntl.fcntl(number, fcntl.F_GETFL)
+    except OSError:
+        return None
+    if flags & os.O_ACCMODE != os.O_WRONLY or not flags & os.O_DIRECT:
+        return None
+    os.set_inheritable(number, False)
+    return number
+
+
 def _receive(channel: socket.socket) -> tuple[bytes, list[int], int]:
     data, ancillary, flags, _ = channel.recvmsg(MESSAGE_MAX + 1, socket.CMSG_SPACE(_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -63,8 +76,11 @@ class Channel:
         outgoing: Edge,
         arrived: Arrived,
         ended: Callable[[Optional[Exception]], None],
+        say: Optional[int] = None,
     ) -> None:
         self._socket, self._incoming, self._outgoing = channel, incoming, outgoing
+        #: A pipe for what leaves, if it does not go by the socket.
+        self._say = say
         self._arrived, self._ended = arrived, ended
         self._loop = asyncio.get_running_loop()
         self._queue: deque[bytes] = deque()
@@ -85,22 +101,31 @@ class Channel:
         if self._is_open:
             self._is_open = False
             self._loop.remove_reader(self._socket)
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._out)
             self._socket.close()
+            if self._say is not None:
+                os.close(self._say)
+
+    @property
+    def _out(self) -> Union[socket.socket, int]:
+        return self._socket if self._say is None else self._say
 
     def _write(self) -> None:
         while self._queue:
             try:
-                self._socket.send(self._queue[0], socket.MSG_NOSIGNAL)
+                if self._say is None:
+                    self._socket.send(self._queue[0], socket.MSG_NOSIGNAL)
+                else:
+                    os.write(self._say, self._queue[0])
             except (BlockingIOError, InterruptedError):
-                self._loop.add_writer(self._socket, self._write)
+                self._loop.add_writer(self._out, self._write)
                 return
             except OSError:
                 # That the peer is gone is read next.
                 self._queue.clear()
                 break
             self._queue.popleft()
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_writer(self._out)
 
     def _read(self) -> None:
         for _ in range(_TURN):

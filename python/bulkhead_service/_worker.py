@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Callable, Optional, Protocol
 
 from . import _prctl
-from ._channel import Channel, channel_socket
+from ._channel import Channel, channel_socket, say_pipe
 from ._codec import Address
 from ._http import Connection
 from ._log import Level, Log
@@ -26,7 +26,8 @@ from ._link import Link
 from .data import DataSource
 from .request import Request
 
-_CONTROL, _LOG = 3, 4
+#: The third is only there if nothing can be said at the first.
+_CONTROL, _LOG, _SAY = 3, 4, 5
 #: In how many steps it is looked whether there was a connection.
 _IDLE_STEPS = 4
 
@@ -50,14 +51,14 @@ class Application(Protocol):
 class Worker:
     """One process of a service."""
 
-    def __init__(self, application: Application, arguments: list[str], control: socket.socket, log: Optional[socket.socket]) -> None:
+    def __init__(self, application: Application, arguments: list[str], control: socket.socket, say: Optional[int], log: Optional[socket.socket]) -> None:
         self._application, self._arguments = application, arguments
         self._log_socket = log
         self._messages: asyncio.Queue[tuple[Optional[SimpleNamespace], list[int]]] = asyncio.Queue()
         self._fault: Optional[Exception] = None
         self._control = Channel(
             control, LAUNCHER_TO_SERVICE, CHILD_TO_LAUNCHER,
-            lambda message, descriptors: self._messages.put_nowait((message, descriptors)), self._control_ended,
+            lambda message, descriptors: self._messages.put_nowait((message, descriptors)), self._control_ended, say,
         )
         self._links: dict[str, Link] = {}
         self._sources: list[int] = []
@@ -240,10 +241,10 @@ def run(application: Application, arguments: list[str]) -> int:
         return 2
     # Nothing secret is in memory yet; from here on nobody looks into it.
     _prctl.allow_dump(False)
-    log = channel_socket(_LOG)
+    say, log = say_pipe(_SAY), channel_socket(_LOG)
 
     async def live() -> None:
-        await Worker(application, arguments, control, log).run()
+        await Worker(application, arguments, control, say, log).run()
 
     try:
         asyncio.run(live())

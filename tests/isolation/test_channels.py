@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import threading
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,6 +35,8 @@ UNREAD = 150
 ANSWERS_OF_ITS_OWN, GOOD_ANSWERS = 13, (7, 8, 9, 12)
 #: The stages of a rogue, and by when each is over.
 STAGES = {"deeds": 15, "silence": 10, "end": 40}
+#: Seconds that the launcher may take for an answer while a rogue is at work, on a machine that is busy with the tests as well.
+LAUNCHER_MAX = 5
 #: A rogue does not go when it is asked to.
 LIMITS = {"start_timeout": "2s", "drain_timeout": "1s", "connections": 400}
 
@@ -52,6 +55,26 @@ class Rogue(Server):
     @staticmethod
     def own(name, folder):
         return folder / "programs" / name
+
+
+class Answers(threading.Thread):
+    """Asks the launcher for the status again and again."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.server, self.times, self.over = server, [], threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.1):
+            begin = time.monotonic()
+            self.server.order(command="status")
+            self.times.append(time.monotonic() - begin)
+
+    def longest(self):
+        self.over.set()
+        self.join()
+        return max(self.times)
 
 
 def memory_kib(process):
@@ -78,6 +101,7 @@ class Channels(unittest.TestCase):
         self.server = self.enterContext(server)
         rogue = server.process(title)
         before = self.others(title)
+        launcher = Answers(server) if title != "admin" else None
         running = [Load(server.port, target, host, seconds=9, connections=4) for host, target in loads]
         asked = [connection for host, target in victims for connection in ask(server.port, host, target)]
         self.stage("deeds")
@@ -86,6 +110,8 @@ class Channels(unittest.TestCase):
         self.stage("silence")
         # The rogue is ended for what it sends at last, and nobody else is.
         self.assertTrue(until(lambda: not rogue.alive, STAGES["end"]), "the rogue is not ended")
+        if launcher:
+            self.assertLess(launcher.longest(), LAUNCHER_MAX, "the launcher waited")
         for load in running:
             load.finish().assert_clean(self, ANSWERS)
         for connection in asked:
@@ -237,9 +263,9 @@ class Signer(Channels):
             r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: no message of type 99",
             r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message has bytes after",
             r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: message or its descriptors over",
-            r"\[site keyed\d\] .*the signer sends nonsense; its channel is closed: a descriptor came along",
         ])
         log = self.server.log()
+        # The kernel refuses descriptors: three of the ten get what is right, and nonsense only at the end.
         self.assertEqual(len(set(re.findall(r"\[(site keyed\d)\] .*sends nonsense; its channel is closed", log))), 10)
         # Nobody asked for its verdicts, so none is told of.
         self.assertNotIn("one.pem of site", log)

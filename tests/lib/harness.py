@@ -205,12 +205,12 @@ class Process:
         return f"<{self.title} {self.pid}>"
 
 
-#: Ends what the launcher leaves; the only child that is no process of the server's.
-REAPER = "bulkhead: reaper"
+#: Ends what the launcher leaves; and, where there was something to close, who closes it: no processes of the server's.
+REAPER, CLOSER = "bulkhead: reaper", "bulkhead: closer"
 
 
 def children(pid):
-    """The child processes of `pid` that are alive, without the reaper."""
+    """The child processes of `pid` that are alive, without the reaper and the closer."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -219,7 +219,7 @@ def children(pid):
             stat = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
             if int(stat[1]) == pid and stat[0] not in "ZX":
                 process = Process(int(name))
-                if process.words[:1] != [REAPER]:
+                if process.words[:1] not in ([REAPER], [CLOSER]):
                     found.append(process)
         except (OSError, IndexError):
             continue

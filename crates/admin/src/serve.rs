@@ -70,7 +70,7 @@ impl From<io::Error> for ServeError {
 /// # Errors
 /// When the launcher cannot be understood or reached.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
-    let admin = Rc::new(Admin::new(Control::new(start.control)?));
+    let admin = Rc::new(Admin::new(Control::control(start.control, start.say)?));
     let clients = Rc::new(Clients::default());
     let mut socket = None;
     let mut accepting = None;

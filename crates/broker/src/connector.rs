@@ -68,7 +68,9 @@ impl Connector {
         self.channel.send_replace(Some(channel.clone()));
         let take = |arrived| {
             let (id, answer) = match arrived {
-                Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, Answer::Made(socket)),
+                Ok((ConnectorToBroker::Made { id }, Some(socket))) => {
+                    (id, Answer::Made(OwnedFd::from(socket)))
+                }
                 Ok((ConnectorToBroker::Ended { id, errno }, None)) => (id, Answer::Ended(result(errno))),
                 Ok(_) | Err(_) => return 1,
             };

@@ -21,7 +21,7 @@ type Control = Channel<LauncherToBroker, ChildToLauncher>;
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::new(start.control)?;
+    let control: Control = Channel::control(start.control, start.say)?;
     let limits = match control.receive().await? {
         Some((LauncherToBroker::Limits { waiting_max, connect_timeout_ms, flush_ms }, _)) => {
             (waiting_max as usize, Duration::from_millis(connect_timeout_ms.into()), flush_ms)

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::io::fcntl_dupfd_cloexec;
 use supervisor::error::{Error, during};
 use supervisor::spawn::inheritance::occupy_inherited_numbers;
-use sys::inherit::{CONTROL, LOG, files};
+use sys::inherit::{CONTROL, SAY, files};
 
 use crate::components::notifier::Notifier;
 
@@ -52,7 +52,7 @@ fn passed(count: usize) -> Result<Vec<OwnedFd>, Error> {
     let action = "take the sockets that LISTEN_FDS counts";
     let count = u16::try_from(count).unwrap_or(u16::MAX);
     let passed = files(CONTROL, count).map_err(during(action))?;
-    passed.iter().map(|file| fcntl_dupfd_cloexec(file, LOG + 1).map_err(during(action))).collect()
+    passed.iter().map(|file| fcntl_dupfd_cloexec(file, SAY + 1).map_err(during(action))).collect()
 }
 
 /// The environment, for the process of this number.

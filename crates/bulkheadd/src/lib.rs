@@ -38,6 +38,9 @@ pub fn main() -> ExitCode {
     if arguments.next_if(|first| first == "reap").is_some() {
         return supervisor::spawn::reaper::main();
     }
+    if arguments.next_if(|first| first == "close").is_some() {
+        return supervisor::foreign::main();
+    }
     if arguments.next_if(|first| first == "keep-core").is_some() {
         return supervisor::spawn::core_copy::main(arguments);
     }

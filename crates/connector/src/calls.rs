@@ -99,10 +99,10 @@ impl Calls {
                 0
             }
             Ok((BrokerToConnector::Connect { id, address, scope, waits }, Some(socket))) => {
-                self.connect(&broker, id, (address, scope), waits, socket)
+                self.connect(&broker, id, (address, scope), waits, OwnedFd::from(socket))
             }
             Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
-                let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
+                let outcome = Socket::of(OwnedFd::from(socket)).and_then(|socket| socket.disconnect());
                 self.answer(&broker, id, Answer::Ended(outcome));
                 0
             }

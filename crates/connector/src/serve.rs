@@ -29,7 +29,7 @@ type Control = Channel<LauncherToConnector, ChildToLauncher>;
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::new(start.control)?;
+    let control: Control = Channel::control(start.control, start.say)?;
     let Some(Roles { dialer, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };

@@ -27,7 +27,7 @@ use crate::told::Told;
 /// # Errors
 /// The launcher says what makes no sense, the database cannot be opened, or a statement is wrong: with every mistake.
 pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control = Control::new(start.control)?;
+    let control = Control::control(start.control, start.say)?;
     let Some((setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let mut opening = Opening { control, setup: Rc::new(setup), dialer: Rc::default(), early: Vec::new() };

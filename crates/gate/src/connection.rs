@@ -5,13 +5,14 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 
 use request::head;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use sys::foreign::Foreign;
 use wire::NO_PARTITION;
 use worker::dispatcher::Outgoing;
 
@@ -21,7 +22,7 @@ use crate::refusal::Refusal;
 /// A connection that this gate holds.
 pub struct Connection {
     /// Its descriptor.
-    pub stream: OwnedFd,
+    pub stream: Foreign,
     /// The client.
     pub peer: SocketAddr,
     /// The address of ours that it connected to.

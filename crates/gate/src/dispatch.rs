@@ -9,6 +9,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
+use sys::foreign::Foreign;
+
 use crate::answer;
 use crate::connection::{Connection, Seen, Share};
 use crate::gate::Gate;
@@ -25,7 +27,7 @@ impl Connection {
         now: Instant,
     ) {
         let new = Self {
-            stream,
+            stream: stream.into(),
             peer,
             local,
             preread: Vec::new(),
@@ -44,7 +46,7 @@ impl Connection {
     /// it went there, as far as that is known: on listeners with `proxy_protocol`, its peer does not say it.
     pub fn handed_back(
         gate: &Rc<Gate>,
-        stream: OwnedFd,
+        stream: Foreign,
         preread: Vec<u8>,
         client: Option<SocketAddr>,
         share: Option<Share>,

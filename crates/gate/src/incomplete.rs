@@ -12,7 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use conditioning::{Key, Origin, Range, Tree};
@@ -256,7 +256,7 @@ mod tests {
 
     fn connection(now: Instant) -> Connection {
         Connection {
-            stream: sys::seqpacket::pair().unwrap().0,
+            stream: sys::seqpacket::pair().unwrap().0.into(),
             peer: "192.0.2.1:5".parse().unwrap(),
             local: "192.0.2.2:80".parse().unwrap(),
             preread: Vec::new(),

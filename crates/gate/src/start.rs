@@ -36,7 +36,7 @@ type Control = Channel<LauncherToGate, ChildToLauncher>;
 
 /// The whole life of the process.
 pub async fn run(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::new(start.control)?;
+    let control: Control = Channel::control(start.control, start.say)?;
     let Some(limits) = control.receive().await? else {
         return Ok(());
     };

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
+use sys::foreign::Foreign;
 use wire::{FromWorker, NO_PARTITION, ToWorker};
 use worker::channel::{Channel, ChannelEnd};
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
@@ -68,7 +69,7 @@ pub fn end_chain(
     channel: OwnedFd,
 ) -> std::io::Result<impl Future<Output = ChannelEnd> + use<>> {
     let (gate, flow) = (Rc::downgrade(gate), chain(gate).flow().clone());
-    Ok(receive(gate, flow, Channel::new(channel)?))
+    Ok(receive(gate, flow, Channel::shared(channel)?))
 }
 
 async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, FromWorker>) -> ChannelEnd {
@@ -115,7 +116,7 @@ impl Owner for Workers {
         }
     }
 
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>) {
+    fn handed_back(&self, stream: Foreign, preread: Vec<u8>, client: Option<SocketAddr>) {
         if let Some(gate) = self.gate.upgrade() {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
             let share = (!self.reports.guarded.get()).then(|| Share::new(&self.shared));
@@ -175,5 +176,5 @@ impl Owner for Filters {
     }
 
     /// A filter has only the one way on.
-    fn handed_back(&self, _stream: OwnedFd, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
+    fn handed_back(&self, _stream: Foreign, _taken: Vec<u8>, _client: Option<SocketAddr>) {}
 }

@@ -201,3 +201,44 @@ fn one_connection_handed_back_a_thousand_times_fills_no_gate() {
         drop(client);
     });
 }
+
+/// A socket whose closing takes a day, and who does not read what it sends.
+fn lingering() -> (OwnedFd, std::net::TcpListener) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    while std::io::Write::write(&mut stream, &[0; 65_536]).is_ok() {}
+    let day = Some(Duration::from_secs(86_400));
+    rustix::net::sockopt::set_socket_linger(&stream, day).unwrap();
+    (stream.into(), listener)
+}
+
+#[test]
+fn what_lingers_is_waited_for_by_nobody() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        let worker = gate.worker(2).await;
+        let back = |preread: &[u8]| bytes(&FromWorker::Back { id: 0, preread: Bytes(preread.to_vec()) });
+        let (begun, mut kept) = (Instant::now(), Vec::new());
+        // A connection that is answered and closed, one that goes on, a message that is none, and many at once.
+        for (message, count) in
+            [(back(b"GET / HTTP/9\r\n\r\n"), 1), (back(b"GET"), 1), (vec![7; 9], 1), (back(b""), 60)]
+        {
+            let line = gate.line(1).await;
+            for reads in [true, false] {
+                let (sockets, listeners): (Vec<_>, Vec<_>) = (0..count).map(|_| lingering()).unzip();
+                let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+                sys::seqpacket::send_many(&line, &message, &borrowed).unwrap();
+                drop(sockets);
+                kept.push(listeners);
+                if reads {
+                    pause(20).await;
+                }
+            }
+            // The last is still unread, and its sender gone.
+            drop(line);
+        }
+        others_go_on(&gate, &worker).await;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    });
+}

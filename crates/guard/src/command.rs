@@ -68,7 +68,8 @@ impl Order {
                 "loads no library, and so cannot be given what a filter has read; leave `--filter` out";
             return Err(Error::program(path, problem));
         }
-        let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (control, its_control) =
+            sys::seqpacket::pair_that_takes(true, false).map_err(during("make a channel"))?;
         // Its library waits for room, rather than to lose a message.
         rustix::io::ioctl_fionbio(&its_control, false).map_err(during("set up a channel"))?;
         let at = self.descriptors.current.map_or(CONTROL_AT, |limit| CONTROL_AT.min(limit as RawFd - 1));

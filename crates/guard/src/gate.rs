@@ -5,7 +5,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use sys::inherit::CONTROL;
+use sys::control::ControlEnd;
 use sys::process::{Exit, Program};
 use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 
@@ -17,7 +17,7 @@ use supervisor::error::{Error, during};
 use supervisor::process::{Process, Stage};
 use supervisor::spawn::context::{SpawnContext, text};
 use supervisor::spawn::process_spec::ProcessSpec;
-use supervisor::spawn::program;
+use supervisor::spawn::{placed, program};
 
 /// LIMIT: told of the gate before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -51,10 +51,10 @@ impl Gate {
         listeners: &Listeners,
         chain: Option<ChainEnds>,
     ) -> Result<(), Error> {
-        let (control, its_control) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (control, its) = ControlEnd::pair().map_err(during("make a channel"))?;
         let file = program::role_program(&context.roles_folder, Role::Gate.name())?;
         let program = Program { file, arguments: vec![text("bulkhead guard: gate")?], environment: vec![] };
-        let started = context.start_with(&self.spec, &program, [(its_control, CONTROL)])?;
+        let started = context.start_with(&self.spec, &program, placed(its))?;
         let started = Started::new(&self.spec, started)?;
         let process = Process::new(0, started.child, Some(control), started.since);
         self.running = Some((process, started.stderr));
@@ -87,7 +87,7 @@ impl Gate {
     /// The descriptors to watch: its end, what it says, its standard error.
     pub fn watched(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>, &StderrRelay)> {
         let (process, stderr) = self.running.as_ref()?;
-        Some((process.child.pidfd(), process.control()?, stderr))
+        Some((process.child.pidfd(), process.control()?.heard(), stderr))
     }
 
     /// What it has said.
@@ -99,8 +99,8 @@ impl Gate {
         let mut buffer = [0; 256];
         while heard.len() < MESSAGES_PER_TURN {
             let Some(control) = process.control() else { break };
-            match sys::seqpacket::receive(control, &mut buffer) {
-                Ok(Some(got)) => match ChildToLauncher::decode(&buffer[..got.len]) {
+            match control.receive(&mut buffer) {
+                Ok(Some(length)) => match ChildToLauncher::decode(&buffer[..length]) {
                     Ok(message) => heard.push(message),
                     Err(error) => {
                         say(format_args!("the gate sent nonsense ({error}) and is ended"));

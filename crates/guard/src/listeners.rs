@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use sys::foreign::Foreign;
 use wire::{LauncherToGate, NO_PARTITION, Text};
 
 use supervisor::error::Error;
@@ -31,7 +32,7 @@ struct Listener {
     number: Option<u64>,
     sockets: Vec<(u16, OwnedFd)>,
     /// Gate's ends of channels, by the numbers under which their hang-up is noticed.
-    shared: Vec<(u32, OwnedFd)>,
+    shared: Vec<(u32, Foreign)>,
 }
 
 /// What holds for all that the server listens on.
@@ -49,7 +50,7 @@ pub struct Listeners {
     /// By partition.
     listeners: BTreeMap<u16, Listener>,
     /// Gate's ends of processes' own channels.
-    processes: BTreeMap<u32, OwnedFd>,
+    processes: BTreeMap<u32, Foreign>,
     /// Whether the guard listens itself.
     pub own: bool,
     terms: Terms,
@@ -123,6 +124,7 @@ impl Listeners {
     /// The server listens on `socket`, which it calls `number`.
     pub fn listening(&mut self, number: u64, socket: OwnedFd) -> Result<Vec<Told>, Error> {
         if self.own || !is_listening(&socket) || self.listeners.len() >= LISTENERS_MAX {
+            drop(Foreign::from(socket));
             return Ok(Vec::new());
         }
         let (partition, listener) = (self.partition(number), self.listener());
@@ -136,6 +138,7 @@ impl Listeners {
 
     /// The gate's end of the channel for what is accepted on `number`; the number of this end comes back with it.
     pub fn accepting(&mut self, number: u64, end: OwnedFd) -> Result<Option<(u32, Vec<Told>)>, Error> {
+        let end = Foreign::from(end);
         if !is_channel(&end) {
             return Ok(None);
         }
@@ -153,6 +156,7 @@ impl Listeners {
 
     /// The gate's end of a new process's own channel.
     pub fn process(&mut self, end: OwnedFd) -> Result<Option<(u32, Vec<Told>)>, Error> {
+        let end = Foreign::from(end);
         if !is_channel(&end) || self.processes.len() >= PROCESSES_MAX {
             return Ok(None);
         }
@@ -164,7 +168,7 @@ impl Listeners {
     }
 
     /// The end that was numbered so, to be watched.
-    pub fn end(&self, number: u32) -> Option<&OwnedFd> {
+    pub fn end(&self, number: u32) -> Option<&Foreign> {
         let shared = self.listeners.values().flat_map(|listener| &listener.shared);
         let shared = shared.filter(|(at, _)| *at == number).map(|(_, end)| end).next();
         shared.or_else(|| self.processes.get(&number))

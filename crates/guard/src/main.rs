@@ -43,6 +43,9 @@ fn main() -> ExitCode {
     if arguments.next_if(|first| first == "reap").is_some() {
         return reaper::main();
     }
+    if arguments.next_if(|first| first == "close").is_some() {
+        return supervisor::foreign::main();
+    }
     let options = match Options::parse(arguments) {
         Ok(options) => options,
         Err(problem) => {

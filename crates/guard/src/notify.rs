@@ -15,6 +15,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use sys::foreign::Foreign;
 use sys::notify::{Call, Kind, Listener, read_memory, write_memory};
 use wire::{Bundle, MESSAGE_MAX, Message, ToWorker};
 
@@ -117,17 +118,17 @@ impl Supervisor {
         if server.holds(at) {
             return Ok(Answer::Allow);
         }
-        let socket = server.descriptor(at)?;
+        let socket = Foreign::from(server.descriptor(at)?);
         let inode = rustix::fs::fstat(&socket)?.st_ino;
         match (call.kind, self.channels.get(&inode)) {
-            (Kind::Listen, None) => self.listen(call, process, socket, reactor),
+            (Kind::Listen, None) => self.listen(call, process, socket.into_inner(), reactor),
             (Kind::Listen, Some(_)) => Ok(Answer::End(Ok(()))),
             (Kind::GetSockName, Some(channel)) => {
                 let local = channel.local;
                 Ok(Answer::End(self.write_address(call, &local)))
             }
             (Kind::Accept | Kind::Accept4, Some(_)) => {
-                self.accept(Waiting { call: *call, process, channel: socket, inode }, reactor)
+                self.accept(Waiting { call: *call, process, channel: socket.into_inner(), inode }, reactor)
             }
             _ => Ok(Answer::Allow),
         }
@@ -142,6 +143,7 @@ impl Supervisor {
         reactor: &mut Reactor,
     ) -> io::Result<Answer> {
         if !is_tcp(&socket) {
+            drop(Foreign::from(socket));
             return Ok(Answer::Allow);
         }
         if !reactor.listeners.own
@@ -230,7 +232,11 @@ impl Supervisor {
             return Err(Errno::CONNABORTED);
         };
         match given {
-            Ok(number) => server.took(number, bundle.id, bundle.peer),
+            Ok(number) => {
+                server.took(number, bundle.id, bundle.peer);
+                // The server has it, and may have closed it.
+                drop(Foreign::from(connection));
+            }
             // It was interrupted, or has a bad pointer: somebody else shall have it.
             Err(errno) => {
                 server.back(bundle, connection);

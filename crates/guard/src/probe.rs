@@ -9,7 +9,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use sys::inherit::CONTROL;
+use sys::control::ControlEnd;
 use sys::process::Program;
 
 use crate::options::Probed;
@@ -17,7 +17,7 @@ use supervisor::directories;
 use supervisor::error::{Error, during};
 use supervisor::spawn::context::{SpawnContext, duplicate, text};
 use supervisor::spawn::process_spec::ProcessSpec;
-use supervisor::spawn::{core_dumps, program};
+use supervisor::spawn::{core_dumps, placed, program};
 
 /// Runs the probe to its end.
 pub fn run(
@@ -44,7 +44,9 @@ pub fn run(
     let child = match probed {
         Probed::Gate => {
             let null = || duplicate(&context.null);
-            let descriptors = [(null()?, 0), (output, 1), (null()?, 2), (channel, CONTROL)];
+            let (_, its) = ControlEnd::pair().map_err(during("make a channel"))?;
+            let mut descriptors = vec![(null()?, 0), (output, 1), (null()?, 2)];
+            descriptors.extend(placed(its));
             context.start_in_jail(gate, &program, &descriptors)?.child
         }
         Probed::Keeper => {

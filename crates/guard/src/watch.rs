@@ -26,6 +26,7 @@ use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
 use supervisor::error::{Error, during};
 use supervisor::events::wait;
+use supervisor::foreign::{Closer, Foreign};
 use supervisor::spawn::context::SpawnContext;
 use supervisor::spawn::{inheritance, listeners};
 
@@ -54,6 +55,8 @@ pub struct Guard {
     control: Option<OwnedFd>,
     command: Option<Child>,
     supervisor: Option<Supervisor>,
+    /// Closes what the server has sent.
+    closer: Closer,
     report: Report,
     next_report: Option<Instant>,
     /// Whether somebody has asked for the end.
@@ -105,6 +108,7 @@ impl Guard {
             control,
             command: None,
             supervisor: None,
+            closer: Closer::default(),
             report: Report::default(),
             asked: false,
             ending: None,
@@ -203,10 +207,14 @@ impl Guard {
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => continue,
                 Ok(None) | Err(_) => return self.on_control_end(),
             };
-            match (ToGuard::decode(&buffer[..got.len]), got.descriptor) {
-                (Ok(ToGuard::Listening { number }), Some(socket)) => self.reactor.listening(number, socket),
-                (Ok(ToGuard::Accepting { number }), Some(end)) => self.reactor.accepting(number, end),
-                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end),
+            match (ToGuard::decode(&buffer[..got.len]), got.descriptor.map(Foreign::from)) {
+                (Ok(ToGuard::Listening { number }), Some(socket)) => {
+                    self.reactor.listening(number, socket.into_inner())
+                }
+                (Ok(ToGuard::Accepting { number }), Some(end)) => {
+                    self.reactor.accepting(number, end.into_inner())
+                }
+                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end.into_inner()),
                 _ => say("a process of the server sent a message that makes no sense"),
             }
         }
@@ -363,10 +371,15 @@ impl Guard {
         let ending = self.ending.map(|(_, deadline)| deadline);
         let looking = restless.then(|| Instant::now() + LOOK);
         let times = [self.next_report, self.reactor.gate.again.at, self.filters.next(), ending, looking];
-        times.into_iter().flatten().min().map(|at| at.saturating_duration_since(Instant::now()))
+        let times = times.into_iter().chain([self.closer.deadline(Instant::now())]);
+        times.flatten().min().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     fn on_time(&mut self, now: Instant, restless: bool) -> Result<(), Error> {
+        let context = &self.context;
+        if let Err(error) = self.closer.on_time(now, || context.start_closer()) {
+            say(format_args!("nobody closes what the server has sent: {error}"));
+        }
         if restless && let Some(supervisor) = &mut self.supervisor {
             supervisor.on_waiting(&mut self.reactor);
         }

@@ -135,27 +135,30 @@ impl Policy {
     fn tables(self) -> Vec<&'static [Allow]> {
         let given = |table: &'static [Allow], given: bool| if given { table } else { &[] };
         match self {
-            Self::Gate => vec![roles::EVERY, roles::GATE],
-            Self::Site => vec![roles::EVERY, roles::SITE],
-            Self::Logger => vec![roles::EVERY, roles::LOGGER],
-            Self::Admin => vec![roles::EVERY, roles::ADMIN],
+            Self::Gate => vec![roles::EVERY, roles::CLOSING, roles::GATE],
+            Self::Site => vec![roles::EVERY, roles::CLOSING, roles::SITE],
+            Self::Logger => vec![roles::EVERY, roles::CLOSING, roles::LOGGER],
+            Self::Admin => vec![roles::EVERY, roles::CLOSING, roles::ADMIN],
             // Messages, and nothing else.
-            Self::Signer => vec![roles::EVERY],
+            Self::Signer => vec![roles::EVERY, roles::CLOSING],
             Self::Connector { unix, tcp, udp, names } => vec![
                 roles::EVERY,
+                roles::CLOSING,
                 roles::CONNECTOR,
                 given(roles::UNIX, unix),
                 given(roles::TCP, tcp),
                 given(roles::UDP, udp),
                 given(roles::ASKING, names),
             ],
-            Self::Broker => vec![roles::EVERY, roles::BROKER],
-            Self::DataProxy { server: false } => vec![roles::EVERY, roles::DATA_PROXY],
-            Self::DataProxy { server: true } => vec![roles::EVERY, roles::DATA_PROXY_AT_SERVER],
-            Self::Publisher => vec![roles::EVERY, roles::PUBLISHER],
+            Self::Broker => vec![roles::EVERY, roles::CLOSING, roles::BROKER],
+            Self::DataProxy { server: false } => vec![roles::EVERY, roles::CLOSING, roles::DATA_PROXY],
+            Self::DataProxy { server: true } => {
+                vec![roles::EVERY, roles::CLOSING, roles::DATA_PROXY_AT_SERVER]
+            }
+            Self::Publisher => vec![roles::EVERY, roles::CLOSING, roles::PUBLISHER],
             Self::Keeper => vec![roles::EVERY, keeper::KEEPER],
             Self::Reaper => vec![roles::EVERY, roles::REAPER],
-            Self::Stapler => vec![roles::EVERY, roles::TCP, roles::STAPLER, roles::ASKING],
+            Self::Stapler => vec![roles::EVERY, roles::CLOSING, roles::TCP, roles::STAPLER, roles::ASKING],
             Self::Service(Grants { tcp, udp, jit }) => vec![
                 services::PROGRAM,
                 given(services::CONNECT, tcp || udp),

@@ -80,7 +80,7 @@ impl From<io::Error> for ServeError {
 
 /// Runs the logger until the launcher closes the control channel.
 pub async fn serve(start: Start) -> Result<(), ServeError> {
-    let control = Rc::new(Channel::<LauncherToLogger, ChildToLauncher>::new(start.control)?);
+    let control = Rc::new(Channel::<LauncherToLogger, ChildToLauncher>::control(start.control, start.say)?);
     let logger = Rc::new(Logger::default());
     tokio::task::spawn_local(logger.clone().write_when_quiet());
     let asking = tokio::task::spawn_local(logger.clone().ask_for_logs(control.clone()));

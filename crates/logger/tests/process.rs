@@ -46,7 +46,7 @@ impl Bench {
         fs::create_dir_all(&directory).unwrap();
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let logger = tokio::task::spawn_local(async move {
-            let start = Start { control: theirs, log: None };
+            let start = Start { control: theirs, say: None, log: None };
             serve(start).await.map_err(|error| error.to_string())
         });
         let bench = Self { control: Control::new(ours).unwrap(), directory: Directory(directory), logger };

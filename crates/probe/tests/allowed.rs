@@ -46,6 +46,11 @@ const UNSEEN: &[(&str, &str)] = &[
         "with `jit` every mapping is allowed, and each rule says of what",
     ),
     ("of \"room for code that is made while the program runs", "as above"),
+    (
+        "connect of \"a connection that is reset rather than ended",
+        "the sweep's addresses are longer than a family: those are refused in both cases",
+    ),
+    ("setitimer of \"the end of a wait for the bytes of a socket", "the sweep has no timer run"),
     ("clone of \"its threads", "the sweep makes processes: a thread needs a stack of its own"),
     (
         "bit 0x4 of argument 1 for socketpair",

@@ -45,7 +45,7 @@ pub(crate) struct Shared {
 /// # Errors
 /// The launcher says what makes no sense, or the templates have mistakes: with every one.
 pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control = Control::new(start.control)?;
+    let control = Control::control(start.control, start.say)?;
     let Some((mut setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let folder = setup.folder.take().ok_or_else(|| Fault::Launcher("it has sent no folder".into()))?;

@@ -121,7 +121,7 @@ pub(crate) async fn serve<P: Process>(
     arguments: Vec<String>,
     init: impl AsyncFnOnce(&Context) -> Result<P, Error>,
 ) -> Result<(), Error> {
-    let control = Control::new(start.control)?;
+    let control = Control::control(start.control, start.say)?;
     let Some(setup) = Setup::receive(&control).await? else {
         return Ok(());
     };

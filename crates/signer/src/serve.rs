@@ -34,7 +34,7 @@ type Stapler = Channel<Nothing, SignerToStapler>;
 
 /// The whole life of the process.
 pub async fn run(start: Start) -> Result<(), Fault> {
-    let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::new(start.control)?;
+    let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::control(start.control, start.say)?;
     let signer = Rc::new(Signer {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
         names: RefCell::default(),

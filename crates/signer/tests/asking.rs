@@ -51,7 +51,7 @@ struct Signer {
 impl Signer {
     fn start() -> Self {
         let (ours, control) = sys::seqpacket::pair().unwrap();
-        let start = worker::Start { control, log: None };
+        let start = worker::Start { control, say: None, log: None };
         let ended = tokio::task::spawn_local(signer::run(start));
         Self { control: Channel::new(ours).unwrap(), ended }
     }

@@ -37,7 +37,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 
 /// The whole life of the process.
 pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
-    let control: Rc<Control> = Rc::new(Channel::new(start.control)?);
+    let control: Rc<Control> = Rc::new(Channel::control(start.control, start.say)?);
     let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };

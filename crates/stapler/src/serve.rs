@@ -25,7 +25,7 @@ type Control = Channel<LauncherToStapler, ChildToLauncher>;
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::new(start.control)?;
+    let control: Control = Channel::control(start.control, start.say)?;
     let Some(stapler) = set_up(&control, start.log).await? else {
         return Ok(());
     };

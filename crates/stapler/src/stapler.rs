@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use wire::log::Level;
 use wire::stapler::{Nothing, SignerToStapler, Staple, Stapled, StaplerToSite, Trouble};
 use wire::{Bytes, ChildToLauncher};
-use worker::channel::Channel;
+use worker::channel::{Channel, Foreign};
 use worker::counters::Counters;
 use worker::log::Log;
 
@@ -68,7 +68,7 @@ impl Stapler {
     pub(crate) async fn serve_signer(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let channel: Channel<SignerToStapler, Nothing> = Channel::new(channel)?;
         let mut chains = Chains::default();
-        let take = |arrived: Result<(SignerToStapler, Option<OwnedFd>), _>| match arrived {
+        let take = |arrived: Result<(SignerToStapler, Option<Foreign>), _>| match arrived {
             Ok((part, None)) => {
                 if let Some((id, chain)) = chains.take(part) {
                     self.take(id, chain);

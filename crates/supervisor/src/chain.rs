@@ -104,13 +104,15 @@ impl Supervisor {
     /// Starts the filter of `slot` behind those of `before`.
     fn start_filter(&mut self, slot: usize, before: Option<Chain>) -> Result<(u64, Chain), Error> {
         let (first, bundles, mut unread) = match before {
-            Some(Chain { ends, unread, .. }) => (ends.first, ends.last, unread),
+            Some(Chain { first, last, unread, .. }) => (first, last.into_inner(), unread),
             None => {
-                let (first, bundles) = sys::seqpacket::pair().map_err(during("make a channel"))?;
-                (first, bundles, Vec::new())
+                let (first, bundles) =
+                    sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
+                (first.into(), bundles, Vec::new())
             }
         };
-        let (onward, last) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (onward, last) =
+            sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
         for end in [&bundles, &onward] {
             // Whoever writes a filter expects reads and writes that wait.
             rustix::fs::fcntl_setfl(end, OFlags::empty()).map_err(during("set up a channel"))?;
@@ -118,9 +120,9 @@ impl Supervisor {
         unread.push(Unread::new(duplicate(&bundles)?));
         let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;
         let serial = self.register(slot, started)?;
-        let ends = ChainEnds { number: self.chains, first, last };
         let since = Instant::now();
-        Ok((serial, Chain { ends, unread, since, look_at: since + self.unread_max() / LOOKS }))
+        let (number, last, look_at) = (self.chains, last.into(), since + self.unread_max() / LOOKS);
+        Ok((serial, Chain { number, first, last, unread, since, look_at }))
     }
 
     /// How long a filter may leave a message unread: as long as a request may wait for a worker.
@@ -161,7 +163,7 @@ impl Supervisor {
             return self.protocol_violation(gate);
         }
         // All gates share the chain, so that several of them may say so, and one of them late.
-        if self.chain.as_ref().is_some_and(|chain| chain.ends.number == number)
+        if self.chain.as_ref().is_some_and(|chain| chain.number == number)
             && let Some(&last) = self.filters().last()
         {
             self.replace_chain(last, "sent nonsense to the gates");
@@ -188,7 +190,8 @@ impl Supervisor {
 
     /// Ends all filters, of which one has ended; the one that is started again will bring them back.
     pub fn break_chain(&mut self) {
-        self.chain = None;
+        // Whoever closes the ends may take their time; no gate is to send into them meanwhile.
+        self.chain.take().into_iter().for_each(|chain| chain.shut());
         for slot in self.filters() {
             if let Some(serial) = self.slots[slot].current.take() {
                 self.give_up(serial);
@@ -203,7 +206,7 @@ impl Supervisor {
     pub fn chain_ends(&self) -> Result<Option<ChainEnds>, Error> {
         let deserted = || sys::seqpacket::pair().map(|(end, _)| end).map_err(during("make a channel"));
         match &self.chain {
-            Some(Chain { ends: ChainEnds { number, first, last }, .. }) => {
+            Some(Chain { number, first, last, .. }) => {
                 Ok(Some(ChainEnds { number: *number, first: duplicate(first)?, last: duplicate(last)? }))
             }
             None if self.filters().is_empty() => Ok(None),

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use wire::LauncherToGate;
 
+use crate::foreign::Foreign;
 use crate::unread::Unread;
 
 /// The gates' ends of a chain, which they share.
@@ -31,11 +32,24 @@ impl ChainEnds {
 /// A chain whose filters all run.
 #[derive(Debug)]
 pub struct Chain {
-    pub(crate) ends: ChainEnds,
+    pub(crate) number: u32,
+    /// As in [`ChainEnds`]; filters may have sent anything into them.
+    pub(crate) first: Foreign,
+    pub(crate) last: Foreign,
     /// What each filter has not read, in the order of the chain.
     pub(crate) unread: Vec<Unread>,
     pub(crate) since: Instant,
     pub(crate) look_at: Instant,
+}
+
+impl Chain {
+    /// Has nobody send anything more into it, nor wait for what comes.
+    pub(crate) fn shut(&self) {
+        let inward = self.unread.iter().map(Unread::descriptor);
+        for end in [&self.first, &self.last].into_iter().chain(inward) {
+            let _ = rustix::net::shutdown(end, rustix::net::Shutdown::Both);
+        }
+    }
 }
 
 /// The filters that were started, as slots and serial numbers, and the chain that they are.

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the clock, versions of program files, how many bytes wait in a pipe. Never: looks at all
 //! processes for the sake of one: there may be thousands, of which each start and each end is a turn of the loop.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::process::Stage;
@@ -31,7 +31,8 @@ impl Supervisor {
         let wanted = self.has_wanted().then_some(now);
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
-        starts.chain(others.into_iter().flatten()).min()
+        let others = others.into_iter().chain([self.closer.deadline(now)]);
+        starts.chain(others.flatten()).min()
     }
 
     /// Does what is due.
@@ -56,6 +57,7 @@ impl Supervisor {
         let late: Vec<u64> =
             self.timed.iter().take_while(|(at, _)| *at <= now).map(|(_, serial)| *serial).collect();
         late.into_iter().for_each(|serial| self.overdue(serial));
+        self.close_foreign(now);
         self.let_idle_go(now);
         self.forget_read_logs(now);
         self.chain_on_time(now);
@@ -84,9 +86,11 @@ impl Supervisor {
             return;
         }
         self.next_unread_check = now + UNREAD_CHECK;
-        let read =
-            |descriptor: &OwnedFd| rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0);
         self.unread_logs
-            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !read(log)) || !read(stderr));
+            .retain(|(_, log, stderr)| log.as_ref().is_some_and(|log| !is_read(log)) || !is_read(stderr));
     }
+}
+
+fn is_read(descriptor: &impl AsFd) -> bool {
+    rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0)
 }

@@ -99,13 +99,8 @@ impl Supervisor {
         let Some(control) = self.processes.get(&serial).and_then(|process| process.control()) else {
             return Received::Nothing;
         };
-        match sys::seqpacket::receive(control, buffer) {
-            // No child has a descriptor to send.
-            Ok(Some(got)) if got.descriptor.is_some() => {
-                self.protocol_violation(serial);
-                Received::Violation
-            }
-            Ok(Some(got)) => Received::Message(got.len),
+        match control.receive(buffer) {
+            Ok(Some(length)) => Received::Message(length),
             // What is there stays there where there is no memory for it; it is asked for again.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
                 Received::Nothing

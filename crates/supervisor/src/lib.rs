@@ -16,6 +16,7 @@ mod due;
 pub mod error;
 pub mod events;
 pub mod examine;
+pub mod foreign;
 mod index;
 pub mod life;
 mod lookup;
@@ -48,6 +49,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use sys::control::ControlEnd;
 use sys::process::{Child, out_of_the_way};
 use wire::{Message, Role};
 
@@ -55,6 +57,7 @@ use crate::backoff::{Backoff, Rule};
 use crate::chain_ends::{Chain, StagedChain};
 use crate::directories::Directories;
 use crate::error::{Error, during};
+use crate::foreign::{Closer, Foreign};
 use crate::index::Index;
 use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
@@ -132,7 +135,7 @@ pub struct Supervisor {
     /// Processes that were started and have not been sent their set-up.
     unconfigured: VecDeque<u64>,
     /// What children that are gone had logged, until a logger has read it.
-    unread_logs: VecDeque<(usize, Option<OwnedFd>, OwnedFd)>,
+    unread_logs: VecDeque<(usize, Option<Foreign>, OwnedFd)>,
     /// When it is looked at again whether that was read.
     next_unread_check: Instant,
     /// What the gates hold of the filters that run.
@@ -149,6 +152,8 @@ pub struct Supervisor {
     reaper: Option<(OwnedFd, Instant)>,
     /// When all that is to end with the launcher is to be given to a reaper once more.
     reaper_due: Option<Instant>,
+    /// Closes what is foreign.
+    closer: Closer,
     /// Removed slots whose processes others may still need.
     departing: Vec<usize>,
     /// Processes that have a deadline, the first first.
@@ -213,6 +218,7 @@ impl Supervisor {
             signals,
             reaper: None,
             reaper_due: None,
+            closer: Closer::default(),
             departing: Vec::new(),
             timed: BTreeSet::new(),
             unsent: BTreeSet::new(),
@@ -259,7 +265,8 @@ impl Supervisor {
         self.serial += 1;
         let serial = self.serial;
         let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
-        let (control, log) = (control.map(out_of_the_way), log.map(out_of_the_way));
+        let control = control.map(ControlEnd::out_of_the_way);
+        let log = log.map(out_of_the_way).map(Foreign::from);
         let stderr = stderr.out_of_the_way();
         if let Err(error) = self.watch_process(serial, control.as_ref(), &child) {
             // Nobody would see its end.
@@ -277,8 +284,8 @@ impl Supervisor {
     }
 
     /// Waits for what a process says, and for its end.
-    fn watch_process(&self, serial: u64, control: Option<&OwnedFd>, child: &Child) -> Result<(), Error> {
-        control.map_or(Ok(()), |control| watch(&self.epoll, control, serial * 2))?;
+    fn watch_process(&self, serial: u64, control: Option<&ControlEnd>, child: &Child) -> Result<(), Error> {
+        control.map_or(Ok(()), |control| watch(&self.epoll, control.heard(), serial * 2))?;
         watch(&self.epoll, child.pidfd(), serial * 2 + 1)
     }
 
@@ -313,13 +320,20 @@ impl Supervisor {
         process.is_configured && process.stage != Stage::Retiring
     }
 
+    /// Makes a channel between two processes: its ends take descriptors only where `wire::CHANNELS` has them.
+    fn channel_between(&self, one: u64, other: u64) -> Result<(OwnedFd, OwnedFd), Error> {
+        let (one, other) = (self.spec_of(one).role, self.spec_of(other).role);
+        let (to_one, to_other) = (wire::carries_any(other, one), wire::carries_any(one, other));
+        sys::seqpacket::pair_that_takes(to_one, to_other).map_err(during("make a channel"))
+    }
+
     /// Makes a channel between two processes, each of which is sent so with its end.
     pub fn join(
         &mut self,
         (one, of_one): (u64, &impl Message),
         (other, of_other): (u64, &impl Message),
     ) -> Result<(), Error> {
-        let (its, others) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (its, others) = self.channel_between(one, other)?;
         self.send(one, of_one, Some(its));
         self.send(other, of_other, Some(others));
         Ok(())

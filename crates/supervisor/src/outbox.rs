@@ -8,6 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::foreign::Foreign;
+
 /// LIMIT: bytes that wait for a child which serves. Sixteen administrators who ask for the status of 5,000 processes at
 /// once are answered within it.
 const BYTES_MAX: usize = 16 << 20;
@@ -20,15 +22,16 @@ const OVERHEAD: usize = size_of::<Waiting>() + 16;
 /// A descriptor that goes with a message.
 #[derive(Debug)]
 pub enum Passed {
-    /// One that the launcher has for this message alone, and closes when it is sent.
-    Own(OwnedFd),
+    /// One that the launcher has for this message alone, and closes when it is sent. Of one that never is, the other end may be
+    /// with somebody who has sent something meanwhile.
+    Own(Foreign),
     /// One that the launcher keeps: however many wait, there are no more descriptors than before.
     Kept(Arc<File>),
 }
 
 impl From<OwnedFd> for Passed {
     fn from(own: OwnedFd) -> Self {
-        Self::Own(own)
+        Self::Own(own.into())
     }
 }
 
@@ -82,7 +85,9 @@ impl Outbox {
             let (bytes, descriptors) = message.weight();
             self.bytes -= bytes;
             self.descriptors -= descriptors;
-            self.messages.pop_front();
+            if let Some(Waiting { descriptor: Some(Passed::Own(own)), .. }) = self.messages.pop_front() {
+                own.close_here();
+            }
         }
         Ok(())
     }
@@ -124,7 +129,7 @@ mod tests {
     use super::*;
 
     fn null() -> Option<Passed> {
-        Some(Passed::Own(File::open("/dev/null").unwrap().into()))
+        Some(OwnedFd::from(File::open("/dev/null").unwrap()).into())
     }
 
     /// How many messages are taken before there are too many.

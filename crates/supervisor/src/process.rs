@@ -4,13 +4,15 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Instant;
 
+use sys::control::ControlEnd;
 use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
+use crate::foreign::Foreign;
 use crate::outbox::{Outbox, Passed};
 use crate::spawn::cgroup::Group;
 use crate::spawn::stderr::Stderr;
@@ -87,7 +89,7 @@ pub struct Process {
     pub owes_commits: u32,
     /// The logger's ends of its log channel and of its standard error, kept so that a new logger finds what
     /// the old one had not read.
-    pub log: Option<OwnedFd>,
+    pub log: Option<Foreign>,
     /// See `log`.
     pub stderr: Option<Stderr>,
     /// Its control group, which is removed when it has ended.
@@ -106,13 +108,13 @@ pub struct Process {
     pub is_configured: bool,
     /// Whether it takes `Retire`, and hears the launcher until it ends.
     pub(crate) takes_retire: bool,
-    pub(crate) control: Option<OwnedFd>,
+    pub(crate) control: Option<ControlEnd>,
     pub(crate) outbox: Outbox,
 }
 
 impl Process {
     /// A child that was just started; a filter has no control channel.
-    pub fn new(slot: usize, child: Child, control: Option<OwnedFd>, now: Instant) -> Self {
+    pub fn new(slot: usize, child: Child, control: Option<ControlEnd>, now: Instant) -> Self {
         Self {
             slot,
             child,
@@ -142,8 +144,8 @@ impl Process {
     }
 
     /// Its control channel, for as long as it is told anything.
-    pub fn control(&self) -> Option<BorrowedFd<'_>> {
-        self.control.as_ref().map(AsFd::as_fd)
+    pub fn control(&self) -> Option<&ControlEnd> {
+        self.control.as_ref()
     }
 
     /// Tells it something, now or as soon as its channel has room.
@@ -168,7 +170,7 @@ impl Process {
     /// As for [`Process::send`].
     pub fn flush(&mut self) -> Result<(), Untold> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
-        match self.control.as_ref().map(|control| self.outbox.flush(control.as_fd())) {
+        match self.control.as_ref().map(|control| self.outbox.flush(control.socket().as_fd())) {
             Some(Ok(())) => return Ok(()),
             Some(Err(error)) if !matches!(error.kind(), BrokenPipe | ConnectionReset) => {
                 self.cut_off();
@@ -222,14 +224,15 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    use sys::control::ChildEnds;
 
     use super::*;
 
     /// A process of this stage, and its end of the channel; it is this process, which nothing is done to.
-    fn process(stage: Stage, takes_retire: bool) -> (Process, OwnedFd) {
+    fn process(stage: Stage, takes_retire: bool) -> (Process, ChildEnds) {
         let pid = std::process::id();
         let pidfd = pidfd_open(Pid::from_raw(pid as i32).unwrap(), PidfdFlags::empty()).unwrap();
-        let (control, other) = sys::seqpacket::pair().unwrap();
+        let (control, other) = ControlEnd::pair().unwrap();
         let process = Process::new(0, Child::known(pid, pidfd), Some(control), Instant::now());
         (Process { stage, takes_retire, is_configured: true, ..process }, other)
     }
@@ -246,7 +249,7 @@ mod tests {
             process.retire(Instant::now());
             assert_eq!((process.hears(), process.stage), (hears, Stage::Retiring), "{stage:?} {takes}");
             let mut buffer = [0; 8];
-            assert_eq!(matches!(sys::seqpacket::receive(&other, &mut buffer), Ok(None)), !hears);
+            assert_eq!(matches!(sys::seqpacket::receive(&other.control, &mut buffer), Ok(None)), !hears);
         }
     }
 

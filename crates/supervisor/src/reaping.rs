@@ -49,4 +49,14 @@ impl Supervisor {
         }
         self.watch_reaper();
     }
+
+    /// Gives what is foreign to the process that closes it.
+    pub(crate) fn close_foreign(&mut self, now: Instant) {
+        let context = &self.context;
+        match self.closer.on_time(now, || context.start_closer()) {
+            Ok(false) => {}
+            Ok(true) => self.log.warning("what closes others' descriptors was stuck with one, and was ended"),
+            Err(error) => self.log.warning(format!("nobody closes others' descriptors: {error}")),
+        }
+    }
 }

@@ -30,7 +30,7 @@ impl Supervisor {
 
     /// Sends a message to a process, now or as soon as its channel has room; ends a process that does not keep up.
     pub fn send(&mut self, serial: u64, message: &impl Message, descriptor: Option<OwnedFd>) {
-        self.pass(serial, message, descriptor.map(Passed::Own));
+        self.pass(serial, message, descriptor.map(Passed::from));
     }
 
     /// The same, with a descriptor that the launcher may keep.
@@ -83,8 +83,13 @@ impl Supervisor {
             }
             if wants != self.watched.contains(&serial) {
                 let room = if wants { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-                let data = epoll::EventData::new_u64(serial * 2);
-                let _ = epoll::modify(&self.epoll, control, data, epoll::EventFlags::IN | room);
+                let (data, socket) = (epoll::EventData::new_u64(serial * 2), control.socket());
+                let _ = match (control.pipe(), wants) {
+                    (None, _) => epoll::modify(&self.epoll, socket, data, epoll::EventFlags::IN | room),
+                    // One that takes nothing would be ready to be read for ever.
+                    (Some(_), true) => epoll::add(&self.epoll, socket, data, room),
+                    (Some(_), false) => epoll::delete(&self.epoll, socket),
+                };
                 if wants {
                     self.watched.insert(serial)
                 } else {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::RecvFlags;
 
+use crate::foreign::Foreign;
+
 /// LIMIT: how long a filter may leave a message unread, however short `start_timeout` is.
 pub const UNREAD_MIN: Duration = Duration::from_secs(1);
 /// How often the launcher looks in that time.
@@ -21,18 +23,18 @@ const BYTES: usize = 28;
 /// The filter's end of the channel to it.
 #[derive(Debug)]
 pub struct Unread {
-    inward: OwnedFd,
+    inward: Foreign,
     next: Option<([u8; BYTES], Instant)>,
 }
 
 impl Unread {
     /// What is not read at this end.
     pub fn new(inward: OwnedFd) -> Self {
-        Self { inward, next: None }
+        Self { inward: inward.into(), next: None }
     }
 
     /// The end that the filter reads from.
-    pub(crate) fn descriptor(&self) -> &OwnedFd {
+    pub(crate) fn descriptor(&self) -> &Foreign {
         &self.inward
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::directories::Directories;
+use crate::foreign::Foreign;
 use crate::own_log::OwnLog;
 use crate::process::Process;
 use crate::spawn::context::SpawnContext;
@@ -77,7 +78,7 @@ impl Supervisor {
     }
 
     /// What children that are gone had logged: the slot, the log channel and standard error.
-    pub fn unread_logs(&self) -> &VecDeque<(usize, Option<OwnedFd>, OwnedFd)> {
+    pub fn unread_logs(&self) -> &VecDeque<(usize, Option<Foreign>, OwnedFd)> {
         &self.unread_logs
     }
 

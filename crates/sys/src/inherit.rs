@@ -7,12 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::OFlags;
 use rustix::net::{SocketType, sockopt::socket_type};
 
 /// Where a child finds its control channel to the launcher.
 pub const CONTROL: RawFd = 3;
 /// Where a child finds its channel to the logger (not opened for the logger itself).
 pub const LOG: RawFd = 4;
+/// Where a child finds the pipe by which it speaks to the launcher, on kernels where [`CONTROL`] would carry descriptors there.
+pub const SAY: RawFd = 5;
 
 /// Whether they were taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -22,6 +25,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 pub struct Inherited {
     /// Messages from and to the launcher; its end means: finish and exit.
     pub control: OwnedFd,
+    /// Messages to the launcher, if they do not go by `control`; see [`crate::control`].
+    pub say: Option<OwnedFd>,
     /// Records to the logger.
     pub log: Option<OwnedFd>,
 }
@@ -37,7 +42,7 @@ impl Inherited {
         }
         let control = channel(CONTROL)
             .ok_or_else(|| io::Error::other("not started by bulkheadd: descriptor 3 is not its channel"))?;
-        Ok(Self { control, log: channel(LOG) })
+        Ok(Self { control, say: pipe(SAY), log: channel(LOG) })
     }
 }
 
@@ -51,7 +56,7 @@ pub fn named(number: RawFd) -> Option<OwnedFd> {
         return None;
     }
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).ok()?;
-    rustix::io::fcntl_dupfd_cloexec(borrowed, LOG + 1).ok()
+    rustix::io::fcntl_dupfd_cloexec(borrowed, SAY + 1).ok()
 }
 
 /// The files that this process finds at the numbers from `first` on; works once, as [`Inherited::take`] does, and in place
@@ -74,6 +79,20 @@ pub fn files(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> {
             Ok(unsafe { OwnedFd::from_raw_fd(number) })
         })
         .collect()
+}
+
+/// The descriptor `number`, if it is open and where packets are written into a pipe.
+fn pipe(number: RawFd) -> Option<OwnedFd> {
+    // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF if it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let flags = rustix::fs::fcntl_getfl(borrowed).ok()?;
+    if !flags.contains(OFlags::DIRECT | OFlags::WRONLY) {
+        return None;
+    }
+    // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` in `take` ensures that no other owner is ever made.
+    let owned = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(owned)
 }
 
 /// The descriptor `number`, if it is open and a channel.

@@ -7,12 +7,15 @@
 #[cfg(feature = "count-allocations")]
 pub mod allocations;
 pub mod attempt;
+pub mod control;
+pub mod foreign;
 pub mod inherit;
 pub mod memfd;
 pub mod memory;
 pub mod notify;
 pub mod passed;
 pub mod process;
+pub mod reset;
 pub mod seqpacket;
 pub mod signals;
 pub mod version;

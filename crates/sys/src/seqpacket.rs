@@ -5,19 +5,24 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
+use crate::foreign;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg,
-    socketpair,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
 };
 
 /// The most descriptors that one message may carry.
 ///
 /// LIMIT: no message of `wire` carries more than one, but for those that [`receive_many`] is for; what a hostile peer
-/// adds beyond this is cut off by the kernel, and the message is refused.
-pub const DESCRIPTORS_MAX: usize = 2;
+/// adds beyond this has the message refused.
+pub const DESCRIPTORS_MAX: usize = 1;
+
+/// The most descriptors that the kernel lets pass with a message (`SCM_MAX_FD`). There is room for all of them: what the kernel has
+/// to cut off, it closes while the receiver waits.
+const KERNEL_MAX: usize = 253;
 
 /// The most descriptors that a message may carry which [`send_many`] sends and [`receive_many`] receives.
 ///
@@ -29,7 +34,7 @@ pub const MANY_MAX: usize = 64;
 pub struct Received {
     /// How many bytes of the buffer it fills.
     pub len: usize,
-    /// The first descriptor that came along, if any; further ones have been closed.
+    /// The descriptor that came along, if any.
     pub descriptor: Option<OwnedFd>,
 }
 
@@ -43,14 +48,68 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Makes a connected pair of byte streams: non-blocking, closed on exec.
+/// Makes a connected pair of channels, of which each end takes descriptors or none, as said: the second end's peer has the first.
+///
+/// Kernels before 6.16 let all pass; who receives them has to bear it (docs/security/threat-model.md).
+///
+/// # Errors
+/// There is no descriptor left.
+pub fn pair_that_takes(one: bool, other: bool) -> io::Result<(OwnedFd, OwnedFd)> {
+    let pair = pair()?;
+    for (end, takes) in [(&pair.0, one), (&pair.1, other)] {
+        if !takes {
+            refuse_descriptors(end)?;
+        }
+    }
+    Ok(pair)
+}
+
+/// Makes a connected pair of byte streams: non-blocking, closed on exec; neither end takes descriptors, as for
+/// [`pair_that_takes`].
 pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(
+    let pair = socketpair(
         AddressFamily::UNIX,
         SocketType::STREAM,
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
-    )?)
+    )?;
+    refuse_descriptors(&pair.0)?;
+    refuse_descriptors(&pair.1)?;
+    Ok(pair)
+}
+
+/// Whether a Unix socket takes descriptors (`unix(7)`); the number on the processors that this is made for.
+pub const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// Has the kernel refuse descriptors on their way to this end, from now on: who sends one gets EPERM. Whether it does; kernels
+/// before 6.16 do not.
+///
+/// # Errors
+/// It is no Unix socket.
+pub fn refuse_descriptors(end: impl AsFd) -> io::Result<bool> {
+    let (none, length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let number = end.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an integer, and its length says so.
+    let result = unsafe {
+        libc::setsockopt(number, libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const none).cast(), length)
+    };
+    match io::Error::last_os_error() {
+        _ if result == 0 => Ok(true),
+        error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// Whether the kernel refuses descriptors on their way to this end.
+pub fn refuses_descriptors(end: impl AsFd) -> bool {
+    let mut takes: libc::c_int = 1;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    let number = end.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes no more than the integer that `length` says.
+    let result = unsafe {
+        libc::getsockopt(number, libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw mut takes).cast(), &raw mut length)
+    };
+    result == 0 && takes == 0
 }
 
 /// Sends one message, with at most one descriptor, or nothing at all.
@@ -99,26 +158,39 @@ pub fn send_many(channel: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'
 ///
 /// # Errors
 /// `WouldBlock` when nothing is there; `InvalidData` when the message was longer than the buffer or carried
-/// more than [`DESCRIPTORS_MAX`] descriptors: it is consumed and its descriptors are closed.
+/// more than [`DESCRIPTORS_MAX`] descriptors: it is consumed, and its descriptors are left to who may wait for their closing.
 pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    let mut descriptor = None;
-    // Those that the closure does not keep are closed.
-    let keep = |arrived: OwnedFd| {
-        descriptor.get_or_insert(arrived);
-    };
-    let received = receive_with(channel, buffer, &mut space, RecvFlags::empty(), keep)?;
-    Ok(received.map(|len| Received { len, descriptor }))
+    let mut arrived = Vec::new();
+    let received = receive_with(channel, buffer, RecvFlags::empty(), &mut arrived);
+    match received {
+        Ok(Some(len)) if arrived.len() <= DESCRIPTORS_MAX => {
+            Ok(Some(Received { len, descriptor: arrived.pop() }))
+        }
+        Ok(Some(_)) => {
+            arrived.into_iter().for_each(foreign::leave);
+            Err(too_many())
+        }
+        other => {
+            arrived.into_iter().for_each(foreign::leave);
+            other.map(|_| None)
+        }
+    }
+}
+
+fn too_many() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "descriptors over the limit")
 }
 
 /// Looks at the next message, which stays in the channel; how many bytes of the buffer it fills, or `None` at the end of
-/// the channel. Descriptors that came along are closed.
+/// the channel. Descriptors that came along are left to who may wait for their closing.
 ///
 /// # Errors
 /// Those of [`receive`]; the message stays there all the same.
 pub fn peek(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
-    receive_with(channel, buffer, &mut space, RecvFlags::PEEK, drop)
+    let mut arrived = Vec::new();
+    let peeked = receive_with(channel, buffer, RecvFlags::PEEK, &mut arrived);
+    arrived.into_iter().for_each(foreign::leave);
+    peeked
 }
 
 /// Takes the next message out of the channel unread.
@@ -126,8 +198,29 @@ pub fn peek(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> 
 /// # Errors
 /// `WouldBlock` when nothing is there.
 pub fn discard(channel: impl AsFd) -> io::Result<()> {
-    next(channel, &mut [], &mut RecvAncillaryBuffer::default(), RecvFlags::empty())?;
-    Ok(())
+    take(channel).map(drop)
+}
+
+/// Takes one message out, and leaves what came along; whether there was one.
+fn take(channel: impl AsFd) -> io::Result<bool> {
+    let mut arrived = Vec::new();
+    let taken = receive_with(channel, &mut [0], RecvFlags::empty(), &mut arrived);
+    let is_message = !arrived.is_empty();
+    arrived.into_iter().for_each(foreign::leave);
+    match taken {
+        Ok(length) => Ok(is_message || length.is_some()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Before a channel from a less trusted process is closed: has it take nothing more, and leaves the descriptors that wait in it to
+/// who may wait for their closing.
+pub fn empty(channel: impl AsFd) {
+    if refuses_descriptors(&channel) || rustix::net::shutdown(&channel, Shutdown::Read).is_err() {
+        return;
+    }
+    while matches!(take(&channel), Ok(true)) {}
 }
 
 /// As [`receive`], where more descriptors may come along, at most [`MANY_MAX`]: they are added to `descriptors` in their
@@ -140,35 +233,29 @@ pub fn receive_many(
     buffer: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<Option<usize>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MANY_MAX))];
     let before = descriptors.len();
-    let keep = |arrived| descriptors.push(arrived);
-    let received = receive_with(channel, buffer, &mut space, RecvFlags::empty(), keep);
-    // The kernel rounds the space up.
-    let too_many = descriptors.len() - before > MANY_MAX;
-    if too_many || received.is_err() {
-        descriptors.truncate(before);
+    let received = receive_with(channel, buffer, RecvFlags::empty(), descriptors);
+    let are_too_many = descriptors.len() - before > MANY_MAX;
+    if are_too_many || !matches!(received, Ok(Some(_))) {
+        descriptors.drain(before..).for_each(foreign::leave);
     }
-    if too_many {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors over the limit"));
-    }
-    received
+    if are_too_many { Err(too_many()) } else { received }
 }
 
 fn receive_with(
     channel: impl AsFd,
     buffer: &mut [u8],
-    space: &mut [MaybeUninit<u8>],
     how: RecvFlags,
-    keep: impl FnMut(OwnedFd),
+    descriptors: &mut Vec<OwnedFd>,
 ) -> io::Result<Option<usize>> {
-    let mut control = RecvAncillaryBuffer::new(space);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(KERNEL_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = next(channel, &mut [IoSliceMut::new(buffer)], &mut control, how)?;
     let rights = control.drain().filter_map(|part| match part {
         RecvAncillaryMessage::ScmRights(arrived) => Some(arrived),
         _ => None,
     });
-    rights.flatten().for_each(keep);
+    rights.flatten().for_each(|arrived| descriptors.push(arrived));
     if message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "message or its descriptors over the limit"));
     }
@@ -205,6 +292,32 @@ mod tests {
         let got = receive(&b, &mut buffer).unwrap().unwrap();
         assert_eq!(&buffer[..got.len], b"hello");
         assert!(got.descriptor.is_some());
+    }
+
+    #[test]
+    fn an_end_that_takes_no_descriptor_gets_none() {
+        let file = File::open("/dev/null").unwrap();
+        let (a, b) = pair_that_takes(true, false).unwrap();
+        assert_eq!(refuse_descriptors(&b).unwrap(), refuses_descriptors(&b));
+        assert!(!refuses_descriptors(&a));
+        if !refuses_descriptors(&b) {
+            // An older kernel; `control` has another way.
+            return;
+        }
+        for number in [1, 2, MANY_MAX] {
+            let refused = send_many(&a, b"x", &vec![file.as_fd(); number]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        }
+        send(&a, b"x", None).unwrap();
+        send(&b, b"x", Some(file.as_fd())).unwrap();
+        assert!(receive(&a, &mut [0; 16]).unwrap().unwrap().descriptor.is_some());
+        let (a, b) = stream_pair().unwrap();
+        for end in [&a, &b] {
+            assert_eq!(
+                send(end, b"x", Some(file.as_fd())).unwrap_err().kind(),
+                io::ErrorKind::PermissionDenied
+            );
+        }
     }
 
     #[test]

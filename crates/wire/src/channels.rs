@@ -84,12 +84,29 @@ pub struct Edge {
     pub to: Role,
     /// The message type.
     pub message: &'static str,
-    /// What comes along.
-    pub descriptors: &'static str,
+    /// Which descriptors come along; `None`: the launcher has the kernel refuse them on the way to the receiver's end.
+    pub descriptors: Option<&'static str>,
 }
 
+/// An edge on which descriptors come along.
 const fn edge(from: Role, to: Role, message: &'static str, descriptors: &'static str) -> Edge {
-    Edge { from, to, message, descriptors }
+    Edge { from, to, message, descriptors: Some(descriptors) }
+}
+
+/// An edge of bytes alone.
+const fn bytes(from: Role, to: Role, message: &'static str) -> Edge {
+    Edge { from, to, message, descriptors: None }
+}
+
+/// Whether descriptors may come along with this message, from this role to that.
+pub fn carries(from: Role, to: Role, message: &str) -> bool {
+    let is_meant = |edge: &&Edge| edge.from == from && edge.to == to && edge.message == message;
+    CHANNELS.iter().find(is_meant).is_some_and(|edge| edge.descriptors.is_some())
+}
+
+/// Whether descriptors may come along with any message from this role to that.
+pub fn carries_any(from: Role, to: Role) -> bool {
+    CHANNELS.iter().any(|edge| edge.from == from && edge.to == to && edge.descriptors.is_some())
 }
 
 /// Every directed edge there is.
@@ -156,17 +173,17 @@ pub const CHANNELS: &[Edge] = &[
         "LauncherToPublisher",
         "a folder of templates, memory for versions, channels from services, a socket to admin for a report",
     ),
-    edge(Role::Gate, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Site, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Service, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Logger, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Signer, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Connector, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Stapler, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Broker, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::DataProxy, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Publisher, Role::Launcher, "ChildToLauncher", "none"),
-    edge(Role::Admin, Role::Launcher, "AdminToLauncher", "none"),
+    bytes(Role::Gate, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Site, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Service, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Logger, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Signer, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Connector, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Stapler, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Broker, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::DataProxy, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Publisher, Role::Launcher, "ChildToLauncher"),
+    bytes(Role::Admin, Role::Launcher, "AdminToLauncher"),
     edge(Role::Gate, Role::Site, "ToWorker", "a client's connection"),
     edge(Role::Gate, Role::Service, "ToWorker", "a client's connection (`takes_connections` only)"),
     edge(Role::Gate, Role::Filter, "ToWorker", "a client's connection, with the head that was read from it"),
@@ -179,36 +196,36 @@ pub const CHANNELS: &[Edge] = &[
         "ToWorker",
         "one end of a pair with a request under TLS, from the site with the host's certificate to one with a `path`",
     ),
-    edge(Role::Site, Role::Site, "FromWorker", "none"),
+    bytes(Role::Site, Role::Site, "FromWorker"),
     edge(Role::Site, Role::Gate, "FromWorker", "a client's connection, handed back"),
     edge(Role::Service, Role::Gate, "FromWorker", "a client's connection, handed back"),
-    edge(Role::Service, Role::Site, "FromWorker", "none"),
-    edge(Role::Site, Role::Signer, "SiteToSigner", "none"),
-    edge(Role::Signer, Role::Site, "SignerToSite", "none"),
-    edge(Role::Signer, Role::Stapler, "SignerToStapler", "none"),
-    edge(Role::Stapler, Role::Site, "StaplerToSite", "none"),
-    edge(Role::Site, Role::Connector, "ToConnector", "none"),
+    bytes(Role::Service, Role::Site, "FromWorker"),
+    bytes(Role::Site, Role::Signer, "SiteToSigner"),
+    bytes(Role::Signer, Role::Site, "SignerToSite"),
+    bytes(Role::Signer, Role::Stapler, "SignerToStapler"),
+    bytes(Role::Stapler, Role::Site, "StaplerToSite"),
+    bytes(Role::Site, Role::Connector, "ToConnector"),
     edge(Role::Connector, Role::Site, "FromConnector", "a connection to an upstream or a FastCGI server"),
     edge(Role::Broker, Role::Connector, "BrokerToConnector", "the socket that is to be connected"),
     edge(Role::Connector, Role::Broker, "ConnectorToBroker", "a new socket"),
-    edge(Role::Service, Role::DataProxy, "ServiceToDataProxy", "none"),
-    edge(Role::DataProxy, Role::Service, "DataProxyToService", "none"),
-    edge(Role::DataProxy, Role::Connector, "ToConnector", "none"),
+    bytes(Role::Service, Role::DataProxy, "ServiceToDataProxy"),
+    bytes(Role::DataProxy, Role::Service, "DataProxyToService"),
+    bytes(Role::DataProxy, Role::Connector, "ToConnector"),
     edge(Role::Connector, Role::DataProxy, "FromConnector", "a connection to a database"),
-    edge(Role::Publisher, Role::Service, "PublisherToService", "none"),
-    edge(Role::Service, Role::Publisher, "ServiceToPublisher", "none"),
-    edge(Role::Admin, Role::Service, "AdminToService", "none"),
-    edge(Role::Service, Role::Admin, "ServiceToAdmin", "none"),
-    edge(Role::Gate, Role::Logger, "log batch", "none"),
-    edge(Role::Site, Role::Logger, "log batch", "none"),
-    edge(Role::Service, Role::Logger, "log batch", "none"),
-    edge(Role::Connector, Role::Logger, "log batch", "none"),
-    edge(Role::Admin, Role::Logger, "log batch", "none"),
-    edge(Role::Signer, Role::Logger, "log batch", "none"),
-    edge(Role::Stapler, Role::Logger, "log batch", "none"),
-    edge(Role::Broker, Role::Logger, "log batch", "none"),
-    edge(Role::DataProxy, Role::Logger, "log batch", "none"),
-    edge(Role::Publisher, Role::Logger, "log batch", "none"),
+    bytes(Role::Publisher, Role::Service, "PublisherToService"),
+    bytes(Role::Service, Role::Publisher, "ServiceToPublisher"),
+    bytes(Role::Admin, Role::Service, "AdminToService"),
+    bytes(Role::Service, Role::Admin, "ServiceToAdmin"),
+    bytes(Role::Gate, Role::Logger, "log batch"),
+    bytes(Role::Site, Role::Logger, "log batch"),
+    bytes(Role::Service, Role::Logger, "log batch"),
+    bytes(Role::Connector, Role::Logger, "log batch"),
+    bytes(Role::Admin, Role::Logger, "log batch"),
+    bytes(Role::Signer, Role::Logger, "log batch"),
+    bytes(Role::Stapler, Role::Logger, "log batch"),
+    bytes(Role::Broker, Role::Logger, "log batch"),
+    bytes(Role::DataProxy, Role::Logger, "log batch"),
+    bytes(Role::Publisher, Role::Logger, "log batch"),
 ];
 
 /// The table as Markdown.
@@ -222,7 +239,7 @@ pub fn render() -> String {
             edge.from.name(),
             edge.to.name(),
             edge.message,
-            edge.descriptors
+            edge.descriptors.unwrap_or("none")
         );
     }
     out

@@ -135,6 +135,8 @@ messages! {
         22 => Target { name: Text<1024> },
         /// A socket that a service manager has passed, by its name.
         23 => Passed { name: Text<1024>, descriptor: u32 },
+        /// A pipe by which a process speaks, where its channel takes nothing.
+        24 => Heard { serial: u64, descriptor: u32 },
         /// A client that a site refuses.
         200 => Ban { partition: u16, address_high: u64, address_low: u64, left_ms: u64 },
         /// When the secrets of tickets change, and the number of the newest.

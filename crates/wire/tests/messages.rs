@@ -135,6 +135,7 @@ impl Samples for LauncherToSuccessor {
             Self::Tickets { generation: u64::MAX, next_ms: NONE },
             Self::TicketKey { site: 1, generation: 2, secret: bytes(TICKET_KEY_BYTES) },
             Self::Used { slot: u32::MAX },
+            Self::Heard { serial: u64::MAX, descriptor: 0 },
             Self::TakesRetire { serial: u64::MAX },
             Self::Memory { serial: u64::MAX, descriptor: 22 },
             Self::LeftMemory { slot: u32::MAX, descriptor: 23 },

@@ -101,7 +101,7 @@ fn the_launcher_hears_two_types_and_takes_no_descriptor() {
             Role::Launcher | Role::Filter => panic!("it has nothing to say to the launcher"),
         };
         assert_eq!(edge.message, expected, "{edge:?}");
-        assert_eq!(edge.descriptors, "none", "{edge:?}");
+        assert_eq!(edge.descriptors, None, "{edge:?}");
     }
     let elsewhere = edges(|edge| edge.to != Role::Launcher && edge.message.ends_with("ToLauncher"));
     assert_eq!(elsewhere, []);
@@ -185,7 +185,7 @@ fn brokers_meet_the_launcher_their_connector_and_the_log() {
 #[test]
 fn log_batches_carry_no_descriptor_and_go_to_the_logger_only() {
     for edge in CHANNELS.iter().filter(|edge| edge.message == "log batch") {
-        assert_eq!((edge.to, edge.descriptors), (Role::Logger, "none"));
+        assert_eq!((edge.to, edge.descriptors), (Role::Logger, None));
     }
 }
 
@@ -204,7 +204,7 @@ fn the_signer_hears_the_launcher_and_sites_only() {
     let heard: HashSet<Role> = heard.into_iter().map(|(from, ..)| from).collect();
     assert_eq!(heard, HashSet::from([Role::Launcher, Role::Site]));
     let given = CHANNELS.iter().filter(|edge| edge.from == Role::Signer || edge.from == Role::Site);
-    assert!(given.filter(|edge| touches(edge)).all(|edge| edge.descriptors == "none"));
+    assert!(given.filter(|edge| touches(edge)).all(|edge| edge.descriptors.is_none()));
 }
 
 /// What one process reads of another is tried with any bytes, on every channel.
@@ -274,7 +274,7 @@ fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
         ]
     );
     let own = CHANNELS.iter().filter(|edge| edge.from == Role::DataProxy || edge.from == Role::Service);
-    let to_proxies = own.filter(|edge| edge.to != Role::Gate && edge.descriptors != "none");
+    let to_proxies = own.filter(|edge| edge.to != Role::Gate && edge.descriptors.is_some());
     assert_eq!(to_proxies.count(), 0);
 }
 
@@ -293,5 +293,5 @@ fn the_publisher_is_told_by_the_launcher_and_answered_by_services() {
         ]
     );
     let own = CHANNELS.iter().filter(|edge| edge.from == Role::Publisher || edge.to == Role::Publisher);
-    assert!(own.filter(|edge| edge.from != Role::Launcher).all(|edge| edge.descriptors == "none"));
+    assert!(own.filter(|edge| edge.from != Role::Launcher).all(|edge| edge.descriptors.is_none()));
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+pub use sys::foreign::Foreign;
+use sys::foreign::leave;
 use sys::memory::Pages;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -83,7 +85,20 @@ pub(crate) async fn with_room<T>(
 #[derive(Debug)]
 pub struct Channel<In, Out> {
     socket: AsyncFd<OwnedFd>,
+    /// Where messages leave, if not there.
+    say: Option<OwnedFd>,
+    /// Whether other processes have this end as well, and read what comes on it.
+    is_shared: bool,
     _edges: PhantomData<(In, Out)>,
+}
+
+impl<In, Out> Drop for Channel<In, Out> {
+    /// Whoever closes a channel closes what waits in it.
+    fn drop(&mut self) {
+        if !self.is_shared {
+            sys::seqpacket::empty(self.socket.get_ref());
+        }
+    }
 }
 
 /// What a peer may do to a channel.
@@ -115,12 +130,16 @@ thread_local! {
 /// Takes one message out of a channel by way of `receive`, which says its length and what came along.
 fn received<In: Message, T>(
     receive: impl FnOnce(&mut [u8]) -> io::Result<Option<(usize, T)>>,
+    leave: impl FnOnce(T),
 ) -> Option<Result<Option<(In, T)>, ChannelError>> {
     RECEIVE.with_borrow_mut(|buffer| match receive(buffer) {
         Ok(None) => Some(Ok(None)),
         Ok(Some((len, along))) => Some(match In::decode(&buffer[..len]) {
             Ok(message) => Ok(Some((message, along))),
-            Err(error) => Err(ChannelError::Malformed(error)),
+            Err(error) => {
+                leave(along);
+                Err(ChannelError::Malformed(error))
+            }
         }),
         Err(error) => match error.kind() {
             io::ErrorKind::WouldBlock => None,
@@ -142,7 +161,31 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     /// Takes over a channel's descriptor; must be called inside the runtime.
     pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(Self { socket: watch_for(descriptor, Interest::READABLE)?, _edges: PhantomData })
+        Ok(Self {
+            socket: watch_for(descriptor, Interest::READABLE)?,
+            say: None,
+            is_shared: false,
+            _edges: PhantomData,
+        })
+    }
+
+    /// The same for an end that other processes have as well.
+    pub fn shared(descriptor: OwnedFd) -> io::Result<Self> {
+        let mut channel = Self::new(descriptor)?;
+        channel.is_shared = true;
+        Ok(channel)
+    }
+
+    /// Takes over the channel from and to the launcher, with what this process was started with.
+    pub fn control(descriptor: OwnedFd, say: Option<OwnedFd>) -> io::Result<Self> {
+        let mut channel = Self::new(descriptor)?;
+        channel.say = say;
+        Ok(channel)
+    }
+
+    /// Where there is to be room for what leaves.
+    fn outgoing(&self) -> BorrowedFd<'_> {
+        self.say.as_ref().unwrap_or(self.socket.get_ref()).as_fd()
     }
 
     /// The next message with its descriptor; `None` when the peer has closed the channel.
@@ -169,7 +212,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 let got = sys::seqpacket::receive_many(&self.socket, buffer, descriptors)?;
                 Ok(got.map(|len| (len, ())))
             };
-            if let Some(result) = received(many) {
+            if let Some(result) = received(many, drop) {
                 return result.map(|arrived| arrived.map(|(message, ())| message));
             }
             ready.clear_ready();
@@ -177,11 +220,11 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     }
 
     /// Hears a peer that may be compromised until it is gone, or has sent too much nonsense, which is told as that of
-    /// `whom`. `take` gets each message, or why it is none, and says how much nonsense that was.
+    /// `whom`. `take` gets each message with a descriptor that nobody waits to be closed, or why it is none, and says how much nonsense that was.
     pub async fn receive_all(
         &self,
         whom: impl std::fmt::Display,
-        mut take: impl FnMut(Result<(In, Option<OwnedFd>), DecodeError>) -> u32,
+        mut take: impl FnMut(Result<(In, Option<Foreign>), DecodeError>) -> u32,
     ) -> ChannelEnd {
         let mut violations = 0;
         for received in 1_u64.. {
@@ -189,7 +232,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
                 tokio::task::yield_now().await;
             }
             violations += match self.receive().await {
-                Ok(Some(arrived)) => take(Ok(arrived)),
+                Ok(Some((message, descriptor))) => take(Ok((message, descriptor.map(Foreign::from)))),
                 Err(ChannelError::Malformed(error)) => take(Err(error)),
                 Ok(None) | Err(ChannelError::Io(_)) => break,
             };
@@ -203,10 +246,11 @@ impl<In: Message, Out: Message> Channel<In, Out> {
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
     pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
-        received(|buffer| {
+        let one = |buffer: &mut [u8]| {
             let got = sys::seqpacket::receive(&self.socket, buffer)?;
             Ok(got.map(|got| (got.len, got.descriptor)))
-        })
+        };
+        received(one, |descriptor| descriptor.into_iter().for_each(leave))
     }
 
     /// Sends a message if there is room for it now.
@@ -217,7 +261,10 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         SEND.with_borrow_mut(|buffer| {
             buffer.clear();
             message.encode(buffer);
-            sys::seqpacket::send(&self.socket, buffer, descriptor)
+            match &self.say {
+                Some(pipe) => sys::control::say(pipe, buffer),
+                None => sys::seqpacket::send(&self.socket, buffer, descriptor),
+            }
         })
     }
 
@@ -227,7 +274,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             result => Some(result),
         };
-        with_room(self.socket.as_fd(), attempt).await?
+        with_room(self.outgoing(), attempt).await?
     }
 
     /// As [`Self::try_send`], with several descriptors, at most [`sys::seqpacket::MANY_MAX`].
@@ -261,13 +308,14 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     /// After a message for which there was no room: waits until the peer has made some.
     pub async fn room(&self) -> io::Result<()> {
         let attempt = || {
-            let mut question = [PollFd::new(&self.socket, PollFlags::OUT)];
+            let outgoing = self.outgoing();
+            let mut question = [PollFd::new(&outgoing, PollFlags::OUT)];
             match poll(&mut question, Some(&AT_ONCE)) {
                 Ok(0) => None,
                 polled => Some(polled.map(drop)),
             }
         };
-        Ok(with_room(self.socket.as_fd(), attempt).await??)
+        Ok(with_room(self.outgoing(), attempt).await??)
     }
 
     /// Takes nothing more: what the peer sent before still arrives, and what it sends from now on stays with it.

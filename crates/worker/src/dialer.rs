@@ -74,7 +74,9 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
         let dialer = self.clone();
         tokio::task::spawn_local(async move {
             let take = |arrived| match arrived {
-                Ok((FromConnector::Connected { id }, Some(socket))) => dialer.take_socket(id, socket),
+                Ok((FromConnector::Connected { id }, Some(socket))) => {
+                    dialer.take_socket(id, OwnedFd::from(socket))
+                }
                 Ok((FromConnector::Failed { id, why }, None)) => dialer.take(id, Err(why)),
                 Ok((FromConnector::Moved { target }, None)) => dialer.moved(target),
                 Ok(_) | Err(_) => 1,

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use conditioning::{Delayed, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use sys::foreign::Foreign;
 use wire::{BUNDLES_MAX, Conditioning, Shed};
 
 use destination::{CREDITS_MAX, Destination, Kind};
@@ -62,7 +63,7 @@ impl Waits for Dispatcher {
         Dispatcher::serve_queue(self);
     }
 
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>) {
+    fn handed_back(&self, stream: Foreign, preread: Vec<u8>) {
         self.owner.handed_back(stream, preread, None);
     }
 

@@ -17,6 +17,8 @@ use crate::channel::ChannelError;
 pub struct Start {
     /// The channel from and to the launcher.
     pub control: OwnedFd,
+    /// Where this process speaks to the launcher, if not there.
+    pub say: Option<OwnedFd>,
     /// The channel to the logger; the logger itself has none.
     pub log: Option<OwnedFd>,
 }
@@ -84,7 +86,7 @@ pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>)
         eprintln!("error: this process could not be shut to others: {error}");
         return ExitCode::FAILURE;
     }
-    let start = Start { control: inherited.control, log: inherited.log };
+    let start = Start { control: inherited.control, say: inherited.say, log: inherited.log };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,

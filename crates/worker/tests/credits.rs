@@ -73,7 +73,7 @@ fn a_worker_that_never_says_what_ended_gets_no_more_than_it_may_hold() {
             for _ in 0..100 {
                 let (peer, local) = (address(), address());
                 dispatcher.send(Outgoing {
-                    stream: stream(),
+                    stream: stream().into(),
                     peer,
                     local,
                     kind: wire::Kind::Plain,
@@ -121,7 +121,7 @@ fn what_comes_in_one_turn_leaves_in_one_message_as_far_as_credits_go() {
         let send = |port, preread: &[u8]| {
             let (peer, preread) = (SocketAddr::from(([192, 0, 2, 1], port)), preread.to_vec());
             let (stream, local, kind) = (stream(), address(), wire::Kind::Plain);
-            dispatcher.send(Outgoing { stream, peer, local, kind, preread });
+            dispatcher.send(Outgoing { stream: stream.into(), peer, local, kind, preread });
         };
         let ports =
             |bundles: Vec<Bundle>| bundles.iter().map(|bundle| bundle.peer.port()).collect::<Vec<_>>();

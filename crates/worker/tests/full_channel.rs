@@ -37,7 +37,7 @@ fn credits_outlast_a_channel_that_was_full() {
         for _ in 0..CONNECTIONS {
             let stream = sys::seqpacket::stream_pair().unwrap().0;
             dispatcher.send(Outgoing {
-                stream,
+                stream: stream.into(),
                 peer: address,
                 local: address,
                 kind: Kind::Plain,

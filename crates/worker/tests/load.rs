@@ -49,7 +49,13 @@ impl Bench {
             let peer = SocketAddr::from(([192, 0, 2, 1], 1));
             let (stream, _) = sys::seqpacket::stream_pair().unwrap();
             let kind = wire::Kind::Plain;
-            self.dispatcher.send(Outgoing { stream, peer, local: peer, kind, preread: vec![] });
+            self.dispatcher.send(Outgoing {
+                stream: stream.into(),
+                peer,
+                local: peer,
+                kind,
+                preread: vec![],
+            });
         }
     }
 

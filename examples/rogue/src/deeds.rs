@@ -16,6 +16,7 @@ use wire::{
 
 use crate::batches;
 use crate::databases;
+use crate::descriptors;
 use crate::hands::{encoded, flood, send, send_wrong, wrong};
 use crate::helpers;
 use crate::orders;
@@ -363,6 +364,7 @@ fn to_clients(place: &mut Place) {
 
 /// So much of it that the peer has enough: of a worker's channel, then of this process.
 fn enough(place: &mut Place) {
+    descriptors::all(place);
     for source in &place.sources {
         flood(source, TOO_MANY, &[]);
         let _ = shutdown(source, Shutdown::Write);

@@ -15,7 +15,7 @@ const ROOM_AFTER: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// The most descriptors that the kernel lets pass with one message.
 pub const DESCRIPTORS_MAX: usize = 253;
 
-/// Sends `bytes` with `descriptors` if there is room.
+/// Sends `bytes` with `descriptors` if there is room; where the kernel refuses descriptors on this channel, the bytes alone.
 pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -24,7 +24,9 @@ pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     // Whether the peer is still there shows in what the others say.
-    let _ = sendmsg(channel, &[IoSlice::new(bytes)], &mut control, flags);
+    if let Err(rustix::io::Errno::PERM) = sendmsg(&channel, &[IoSlice::new(bytes)], &mut control, flags) {
+        let _ = sendmsg(&channel, &[IoSlice::new(bytes)], &mut SendAncillaryBuffer::default(), flags);
+    }
 }
 
 /// Sends `count` messages that are none, with descriptors, each as soon as there is room, or until the peer has gone or

@@ -11,6 +11,7 @@
 mod batches;
 mod databases;
 mod deeds;
+mod descriptors;
 mod hands;
 mod helpers;
 mod orders;

@@ -84,7 +84,7 @@ pub struct Place {
 impl Place {
     /// Takes what was inherited, and waits for the launcher's `Begin`.
     pub fn take(role: Role) -> io::Result<Self> {
-        let Inherited { control, log } = Inherited::take()?;
+        let Inherited { control, log, .. } = Inherited::take()?;
         let mut place = Self {
             role,
             control,

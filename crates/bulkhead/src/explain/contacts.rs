@@ -122,7 +122,7 @@ fn contacts(
             let has_roles = (sender.role, receiver.role) == (edge.from, edge.to);
             *number != post && has_roles && linked(config, edge, sender, receiver)
         });
-        let (message, descriptors) = (edge.message, edge.descriptors);
+        let (message, descriptors) = (edge.message, edge.descriptors.unwrap_or("none"));
         peers.map(move |(peer, _)| Contact { peer, message, descriptors })
     });
     found.collect()

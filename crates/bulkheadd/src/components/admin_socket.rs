@@ -48,7 +48,10 @@ impl AdminSocket {
         let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let socket = UnixListener::bind(&at_socket);
         rustix::process::umask(before);
-        Ok(Self { socket: socket.map_err(at("bind", &at_socket))?.into(), secret, run: run.into() })
+        let socket = OwnedFd::from(socket.map_err(at("bind", &at_socket))?);
+        // Accepted connections inherit it.
+        sys::seqpacket::refuse_descriptors(&socket).map_err(at("set up", &at_socket))?;
+        Ok(Self { socket, secret, run: run.into() })
     }
 
     /// Writes both down.

@@ -34,7 +34,7 @@ pub(crate) fn begin(supervisor: &mut Supervisor, (admin, ticket): (u64, u32), sl
         };
         return refuse(supervisor, reason);
     };
-    match UnixStream::pair().map_err(during("make a channel")) {
+    match pair().map_err(during("make a channel")) {
         Ok((its, admins)) => {
             supervisor.send(publisher, &LauncherToPublisher::Republish {}, Some(OwnedFd::from(its)));
             let output = OwnedFd::from(admins);
@@ -42,4 +42,12 @@ pub(crate) fn begin(supervisor: &mut Supervisor, (admin, ticket): (u64, u32), sl
         }
         Err(error) => refuse(supervisor, &error.to_string()),
     }
+}
+
+/// Waits on either end; neither takes descriptors.
+fn pair() -> std::io::Result<(UnixStream, UnixStream)> {
+    let (one, other) = UnixStream::pair()?;
+    sys::seqpacket::refuse_descriptors(&one)?;
+    sys::seqpacket::refuse_descriptors(&other)?;
+    Ok((one, other))
 }

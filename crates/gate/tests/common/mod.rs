@@ -76,8 +76,11 @@ impl Gate {
     pub async fn begin(limits: Limits, listener: &TcpListener) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
-        let run =
-            tokio::task::spawn_local(gate::run(worker::Start { control: inherited, log: Some(to_log) }));
+        let run = tokio::task::spawn_local(gate::run(worker::Start {
+            control: inherited,
+            say: None,
+            log: Some(to_log),
+        }));
         let (control, address) = (Channel::new(control).unwrap(), listener.local_addr().unwrap());
         let gate = Self { control, address, log, run };
         gate.say(LauncherToGate::Limits {

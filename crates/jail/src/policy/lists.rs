@@ -42,12 +42,13 @@ pub(super) const OF_DESCRIPTORS: &[u64] = &[
 ];
 
 /// Options of any socket that change nothing but its own buffers and times.
+///
+/// SECURITY: never `SO_LINGER`: who closes such a socket last waits for its bytes to be sent, and that is whoever it was handed to.
 pub(super) const OF_SOCKETS: &[u64] = &[
     l::SO_REUSEADDR as u64,
     l::SO_SNDBUF as u64,
     l::SO_RCVBUF as u64,
     l::SO_KEEPALIVE as u64,
-    l::SO_LINGER as u64,
     l::SO_RCVLOWAT as u64,
     l::SO_RCVTIMEO as u64,
     l::SO_SNDTIMEO as u64,
@@ -68,6 +69,7 @@ pub(super) const ASKED_OF_SOCKETS: &[u64] = &[
     l::SO_ACCEPTCONN as u64,
     l::SO_PROTOCOL as u64,
     l::SO_DOMAIN as u64,
+    sys::seqpacket::SO_PASSRIGHTS as u64,
 ];
 /// Options of a stream: when it sends, and when it gives up.
 pub(super) const OF_TCP: &[u64] = &[

@@ -73,7 +73,7 @@ pub(super) const EVERY: &[Allow] = &[
     allow_when(
         &[l::SYS_getsockopt],
         &[When::Is(1, l::SOL_SOCKET as u64), When::In(2, KIND_OF_SOCKET)],
-        "what kind of socket a descriptor is, and whether it has failed",
+        "what kind of socket a descriptor is, whether it has failed, and what its closing would wait for",
     ),
     allow(&[l::SYS_getpid], "the pid in a warning"),
     allow_when(&[l::SYS_fcntl], &[When::Is(1, l::F_SETFD as u64)], "channels that close at exec"),
@@ -94,6 +94,25 @@ pub(super) const EVERY: &[Allow] = &[
     allow_when(&[l::SYS_tgkill], &[When::Is(2, l::SIGABRT as u64)], "abort, should an invariant be broken"),
 ];
 
+/// Descriptors of others are closed by a thread (`sys::foreign`). The flags of a thread: a process cannot be made so.
+pub(super) const CLOSING: &[Allow] = &[
+    allow_when(
+        &[l::SYS_clone],
+        &[When::Is(0, THREAD)],
+        "its threads, of which one closes what others have sent",
+    ),
+    allow(&[l::SYS_sched_getaffinity], "the C library's start of a thread"),
+    allow(
+        &[l::SYS_shutdown],
+        "a channel that takes nothing more before it is closed, and the end of a connection",
+    ),
+    allow_when(
+        &[l::SYS_setitimer],
+        &[When::Is(0, l::ITIMER_REAL as u64)],
+        "the end of a wait for the bytes of a socket that is closed",
+    ),
+];
+
 /// The options of a socket that say what it is.
 const KIND_OF_SOCKET: &[u64] = &[
     l::SO_TYPE as u64,
@@ -101,6 +120,8 @@ const KIND_OF_SOCKET: &[u64] = &[
     l::SO_ACCEPTCONN as u64,
     l::SO_PROTOCOL as u64,
     l::SO_DOMAIN as u64,
+    l::SO_LINGER as u64,
+    sys::seqpacket::SO_PASSRIGHTS as u64,
 ];
 
 /// Small answers of a connection are not held back.
@@ -120,7 +141,7 @@ pub(super) const GATE: &[Allow] = &[
     allow(&[l::SYS_accept4, l::SYS_getsockname, l::SYS_getpeername], "a new connection and whose it is"),
     RECEIVE,
     SEND,
-    allow(&[l::SYS_writev, l::SYS_shutdown], "an answer of the gate's own, such as 404"),
+    allow(&[l::SYS_writev], "an answer of the gate's own, such as 404"),
     NO_DELAY,
     SEND_BUFFER,
 ];
@@ -152,13 +173,18 @@ pub(super) const SITE: &[Allow] = &[
     ),
     RECEIVE,
     SEND,
-    allow(&[l::SYS_writev, l::SYS_shutdown], "requests and answers"),
+    allow(&[l::SYS_writev], "requests and answers"),
     NO_DELAY,
     SEND_BUFFER,
     allow_when(
         &[l::SYS_setsockopt],
-        &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, l::SO_LINGER as u64)],
-        "a connection that is reset rather than ended",
+        &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, sys::seqpacket::SO_PASSRIGHTS as u64)],
+        "ends that take no descriptors",
+    ),
+    allow_when(
+        &[l::SYS_connect],
+        &[When::Is(2, sys::reset::FAMILY_BYTES as u64)],
+        "a connection that is reset rather than ended: an address with no room for more than its family connects to nothing",
     ),
     allow(&[l::SYS_getsockname, l::SYS_getpeername], "addresses of a connection"),
     allow_when(
@@ -187,7 +213,7 @@ pub(super) const ADMIN: &[Allow] = &[
     ),
     RECEIVE,
     SEND,
-    allow(&[l::SYS_writev, l::SYS_shutdown], "orders and answers"),
+    allow(&[l::SYS_writev], "orders and answers"),
 ];
 
 /// A connector makes connections to what it was told of, and gives them away unread.
@@ -242,8 +268,7 @@ pub(super) const STAPLER: &[Allow] =
     &[allow(&[l::SYS_connect], "the connection; to which ports is Landlock's to limit")];
 
 /// What asks DNS servers, or responders, also reads what they answer.
-pub(super) const ASKING: &[Allow] =
-    &[RECEIVE, SEND, allow(&[l::SYS_writev, l::SYS_shutdown], "questions and answers")];
+pub(super) const ASKING: &[Allow] = &[RECEIVE, SEND, allow(&[l::SYS_writev], "questions and answers")];
 
 /// A publisher reads the files in one folder, and writes nothing but messages and reports.
 pub(super) const PUBLISHER: &[Allow] = &[
@@ -267,8 +292,6 @@ const THREAD: u64 = (l::CLONE_VM
 /// A data proxy works on the files of a SQLite database, by threads. Its root has one folder, and Landlock lets it
 /// make no links, devices or sockets there.
 pub(super) const DATA_PROXY: &[Allow] = &[
-    allow_when(&[l::SYS_clone], &[When::Is(0, THREAD)], "its threads; a process cannot be made so"),
-    allow(&[l::SYS_sched_getaffinity], "the C library's start of a thread"),
     allow(
         &[l::SYS_openat, l::SYS_unlinkat],
         "the database, its log of changes and its shared index, by name in its folder",
@@ -309,7 +332,7 @@ pub(super) const DATA_PROXY_AT_SERVER: &[Allow] = &[
     ),
     RECEIVE,
     SEND,
-    allow(&[l::SYS_writev, l::SYS_shutdown], "a question to the server, and the end of a connection"),
+    allow(&[l::SYS_writev], "a question to the server, and the end of a connection"),
     NO_DELAY,
 ];
 

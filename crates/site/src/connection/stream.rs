@@ -5,7 +5,6 @@
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use http::HeaderValue;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
@@ -130,11 +129,12 @@ impl Stream {
         }
     }
 
-    /// Has the client see, once the connection is closed, that an answer which only its end would end was not whole.
-    /// Under TLS it sees that already: nobody has said that this is the end.
+    /// Has the client see that an answer which only its end would end was not whole. Under TLS it sees that already: nobody has
+    /// said that this is the end.
     pub fn reset(&mut self) {
         if let Stream::Plain(tcp) = self {
-            let _ = rustix::net::sockopt::set_socket_linger(&*tcp, Some(Duration::ZERO));
+            // A connection that has ended by itself needs none.
+            let _ = sys::reset::reset(&*tcp);
         }
     }
 

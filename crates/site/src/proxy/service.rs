@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use conditioning::{Priority, Range};
 use http::header::HeaderValue;
 use http::{Request, StatusCode};
+use sys::foreign::Foreign;
 use wire::{ChildToLauncher, Shed};
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
@@ -87,7 +88,7 @@ impl Owner for ServicePool {
     }
 
     /// A service has no connections of clients from us, so what it hands back is its own invention.
-    fn handed_back(&self, _stream: OwnedFd, _preread: Vec<u8>, _client: Option<SocketAddr>) {}
+    fn handed_back(&self, _stream: Foreign, _preread: Vec<u8>, _client: Option<SocketAddr>) {}
 
     fn wanted(&self) {
         (self.tell)(ChildToLauncher::Wanted { partition: self.partition });
@@ -158,7 +159,7 @@ impl ServiceProxy {
         // The client itself, so that its requests get their turn by who it is.
         let ConnInfo { peer, local, .. } = conn;
         let preread = Vec::new();
-        self.dispatcher.send(Outgoing { stream: theirs, peer, local, kind, preread });
+        self.dispatcher.send(Outgoing { stream: theirs.into(), peer, local, kind, preread });
         let pair = BackendStream::of_pair(ours).map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
         Ok(pair.used_until(tokio::time::Instant::now() + PAIR_AGE))
     }

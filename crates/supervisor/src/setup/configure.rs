@@ -194,7 +194,10 @@ impl Supervisor {
 
     /// Makes a channel on which a gate or a site worker sends connections to a worker.
     pub fn connect_pair(&mut self, source: u64, worker: u64) -> Result<(), Error> {
-        let (to_worker, from_source) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (from, to) = (self.spec_of(source).role, self.spec_of(worker).role);
+        let (back, there) = (wire::carries(to, from, "FromWorker"), wire::carries(from, to, "ToWorker"));
+        let made = sys::seqpacket::pair_that_takes(back, there);
+        let (to_worker, from_source) = made.map_err(during("make a channel"))?;
         let partition = self.spec_of(worker).partition;
         let from_gate = self.spec_of(source).role == Role::Gate;
         let to_site = self.spec_of(worker).role == Role::Site;

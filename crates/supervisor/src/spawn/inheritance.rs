@@ -10,12 +10,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, during};
 
-/// Fills the numbers at which children find their descriptors, so that nothing of the launcher's is there.
+/// Has a helper close what others have sent. Fills the numbers at which children find their descriptors, so that nothing of the launcher's is there.
 pub fn occupy_inherited_numbers() -> Result<(), Error> {
+    sys::foreign::leave_to_helper();
     loop {
         let null = File::open("/dev/null").map_err(during("open /dev/null"))?;
         let null = OwnedFd::from(null);
-        if std::os::fd::AsRawFd::as_raw_fd(&null) > sys::inherit::LOG {
+        if std::os::fd::AsRawFd::as_raw_fd(&null) > sys::inherit::SAY {
             return Ok(());
         }
         std::mem::forget(null);

@@ -34,7 +34,8 @@ use std::os::fd::OwnedFd;
 use config::DOOR;
 use jail::policy::Policy;
 use jail::{Access, Limits};
-use sys::inherit::{CONTROL, LOG};
+use sys::control::{ChildEnds, ControlEnd};
+use sys::inherit::{CONTROL, LOG, SAY};
 use sys::notify::Listener;
 use sys::process::{Child, Pids, Program, StartError, out_of_the_way};
 use wire::Role;
@@ -56,13 +57,18 @@ const REAPER_CHANNEL: i32 = 0;
 /// LIMIT: processes of the reaper: it makes none.
 const REAPER_PROCESSES: u64 = 1;
 
+/// Where a child finds its ends of the channel to the launcher.
+pub fn placed(ends: ChildEnds) -> impl Iterator<Item = (OwnedFd, i32)> {
+    std::iter::once((ends.control, CONTROL)).chain(ends.say.map(|say| (say, SAY)))
+}
+
 /// A child that was started, with the launcher's ends of its channels.
 #[derive(Debug)]
 pub struct Started {
     /// The child in its jail.
     pub jailed: Jailed,
     /// Its control channel; a filter has none.
-    pub control: Option<OwnedFd>,
+    pub control: Option<ControlEnd>,
     /// What the logger reads of it.
     pub log: Option<OwnedFd>,
     /// What it writes to standard error.
@@ -97,7 +103,7 @@ pub struct Begun {
 #[derive(Debug)]
 pub struct BegunProcess {
     jailed: Begun,
-    control: OwnedFd,
+    control: ControlEnd,
     log: Option<OwnedFd>,
     stderr: Stderr,
 }
@@ -110,11 +116,11 @@ impl SpawnContext {
 
     /// Begins to start a process for `spec`; others can be begun before it is there ([`SpawnContext::finish`]).
     pub fn begin(&self, spec: &ProcessSpec) -> Result<BegunProcess, Error> {
-        let pair = || sys::seqpacket::pair().map_err(during("make a channel"));
-        let (control, its_control) = pair()?;
+        let (control, its) = ControlEnd::pair().map_err(during("make a channel"))?;
+        let pair = || sys::seqpacket::pair_that_takes(false, false).map_err(during("make a channel"));
         let (log, its_log) = (spec.role != Role::Logger).then(pair).transpose()?.unzip();
         let (stderr, mut descriptors) = self.standard_descriptors()?;
-        descriptors.push((its_control, CONTROL));
+        descriptors.extend(placed(its));
         descriptors.extend(its_log.map(|log| (log, LOG)));
         let jailed = self.begin_in_jail(spec, &self.program(spec)?, &descriptors)?;
         Ok(BegunProcess { jailed, control, log, stderr })
@@ -301,6 +307,20 @@ impl SpawnContext {
         Ok((channel, child))
     }
 
+    /// Starts the helper that closes foreign descriptors; see [`crate::foreign`].
+    pub fn start_closer(&self) -> Result<(OwnedFd, Child), Error> {
+        let (channel, its) =
+            sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
+        let arguments = vec![text("bulkhead: closer")?, text("close")?];
+        let program = Program { file: program::own()?, arguments, environment: Vec::new() };
+        let null = duplicate(&self.null)?;
+        let descriptors = vec![(its, REAPER_CHANNEL), (duplicate(&null)?, 1), (null, 2)];
+        let jail = self.jail_beside(&program, descriptors)?;
+        let child =
+            sys::process::start(&program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)?;
+        Ok((channel, child.out_of_the_way()))
+    }
+
     /// Starts `program` in the reaper's jail.
     pub fn start_as_reaper(
         &self,
@@ -308,16 +328,21 @@ impl SpawnContext {
         output: OwnedFd,
         program: &Program,
     ) -> Result<Child, Error> {
+        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
+        let mut jail = self.jail_beside(program, descriptors)?;
+        jail.without.extend(NOT_A_REAPERS);
+        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
+    }
+
+    /// The jail of what stays beside the launcher to do one thing with descriptors.
+    fn jail_beside(&self, program: &Program, descriptors: Vec<(OwnedFd, i32)>) -> Result<jail::Jail, Error> {
         let limits = Limits {
             descriptors: u64::from(u32::MAX),
             core_bytes: 0,
             processes: REAPER_PROCESSES,
             memory_bytes: None,
         };
-        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
         let paths = vec![(duplicate(&program.file)?, Access::Execute)];
-        let mut jail = self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)?;
-        jail.without.extend(NOT_A_REAPERS);
-        sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
+        self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)
     }
 }

@@ -3,14 +3,17 @@
 //! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: signals a process.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 
+use sys::control::ControlEnd;
 use sys::notify::Listener;
 use sys::process::Child;
 use wire::successor::{LauncherToSuccessor, Progress};
 use wire::{Bytes, Text};
 
 use crate::Supervisor;
-use crate::error::Error;
+use crate::error::{Error, during};
+use crate::foreign::Foreign;
 use crate::outbox::Passed;
 use crate::process::{Process, Stage};
 use crate::spawn::stderr::Stderr;
@@ -28,7 +31,7 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
         slot: process.slot as u32,
         pid: process.child.pid,
         pidfd: record.leave(process.child.descriptor()),
-        control: record.leave_if(process.control.as_ref()),
+        control: record.leave_if(process.control().map(ControlEnd::socket)),
         log: record.leave_if(process.log.as_ref()),
         stderr_reading: record.leave_if(process.stderr.as_ref().map(|of| &of.reading)),
         stderr_writing: record.leave_if(process.stderr.as_ref().map(|of| &of.writing)),
@@ -48,6 +51,10 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
         protocol_violations: process.protocol_violations,
         relays_to: process.relays_to.iter().map(|&slot| slot as u64).take(wire::NUMBERS_MAX).collect(),
     });
+    if let Some(pipe) = process.control().and_then(ControlEnd::pipe) {
+        let descriptor = record.leave(pipe);
+        record.add(LauncherToSuccessor::Heard { serial, descriptor });
+    }
     if process.takes_retire {
         record.add(LauncherToSuccessor::TakesRetire { serial });
     }
@@ -68,10 +75,17 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
 /// All processes, but for their control groups.
 fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
     let mut processes = BTreeMap::new();
+    let mut pipes = BTreeMap::new();
+    for item in handed.items() {
+        if let LauncherToSuccessor::Heard { serial, descriptor } = item {
+            pipes.insert(*serial, handed.copy(*descriptor)?);
+        }
+    }
     for item in handed.items() {
         match item {
             LauncherToSuccessor::Process { serial, .. } => {
-                processes.extend(process(handed, item)?.map(|process| (*serial, process)));
+                let pipe = pipes.remove(serial);
+                processes.extend(process(handed, item, pipe)?.map(|process| (*serial, process)));
             }
             LauncherToSuccessor::ProcessState {
                 serial,
@@ -97,7 +111,7 @@ fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
                 known(&mut processes, *serial)?.memory = Some(handed.copy(*descriptor)?);
             }
             LauncherToSuccessor::Waiting { serial, message, descriptor, counts } => {
-                let descriptor = handed.copy_if(*descriptor)?.map(Passed::Own);
+                let descriptor = handed.copy_if(*descriptor)?.map(Passed::from);
                 known(&mut processes, *serial)?.outbox.push(message.0.clone(), descriptor, !counts);
             }
             _ => {}
@@ -110,7 +124,11 @@ fn known(processes: &mut BTreeMap<u64, Process>, serial: u64) -> Result<&mut Pro
     processes.get_mut(&serial).ok_or_else(|| Error::record("it names a process that it lacks"))
 }
 
-fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process>, Error> {
+fn process(
+    handed: &Handed,
+    item: &LauncherToSuccessor,
+    pipe: Option<OwnedFd>,
+) -> Result<Option<Process>, Error> {
     let LauncherToSuccessor::Process {
         serial: _,
         slot,
@@ -130,7 +148,8 @@ fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process
         return Ok(None);
     };
     let child = Child::known(*pid, handed.copy(*pidfd)?);
-    let control = handed.copy_if(*control)?;
+    let control = handed.copy_if(*control)?.map(|socket| ControlEnd::known(socket, pipe)).transpose();
+    let control = control.map_err(during("take over a channel"))?;
     let stderr = handed.copy_if(*stderr_reading)?.zip(handed.copy_if(*stderr_writing)?);
     let process = Process {
         stage: match progress {
@@ -141,7 +160,7 @@ fn process(handed: &Handed, item: &LauncherToSuccessor) -> Result<Option<Process
         has_served: *progress == Progress::Retiring,
         is_configured: true,
         deadline: handed.after(*deadline_ms),
-        log: handed.copy_if(*log)?,
+        log: handed.copy_if(*log)?.map(Foreign::from),
         stderr: stderr.map(|(reading, writing)| Stderr { reading, writing }),
         calls: handed.copy_if(*calls)?.map(Listener::new),
         core_folder: handed.copy_if(*core_folder)?,

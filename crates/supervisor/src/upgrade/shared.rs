@@ -14,9 +14,10 @@ use wire::successor::LauncherToSuccessor;
 use wire::{Bytes, Role, Text};
 
 use crate::Supervisor;
-use crate::chain_ends::{Chain, ChainEnds};
+use crate::chain_ends::Chain;
 use crate::directories::Directories;
 use crate::error::Error;
+use crate::foreign::Foreign;
 use crate::life::{Life, Removed};
 use crate::numbers::{is_live, leave_place};
 use crate::own_log::OwnLog;
@@ -131,8 +132,8 @@ impl Supervisor {
         }
         if let Some(chain) = &self.chain {
             let age_ms = record.age(chain.since);
-            let (first, last) = (record.leave(&chain.ends.first), record.leave(&chain.ends.last));
-            record.add(LauncherToSuccessor::Chain { number: chain.ends.number, first, last, age_ms });
+            let (first, last) = (record.leave(&chain.first), record.leave(&chain.last));
+            record.add(LauncherToSuccessor::Chain { number: chain.number, first, last, age_ms });
             for unread in &chain.unread {
                 let descriptor = record.leave(unread.descriptor());
                 record.add(LauncherToSuccessor::ChainUnread { descriptor });
@@ -194,7 +195,8 @@ impl Supervisor {
                     supervisor.context.started.set(*groups);
                 }
                 LauncherToSuccessor::Unread { slot, log, stderr } => {
-                    let unread = (*slot as usize, handed.copy_if(*log)?, handed.copy(*stderr)?);
+                    let unread =
+                        (*slot as usize, handed.copy_if(*log)?.map(Foreign::from), handed.copy(*stderr)?);
                     supervisor.unread_logs.push_back(unread);
                 }
                 LauncherToSuccessor::Without { layer } => supervisor.leave_out(layer.as_str()),
@@ -230,7 +232,7 @@ impl Supervisor {
             match item {
                 LauncherToSuccessor::Chain { number, first, last, age_ms } => {
                     let (first, last) = (handed.copy(*first)?, handed.copy(*last)?);
-                    ends = Some((ChainEnds { number: *number, first, last }, handed.before(*age_ms)));
+                    ends = Some((*number, Foreign::from(first), Foreign::from(last), handed.before(*age_ms)));
                 }
                 LauncherToSuccessor::ChainUnread { descriptor } => {
                     unread.push(Unread::new(handed.copy(*descriptor)?))
@@ -238,7 +240,14 @@ impl Supervisor {
                 _ => {}
             }
         }
-        self.chain = ends.map(|(ends, since)| Chain { ends, unread, since, look_at: Instant::now() });
+        self.chain = ends.map(|(number, first, last, since)| Chain {
+            number,
+            first,
+            last,
+            unread,
+            since,
+            look_at: Instant::now(),
+        });
         Ok(())
     }
 }

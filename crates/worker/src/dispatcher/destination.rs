@@ -58,8 +58,9 @@ pub struct Destination {
 impl Destination {
     /// Takes over a channel's descriptor.
     pub fn new(descriptor: OwnedFd, kind: Kind) -> io::Result<Rc<Self>> {
-        let channel = Channel::new(descriptor)?;
         let limited = matches!(kind, Kind::Credits);
+        // Filters and guarded servers have a channel for all gates.
+        let channel = if limited { Channel::new(descriptor)? } else { Channel::shared(descriptor)? };
         if !limited {
             // What waits in the channel waits in order. The kernel makes a handful of bundles of the least.
             channel.set_backlog(0)?;

@@ -242,7 +242,7 @@ mod tests {
     impl Waits for Nobody {
         fn connection_ended(self: Rc<Self>, _client: Client, _serve_others: &dyn Fn()) {}
         fn serve_queue(&self) {}
-        fn handed_back(&self, _stream: OwnedFd, _preread: Vec<u8>) {}
+        fn handed_back(&self, _stream: sys::foreign::Foreign, _preread: Vec<u8>) {}
         fn served(&self, _requests: u32) {}
         fn waits_since(&self) -> Option<Instant> {
             None

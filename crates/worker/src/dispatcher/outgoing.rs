@@ -1,15 +1,16 @@
 //! What a dispatcher is given to send, for whom it does that, and who waits for room.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+
+use sys::foreign::Foreign;
 
 /// A connection to be sent.
 #[derive(Debug)]
 pub struct Outgoing {
     /// Its descriptor.
-    pub stream: OwnedFd,
+    pub stream: Foreign,
     /// The client.
     pub peer: SocketAddr,
     /// The address of ours that it connected to.
@@ -42,7 +43,7 @@ pub trait Owner {
     fn undelivered(&self, outgoing: Outgoing);
     /// A worker hands this connection back: its next request is another partition's. `client` is whose it was when it
     /// was sent, if it is one of ours.
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>, client: Option<SocketAddr>);
+    fn handed_back(&self, stream: Foreign, preread: Vec<u8>, client: Option<SocketAddr>);
     /// A worker says how much a client has used of what it may ask for; whether that is for this owner to hear.
     fn rate_used(&self, client: IpAddr, used: Duration) -> bool {
         let _ = (client, used);
@@ -72,7 +73,7 @@ pub trait Waits {
     /// There may be room for connections that wait.
     fn serve_queue(&self);
     /// A process hands a connection back.
-    fn handed_back(&self, stream: OwnedFd, preread: Vec<u8>);
+    fn handed_back(&self, stream: Foreign, preread: Vec<u8>);
     /// A process has answered so many requests on connections that it kept.
     fn served(&self, requests: u32);
     /// Since when the oldest connection waits of those that do.

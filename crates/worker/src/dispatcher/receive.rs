@@ -1,9 +1,9 @@
 //! What workers say to a dispatcher, and what becomes of connections when a channel ends.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use sys::foreign::Foreign;
 use wire::FromWorker;
 
 use super::Dispatcher;
@@ -38,7 +38,7 @@ impl Dispatcher {
         self: &Rc<Self>,
         destination: &Destination,
         message: FromWorker,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<Foreign>,
     ) -> u32 {
         match (message, descriptor) {
             (FromWorker::Returns { credits, done }, None) => {

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use worker::dispatcher::{Outgoing, Owner};
 
@@ -22,7 +21,7 @@ impl Owner for Counts {
     fn undelivered(&self, _: Outgoing) {
         self.undelivered.set(self.undelivered.get() + 1);
     }
-    fn handed_back(&self, _: OwnedFd, _: Vec<u8>, _: Option<SocketAddr>) {}
+    fn handed_back(&self, _: sys::foreign::Foreign, _: Vec<u8>, _: Option<SocketAddr>) {}
     fn wanted(&self) {
         self.wanted.set(self.wanted.get() + 1);
     }
