@@ -15,6 +15,7 @@ use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
 use supervisor::chain_ends::ChainEnds;
 use supervisor::error::{Error, during};
+use supervisor::foreign::Foreign;
 use supervisor::spawn::context::{SpawnContext, duplicate};
 use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
@@ -91,7 +92,9 @@ impl Filters {
         if number != self.number {
             return Ok(None);
         }
-        *channel = sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
+        let new = sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
+        let (one, other) = std::mem::replace(channel, new);
+        drop([one, other].map(Foreign::from));
         self.number += 1;
         say(format_args!("filter `{}` sent nonsense to the gate and is ended", filter.command));
         // If it is being started, it has the new channel.

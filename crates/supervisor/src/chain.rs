@@ -190,7 +190,8 @@ impl Supervisor {
 
     /// Ends all filters, of which one has ended; the one that is started again will bring them back.
     pub fn break_chain(&mut self) {
-        self.chain = None;
+        // Whoever closes the ends may take their time; no gate is to send into them meanwhile.
+        self.chain.take().into_iter().for_each(|chain| chain.shut());
         for slot in self.filters() {
             if let Some(serial) = self.slots[slot].current.take() {
                 self.give_up(serial);

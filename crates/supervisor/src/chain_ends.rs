@@ -42,6 +42,16 @@ pub struct Chain {
     pub(crate) look_at: Instant,
 }
 
+impl Chain {
+    /// Has nobody send anything more into it, nor wait for what comes.
+    pub(crate) fn shut(&self) {
+        let inward = self.unread.iter().map(Unread::descriptor);
+        for end in [&self.first, &self.last].into_iter().chain(inward) {
+            let _ = rustix::net::shutdown(end, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
 /// The filters that were started, as slots and serial numbers, and the chain that they are.
 pub(crate) type StartedChain = (Vec<(usize, u64)>, Option<Chain>);
 

@@ -19,7 +19,6 @@ use wire::Role;
 use crate::error::{Error, during};
 use crate::spawn::context::SpawnContext;
 use crate::spawn::failures::Failure;
-use crate::spawn::given_programs::Source;
 use crate::spawn::inspect;
 use crate::spawn::libraries::answers::Known;
 use crate::spawn::process_spec::ProcessSpec;
@@ -217,8 +216,7 @@ impl SpawnContext {
         let key = spec.identity.map(|identity| (path.clone(), identity.id()));
         if let Some((source, _)) = key.and_then(|key| self.operator_programs.copies.borrow_mut().remove(&key))
         {
-            let (device, inode, length, seconds, nanoseconds) = source;
-            said.numbers(Fact::Copied, &[device, inode, length, seconds as u64, nanoseconds as u64]);
+            said.numbers(Fact::Copied, &source.numbers());
         }
         answer.write_all(&said.0)
     }
@@ -252,7 +250,7 @@ impl SpawnContext {
                     failure = missing.take().map(|library| Failure::Library(library, text(value)));
                 }
                 Fact::Copied => {
-                    let source = numbers(value).map(source_of);
+                    let source = numbers(value).map(FileVersion::of_numbers);
                     let key = identity.map(|identity| (path.clone(), identity.id()));
                     if let (Some(key), Some(source), Some(copy)) = (key, source, &copy)
                         && let Ok(copy) = copy.try_clone()
@@ -272,10 +270,6 @@ impl SpawnContext {
             self.answers.0.borrow_mut().insert(path, Known::of(Some(version), files));
         }
     }
-}
-
-fn source_of([device, inode, length, seconds, nanoseconds]: [u64; 5]) -> Source {
-    (device, inode, length, seconds as i64, nanoseconds as i64)
 }
 
 fn say_start(said: &mut Answer, start: &Start) {

@@ -8,12 +8,12 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use config::{Class, Found, Opener, ProgramKind};
 use jail::Identity;
 use rustix::fs::{Mode, Stat};
+use sys::file_version::FileVersion;
 
 use crate::error::{Error, at};
 use crate::spawn::context::{SpawnContext, duplicate};
@@ -230,7 +230,7 @@ impl SpawnContext {
         if found.len() > COPY_BYTES_MAX {
             return Err(too_large().at(path));
         }
-        let source = (found.dev(), found.ino(), found.len(), found.ctime(), found.ctime_nsec());
+        let source = FileVersion::of(&found);
         let key = (path.to_owned(), identity.id());
         let mut copies = self.operator_programs.copies.borrow_mut();
         if let Some((_, copy)) = copies.get(&key).filter(|(made_from, _)| *made_from == source) {
