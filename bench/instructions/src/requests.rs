@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::ServerConfig;
 use site::config::setup::Setup;
 use site::{Client, Limits, MinRate, RouteOwner, Site, WorkerState};
+use sys::file_version::FileVersion;
 use wire::{Backend, LauncherToSite, ProxyHeader, RuleAction, Speech, Text};
 use worker::log::Log;
 use worker::receiver::Receiver;
@@ -65,11 +66,15 @@ pub fn serve(
     })
 }
 
-/// Writes a file that has not been changed for an hour, as one that has just been changed is not kept.
+/// Writes a file whose contents are an hour old, and which has settled, as one that has just been changed is not kept.
 fn put(path: &Path, contents: &[u8]) {
     std::fs::write(path, contents).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    let version = || FileVersion::of(&std::fs::metadata(path).unwrap());
+    while !version().is_settled(SystemTime::now(), Duration::from_millis(50)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn site(root: &Path) -> Rc<Site> {

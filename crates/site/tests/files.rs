@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{BIG, Server, big, put};
+use common::{BIG, Server, big, put, put_new, settle};
 
 #[test]
 fn serves_files_and_indexes() {
@@ -183,8 +183,9 @@ fn the_cache_keeps_its_budget() {
     use site::files::cache::Root;
     let server = Server::start();
     for number in 0..50 {
-        put(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);
+        put_new(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);
     }
+    settle(&server.root.join("49.txt"));
     let root = Root::new(std::fs::File::open(&server.root).unwrap().into(), Default::default());
     let response_headers = ResponseHeaders::default();
     let cache = Cache::new(50_000);

@@ -72,7 +72,7 @@ const BAD: &[(&str, u16)] = &[
     ("POST / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n", 417),
     ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 501),
     ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-    ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505),
+    ("GET / HTTP/0.9\r\nHost: a\r\n\r\n", 505),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     ("GET / http/1.1\r\nHost: a\r\n\r\n", 400),
     ("GET / HTTP/11\r\nHost: a\r\n\r\n", 400),

@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use sys::file_version::FileVersion;
+
 use rustix::event::{PollFd, PollFlags, poll};
 use site::config::setup::Setup;
 use site::{Client, Ended, Limits, MinRate, RouteOwner, Site, WorkerState};
@@ -105,11 +107,25 @@ pub fn big() -> Vec<u8> {
     (0..BIG).map(|i| (i * 31 % 251) as u8).collect()
 }
 
-/// Writes a file that has not been changed for an hour.
+/// Writes a file whose contents are an hour old, and which has settled.
 pub fn put(path: &Path, contents: &[u8]) {
+    put_new(path, contents);
+    settle(path);
+}
+
+/// Writes a file whose contents are an hour old.
+pub fn put_new(path: &Path, contents: &[u8]) {
     std::fs::write(path, contents).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+}
+
+/// Waits until one more change of a file would have another time: what has just been changed is not kept.
+pub fn settle(path: &Path) {
+    let version = || FileVersion::of(&std::fs::metadata(path).unwrap());
+    while !version().is_settled(SystemTime::now(), Duration::from_millis(50)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 impl Server {

@@ -30,7 +30,6 @@ const SERVICE: Policy = Policy::Service(Grants::NONE);
 /// What no role does, and what it would come to without the filter.
 const OF_NO_ROLE: &[(&str, &str)] = &[
     ("fork", "ok"),
-    ("thread", "ok"),
     ("clone 10000000", "EPERM"),
     ("socket 1 1", "ok"),
     ("socket 2 1", "ok"),
@@ -57,6 +56,8 @@ fn a_role_makes_only_its_own_calls() {
             let refused = if what.starts_with("execute") { ["ENOENT", "EACCES"] } else { ["EPERM"; 2] };
             assert!(refused.contains(&found.fact(what)), "{policy:?}: {what}: {}", found.fact(what));
         }
+        // What others have sent is closed by a thread.
+        assert_eq!(probe(&["thread"], free(policy, &[])).found(), "ok", "{policy:?}");
         // Only a site makes pairs.
         let pair = if policy == Policy::Site { "ok" } else { "EPERM" };
         assert_eq!(probe(&["pair"], free(policy, &[])).found(), pair, "{policy:?}");
