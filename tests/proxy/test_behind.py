@@ -27,7 +27,10 @@ class Behind:
         if not cls.peer.program():
             raise unittest.SkipTest(f"{cls.peer.name} is not installed")
         cls.behind = cls.enterClassContext(cls.peer())
-        routes = [{"path": "/app/", "upstream": cls.behind.at}]
+        routes = [
+            {"path": "/app/", "upstream": cls.behind.at},
+            {"path": "/app/echo", "upstream": cls.behind.at, "buffer": False},
+        ]
         cls.server = Server(sites=[site(route=routes, compress=False)], programs=(), limits=cls.limits)
         cls.enterClassContext(cls.server)
 
