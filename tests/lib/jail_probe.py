@@ -22,10 +22,11 @@ ALWAYS = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
 #: Those that there are only where the configuration has certificates, servers behind a site, or grants of a network.
 ROLES = ALWAYS | {
     "signer": "signer", "stapler": "stapler", "connector": "main:connector", "granted connector": "main/net:connector",
-    "broker": "main/net:broker", "data proxy": "main/catalog:data",
+    "broker": "main/net:broker", "data proxy": "main/catalog:data", "publisher": "main:templates",
 }
 WORKERS = {
     "service": "main/probe", "with connections": "main/direct", "with network": "main/net", "filter": "filter",
+    "data door": "far/door",
 }
 POSTS = ROLES | WORKERS
 
