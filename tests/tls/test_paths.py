@@ -28,6 +28,7 @@ body_bytes = 200000
   [[site.route]]
   path = "/shop/up/"
   upstream = "{up}"
+  buffer = false
 
 [[site]]
 name = "deep"
