@@ -362,7 +362,8 @@ class Drain(unittest.TestCase):
     def setUp(self):
         self.behind = backend.Raw(answer=lambda request: backend.response(b"%d" % len(request.body)))
         self.addCleanup(self.behind.close)
-        self.route = f'[[site.route]]\npath = "/behind"\nupstream = ["{self.behind.at}"]\n'
+        self.route = (f'[[site.route]]\npath = "/whole"\nupstream = ["{self.behind.at}"]\n'
+                      f'[[site.route]]\npath = "/behind"\nupstream = ["{self.behind.at}"]\nbuffer = false\n')
         self.server = self.enterContext(Tls(more=self.route))
         self.text = self.server.config.read_text()
 
@@ -381,9 +382,17 @@ class Drain(unittest.TestCase):
         self.assertTrue(until(lambda: not old.alive, 10), "the old worker has ended when all is done")
 
     def test_a_long_upload(self):
+        self.upload("/behind", lambda: self.behind.connections)
+
+    def test_a_long_upload_that_its_server_has_not_heard_of(self):
+        """A worker that retires keeps what waits in its file."""
+        has = lambda line: line["name"] == "b" and line["connections_now"]
+        self.upload("/whole", lambda: any(map(has, self.server.order(command="status")["processes"])))
+
+    def upload(self, target, is_begun):
         with self.server.connect_tls("b.test") as peer:
-            peer.sendall(b"POST /behind HTTP/1.1\r\nHost: b.test\r\nContent-Length: 300000\r\n\r\n" + b"x" * 100_000)
-            self.assertTrue(until(lambda: self.behind.connections))
+            peer.sendall(f"POST {target} HTTP/1.1\r\nHost: b.test\r\nContent-Length: 300000\r\n\r\n".encode() + b"x" * 100_000)
+            self.assertTrue(until(is_begun))
             old = self.change_rule()
             peer.sendall(b"x" * 200_000)
             answer = b""
