@@ -189,7 +189,7 @@ class Streams(unittest.TestCase):
                 connection.sendall(response(b"all of it"))
 
         with Slow(path=folder() / "slow.sock") as behind, Server(
-            sites=[site(route=[route(behind.at)])], programs=(), limits={"body_bytes": "128MiB"}
+            sites=[site(route=[route(behind.at) | {"buffer": False}])], programs=(), limits={"body_bytes": "128MiB"}
         ) as server:
             self.assertEqual(server.get("/").status, 200)
             worker = server.process("site main")
@@ -228,7 +228,7 @@ class Streams(unittest.TestCase):
                 got[0] += left == 0
                 connection.close()
 
-        with Early() as behind, Server(sites=[site(route=[route(behind.at)])], programs=()) as server:
+        with Early() as behind, Server(sites=[site(route=[route(behind.at) | {"buffer": False}])], programs=()) as server:
             with server.connect() as connection:
                 connection.send(b"POST /app/x HTTP/1.1\r\nHost: main.test\r\nContent-Length: %d\r\n\r\n" % MIB)
                 connection.send(b"x" * (MIB // 2))
