@@ -27,7 +27,7 @@ AT_POSTGRESQL = [
     "BEGIN; ALTER TABLE users RENAME TO kept; CREATE VIEW users AS SELECT id, name, balance FROM kept; "
     "ALTER VIEW users OWNER TO shop; COMMIT",
     "BEGIN; DROP VIEW users; ALTER TABLE kept RENAME TO users; COMMIT",
-    "REVOKE ALL ON users FROM shop; GRANT ALL ON users TO shop",
+    "BEGIN; REVOKE ALL ON users FROM shop; GRANT ALL ON users TO shop; COMMIT",
     f"ALTER ROLE {USER} SET search_path = public, pg_temp",
 ]
 AT_MARIADB = [
