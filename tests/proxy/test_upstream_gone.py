@@ -39,6 +39,7 @@ ROUTES = """
   [[site.route]]
   path = "/http/"
   upstream = "{mute}"
+  buffer = false
   answer_timeout = "10m"
 
   [[site.route]]
