@@ -46,6 +46,7 @@ ROUTES = """
   path = "/fcgi/"
   fastcgi = "{mute}"
   script = "/x.php"
+  buffer = false
   answer_timeout = "10m"
 """
 
