@@ -18,8 +18,9 @@ class Unread(Machines):
     engine = Sqlite
 
     def call(self, door):
-        for at in range(CALLS):
-            self.say(door, id=at, name="large", values=b"\1" + (10000).to_bytes(8, "little"))
+        # A door that has begun to wait for whoever reads nothing takes no more calls either.
+        values = b"\1" + (10000).to_bytes(8, "little")
+        self.call_at_once(door, [{"id": at, "name": "large", "values": values} for at in range(CALLS)])
 
     def read(self, door):
         """How each call ends, and the bytes of those that have an answer."""

@@ -146,6 +146,10 @@ class Machines(unittest.TestCase):
     def say(self, door, kind="Call", **values):
         door.send(SERVICE_TO_DATA_PROXY.encode(kind, **(self.CALL if kind == "Call" else {}) | values))
 
+    def call_at_once(self, door, calls):
+        """Makes calls that the door has all of before it has an answer to any."""
+        door.send_all([SERVICE_TO_DATA_PROXY.encode("Call", **self.CALL | values) for values in calls])
+
     def answer(self, door):
         """What the door says next, but that it retires."""
         while isinstance(said := door.recv(), str):

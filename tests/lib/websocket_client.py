@@ -54,6 +54,15 @@ class Client:
     def send(self, message):
         self._wait(self.socket.send(message))
 
+    def send_all(self, messages):
+        """Sends messages one right behind the other."""
+
+        async def sent():
+            for message in messages:
+                await self.socket.send(message)
+
+        self._wait(sent())
+
     def recv(self, timeout=PATIENCE):
         return self._wait(self.socket.recv(), timeout)
 
