@@ -20,8 +20,9 @@ FROM = "127.77.{}.1"
 @dataclasses.dataclass(frozen=True)
 class Attack:
     act: Callable
-    #: What others ask for meanwhile.
+    #: What others ask for meanwhile, and how often a second each of eight does.
     url: str
+    rate: int = 250
 
 
 def connection(port, number=1):
@@ -125,9 +126,9 @@ def odd_paths(port, _tls):
 
 
 ATTACKS = {
-    "slow-posts-php": Attack(slow_php, "http://127.0.0.1:{port}/ok.php"),
-    "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php"),
-    "slow-posts-upstream": Attack(slow_upstream, "http://127.0.0.1:{port}/behind/x"),
+    "slow-posts-php": Attack(slow_php, "http://127.0.0.1:{port}/ok.php", 60),
+    "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php", 60),
+    "slow-posts-upstream": Attack(slow_upstream, "http://127.0.0.1:{port}/behind/x", 60),
     "bytes-of-data": Attack(again(bytes_of_data), "https://127.0.0.1:{tls}/h2/page.txt"),
     "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
     "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
