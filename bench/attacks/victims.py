@@ -29,6 +29,7 @@ certificates = ["all.pem"]
   [[site.route]]
   suffix = ".php"
   fastcgi = "unix:{php}"
+  requests = 3
   [[site.route]]
   path = "/behind/"
   upstream = "127.0.0.1:{behind}"
