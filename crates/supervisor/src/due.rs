@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::process::Stage;
-use crate::spawn::examination;
 use crate::{BROKEN_CHECK, Supervisor};
 
 /// How often it is looked whether a logger has read what processes that are gone have left.
@@ -55,7 +54,7 @@ impl Supervisor {
                     continue;
                 }
                 self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
-                self.context.only_known.set(examination::has_program(&self.specs[slot]));
+                self.context.only_known.set(self.context.has_helper(&self.specs[slot]));
                 self.clear_broken(slot);
                 self.context.only_known.set(false);
             }

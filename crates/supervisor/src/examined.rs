@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::Supervisor;
 use crate::examinations::Running;
 use crate::life::Life;
-use crate::spawn::examination::has_program;
 
 /// LIMIT: how long an examination may take: what the inspector and a loader may, one after the other, and a copy.
 const TIME: Duration = Duration::from_secs(10);
@@ -19,7 +18,7 @@ impl Supervisor {
     /// What the operator asks for is examined at once, as that answers; and before everything is up for the first time, nothing else
     /// is waited for.
     pub fn is_examined_first(&mut self, slot: usize, now: Instant) -> bool {
-        if !self.announced || self.stopping.is_some() || !has_program(&self.specs[slot]) {
+        if !self.announced || self.stopping.is_some() || !self.context.has_helper(&self.specs[slot]) {
             return false;
         }
         if let Some(running) = self.examinations.running.get_mut(&slot) {
@@ -55,7 +54,7 @@ impl Supervisor {
 
     /// Starts a process for a slot, if all is known that there is to know of its program.
     pub fn start_known(&mut self, slot: usize) {
-        let only_known = self.announced && has_program(&self.specs[slot]);
+        let only_known = self.announced && self.context.has_helper(&self.specs[slot]);
         self.context.only_known.set(only_known);
         self.start(slot);
         self.context.only_known.set(false);

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jail::Identity;
 use sys::file_version::FileVersion;
@@ -21,6 +21,7 @@ use crate::spawn::context::SpawnContext;
 use crate::spawn::failures::Failure;
 use crate::spawn::inspect;
 use crate::spawn::libraries::answers::Known;
+use crate::spawn::libraries::known_loader;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program::{self, Inspected, Start};
 
@@ -54,9 +55,10 @@ enum Fact {
     MissingWhy,
     Copied,
     Loose,
+    Inspected,
 }
 
-const FACTS: [Fact; 12] = [
+const FACTS: [Fact; 13] = [
     Fact::Version,
     Fact::Static,
     Fact::Dynamic,
@@ -69,6 +71,7 @@ const FACTS: [Fact; 12] = [
     Fact::MissingWhy,
     Fact::Copied,
     Fact::Loose,
+    Fact::Inspected,
 ];
 
 /// Facts as bytes: the number of each, the length of its value, the value.
@@ -125,9 +128,15 @@ impl SpawnContext {
         Some((config::ProgramKind::of_service(&service.libraries), service.program.clone()))
     }
 
+    /// Whether the program of a spec is examined by a helper before the loop starts it: in a rootless run there is no root
+    /// whom a program could hurt, so the loop itself looks at it.
+    pub fn has_helper(&self, spec: &ProcessSpec) -> bool {
+        self.empty_root.is_some() && matches!(spec.role, Role::Service | Role::Site)
+    }
+
     /// Whether a process of a spec can be started without finding anything out of its program.
     pub fn is_known(&self, spec: &ProcessSpec) -> bool {
-        let Some((kind, path)) = self.operators(spec).filter(|_| self.empty_root.is_some()) else {
+        let Some((kind, path)) = self.operators(spec).filter(|_| self.has_helper(spec)) else {
             return true;
         };
         self.only_known.set(true);
@@ -146,8 +155,14 @@ impl SpawnContext {
         }
         let inspected = self.inspected.borrow();
         match inspected.get(path).filter(|(known, _)| *known == version) {
-            Some((_, Inspected { start: Start::Dynamic { .. }, .. })) => {
+            Some((_, Inspected { start: Start::Dynamic { loader, .. }, .. })) => {
+                // Updates of the machine change its loader, and a program is told of that only when it starts again.
+                let is_current = |(loader, _): (&str, _)| {
+                    let inspected = inspected.get(Path::new(loader)).map(|(known, _)| *known);
+                    inspected.is_some() && inspected == program::version(Path::new(loader))
+                };
                 self.answers.0.borrow().get(path).is_some_and(|known| known.holds(Some(version)))
+                    && known_loader(loader).is_some_and(is_current)
             }
             Some(_) => true,
             None => false,
@@ -198,11 +213,7 @@ impl SpawnContext {
             None => self.worker_program(&path, spec).map(drop),
         };
         let mut said = Answer::default();
-        if let Some((version, inspected)) = self.inspected.borrow().get(&path) {
-            said.numbers(Fact::Version, &version.numbers());
-            inspected.loose.iter().for_each(|why| said.say(Fact::Loose, why.as_bytes()));
-            say_start(&mut said, &inspected.start);
-        }
+        self.say_inspected(&mut said, &path);
         if let Some((version, failure)) = self.failures.latest(&path) {
             said.numbers(Fact::Version, &version.numbers());
             say_failure(&mut said, &failure);
@@ -221,6 +232,23 @@ impl SpawnContext {
         answer.write_all(&said.0)
     }
 
+    /// Says what the inspector has found out of a program and, before that, of its loader.
+    fn say_inspected(&self, said: &mut Answer, path: &Path) {
+        let known = self.inspected.borrow();
+        let Some((_, program)) = known.get(path) else { return };
+        let loader = match &program.start {
+            Start::Dynamic { loader, .. } => Some(Path::new(loader)),
+            _ => None,
+        };
+        for path in loader.into_iter().chain([path]) {
+            let Some((version, inspected)) = known.get(path) else { continue };
+            said.say(Fact::Inspected, path.as_os_str().as_encoded_bytes());
+            said.numbers(Fact::Version, &version.numbers());
+            inspected.loose.iter().for_each(|why| said.say(Fact::Loose, why.as_bytes()));
+            say_start(said, &inspected.start);
+        }
+    }
+
     /// Takes over what an examination has found out.
     pub fn adopt(&self, examination: Examination, exit: Option<Exit>) {
         let Examination { answer, copy, path, identity, child: _ } = examination;
@@ -230,18 +258,20 @@ impl SpawnContext {
         if exit != Some(Exit::Clean) || read.is_err() {
             return;
         }
-        let (mut version, mut start, mut loose, mut missing) = (None, None, None, None);
+        let (mut version, mut inspected, mut loose, mut missing) = (None, path.clone(), None, None);
         let mut libraries: Option<Vec<PathBuf>> = None;
         let mut failure = None;
         for (fact, value) in Answer::facts(&bytes) {
+            let start = start_of(fact, value);
+            if let Some((start, version)) = start.zip(version) {
+                let found = Inspected { start, loose: loose.take() };
+                self.inspected.borrow_mut().insert(inspected.clone(), (version, found));
+            }
             match fact {
+                Fact::Inspected => inspected = path_of(value),
+                Fact::Static | Fact::Dynamic | Fact::Go | Fact::Script => {}
                 Fact::Version => version = numbers(value).map(FileVersion::of_numbers),
                 Fact::Loose => loose = inspect::loose_of(value),
-                Fact::Static => start = Some(Start::Static),
-                Fact::Dynamic | Fact::Go => {
-                    start = Some(Start::Dynamic { loader: text(value), is_go: fact == Fact::Go });
-                }
-                Fact::Script => start = Some(Start::Script(path_of(value))),
                 Fact::Libraries => libraries = Some(Vec::new()),
                 Fact::Library => libraries.iter_mut().for_each(|all| all.push(path_of(value))),
                 Fact::Program => failure = Some(Failure::Program(text(value))),
@@ -261,9 +291,6 @@ impl SpawnContext {
             }
         }
         let Some(version) = version else { return };
-        if let Some(start) = start {
-            self.inspected.borrow_mut().insert(path.clone(), (version, Inspected { start, loose }));
-        }
         if let Some(failure) = failure {
             self.failures.remember(&path, version, failure, std::time::Instant::now());
         } else if let Some(files) = libraries {
@@ -278,6 +305,16 @@ fn say_start(said: &mut Answer, start: &Start) {
         Start::Dynamic { loader, is_go: false } => said.say(Fact::Dynamic, loader.as_bytes()),
         Start::Dynamic { loader, is_go: true } => said.say(Fact::Go, loader.as_bytes()),
         Start::Script(interpreter) => said.say(Fact::Script, interpreter.as_os_str().as_encoded_bytes()),
+    }
+}
+
+/// How a program is started, if a fact says that.
+fn start_of(fact: Fact, value: &[u8]) -> Option<Start> {
+    match fact {
+        Fact::Static => Some(Start::Static),
+        Fact::Dynamic | Fact::Go => Some(Start::Dynamic { loader: text(value), is_go: fact == Fact::Go }),
+        Fact::Script => Some(Start::Script(path_of(value))),
+        _ => None,
     }
 }
 
@@ -303,11 +340,6 @@ impl io::Read for Cursor<'_> {
         self.at += length as u64;
         Ok(length)
     }
-}
-
-/// Whether a spec can have a program of the operator's that is examined beside the loop.
-pub fn has_program(spec: &ProcessSpec) -> bool {
-    matches!(spec.role, Role::Service | Role::Site)
 }
 
 #[cfg(test)]

@@ -200,7 +200,8 @@ fn checked(service: &Service, spec: &ProcessSpec, path: &Path) -> Result<Needed,
     needed(path, file, Access::Read)
 }
 
-fn known_loader(path: &str) -> Option<(&'static str, Loader)> {
+/// A loader of the machine's that a program may ask for; no other name of a program's is followed.
+pub fn known_loader(path: &str) -> Option<(&'static str, Loader)> {
     LOADERS.into_iter().find(|(known, _)| *known == path)
 }
 
