@@ -101,6 +101,22 @@ class Restart(unittest.TestCase):
             self.assertEqual(set(files(process.folder / "root", *FOLDERS)), libraries(dynamic_probe()))
             self.assertEqual(server.status("/probe"), 200)
 
+    def test_after_an_update_of_the_machines_loader(self):
+        with Server(programs=[str(dynamic_probe())]) as server:
+            loader = Path(LOADER.decode().rstrip("\0"))
+            # Another version to whoever asks, as after an update; to the machine, the same file.
+            loader.chmod(stat.S_IMODE(loader.stat().st_mode))
+            old = server.process("bin/probe")
+            old.kill()
+            self.assertTrue(until(lambda: not old.alive and server.status("/probe") == 200, 10), server.log())
+
+    def test_a_program_becomes_a_dynamic_one(self):
+        with Server() as server:
+            server.copy_program(str(dynamic_probe()))
+            old = server.process("bin/probe")
+            old.kill()
+            self.assertTrue(until(lambda: not old.alive and server.status("/probe") == 200, 10), server.log())
+
 
 class Refused(unittest.TestCase):
     """What cannot run does not, and the operator reads why; everything else serves."""
