@@ -86,8 +86,10 @@ class Channels(unittest.TestCase):
 
     def others(self, title):
         """Every process but the rogue, with what it has: the launcher among them."""
-        processes = [process for process in self.server.processes() if not process.title.startswith(title)]
-        processes.append(harness.Process(self.server.launcher.pid))
+        launcher = harness.Process(self.server.launcher.pid)
+        # Copies of the launcher that examine a program come and go.
+        lasts = lambda process: not process.title.startswith(title) and process.words != launcher.words
+        processes = [*filter(lasts, self.server.processes()), launcher]
         return {process: (len(process.descriptors()), memory_kib(process)) for process in processes}
 
     def stage(self, name):
