@@ -30,7 +30,7 @@ pub type Told = (LauncherToGate, Option<OwnedFd>);
 struct Listener {
     /// The server's number for it; `None` for the guard's own.
     number: Option<u64>,
-    sockets: Vec<(u16, OwnedFd)>,
+    sockets: Vec<(u16, Foreign)>,
     /// Gate's ends of channels, by the numbers under which their hang-up is noticed.
     shared: Vec<(u32, Foreign)>,
 }
@@ -66,7 +66,7 @@ impl Listeners {
     pub fn new(own: Vec<OwnedFd>, terms: Terms) -> Self {
         let mut listeners = Self { own: !own.is_empty(), terms, ..Self::default() };
         if listeners.own {
-            let sockets = own.into_iter().map(|socket| (listeners.listener(), socket)).collect();
+            let sockets = own.into_iter().map(|socket| (listeners.listener(), socket.into())).collect();
             listeners.listeners.insert(0, Listener { number: None, sockets, shared: Vec::new() });
             listeners.next_partition = 1;
         }
@@ -86,7 +86,7 @@ impl Listeners {
     /// The addresses that are listened on, each once.
     pub fn addresses(&self) -> Vec<String> {
         let sockets = self.listeners.values().flat_map(|listener| &listener.sockets);
-        let address = |(_, socket): &(u16, OwnedFd)| {
+        let address = |(_, socket): &(u16, Foreign)| {
             SocketAddr::try_from(rustix::net::getsockname(socket).ok()?)
                 .ok()
                 .map(|address| address.to_string())
@@ -122,9 +122,8 @@ impl Listeners {
     }
 
     /// The server listens on `socket`, which it calls `number`.
-    pub fn listening(&mut self, number: u64, socket: OwnedFd) -> Result<Vec<Told>, Error> {
+    pub fn listening(&mut self, number: u64, socket: Foreign) -> Result<Vec<Told>, Error> {
         if self.own || !is_listening(&socket) || self.listeners.len() >= LISTENERS_MAX {
-            drop(Foreign::from(socket));
             return Ok(Vec::new());
         }
         let (partition, listener) = (self.partition(number), self.listener());
@@ -137,8 +136,7 @@ impl Listeners {
     }
 
     /// The gate's end of the channel for what is accepted on `number`; the number of this end comes back with it.
-    pub fn accepting(&mut self, number: u64, end: OwnedFd) -> Result<Option<(u32, Vec<Told>)>, Error> {
-        let end = Foreign::from(end);
+    pub fn accepting(&mut self, number: u64, end: Foreign) -> Result<Option<(u32, Vec<Told>)>, Error> {
         if !is_channel(&end) {
             return Ok(None);
         }
@@ -155,8 +153,7 @@ impl Listeners {
     }
 
     /// The gate's end of a new process's own channel.
-    pub fn process(&mut self, end: OwnedFd) -> Result<Option<(u32, Vec<Told>)>, Error> {
-        let end = Foreign::from(end);
+    pub fn process(&mut self, end: Foreign) -> Result<Option<(u32, Vec<Told>)>, Error> {
         if !is_channel(&end) || self.processes.len() >= PROCESSES_MAX {
             return Ok(None);
         }
@@ -264,12 +261,12 @@ mod tests {
     use std::fs::File;
     use std::net::TcpListener;
 
-    fn socket() -> OwnedFd {
-        TcpListener::bind("127.0.0.1:0").unwrap().into()
+    fn socket() -> Foreign {
+        OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()).into()
     }
 
-    fn end() -> OwnedFd {
-        sys::seqpacket::pair().unwrap().0
+    fn end() -> Foreign {
+        sys::seqpacket::pair().unwrap().0.into()
     }
 
     fn kinds(messages: &[Told]) -> Vec<&LauncherToGate> {
@@ -298,7 +295,7 @@ mod tests {
 
     #[test]
     fn with_sockets_of_our_own_all_of_the_servers_are_one() {
-        let mut listeners = Listeners::new(vec![socket()], Terms::default());
+        let mut listeners = Listeners::new(vec![socket().into_inner()], Terms::default());
         assert!(listeners.own && !listeners.listens());
         assert!(listeners.listening(3, socket()).unwrap().is_empty());
         let (one, _) = listeners.accepting(3, end()).unwrap().unwrap();
@@ -337,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_no_socket_is_not_passed_on() {
         let mut listeners = Listeners::new(Vec::new(), Terms::default());
-        let file = || OwnedFd::from(File::open("/dev/null").unwrap());
+        let file = || Foreign::from(OwnedFd::from(File::open("/dev/null").unwrap()));
         assert!(listeners.listening(1, file()).unwrap().is_empty());
         assert!(listeners.listening(1, end()).unwrap().is_empty());
         listeners.listening(1, socket()).unwrap();

@@ -38,7 +38,7 @@ struct Channel {
 struct Waiting {
     call: Call,
     process: i32,
-    channel: OwnedFd,
+    channel: Foreign,
     inode: u64,
 }
 
@@ -118,17 +118,17 @@ impl Supervisor {
         if server.holds(at) {
             return Ok(Answer::Allow);
         }
-        let socket = Foreign::from(server.descriptor(at)?);
+        let socket = server.descriptor(at)?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
         match (call.kind, self.channels.get(&inode)) {
-            (Kind::Listen, None) => self.listen(call, process, socket.into_inner(), reactor),
+            (Kind::Listen, None) => self.listen(call, process, socket, reactor),
             (Kind::Listen, Some(_)) => Ok(Answer::End(Ok(()))),
             (Kind::GetSockName, Some(channel)) => {
                 let local = channel.local;
                 Ok(Answer::End(self.write_address(call, &local)))
             }
             (Kind::Accept | Kind::Accept4, Some(_)) => {
-                self.accept(Waiting { call: *call, process, channel: socket.into_inner(), inode }, reactor)
+                self.accept(Waiting { call: *call, process, channel: socket, inode }, reactor)
             }
             _ => Ok(Answer::Allow),
         }
@@ -139,11 +139,10 @@ impl Supervisor {
         &mut self,
         call: &Call,
         process: i32,
-        socket: OwnedFd,
+        socket: Foreign,
         reactor: &mut Reactor,
     ) -> io::Result<Answer> {
         if !is_tcp(&socket) {
-            drop(Foreign::from(socket));
             return Ok(Answer::Allow);
         }
         if !reactor.listeners.own
@@ -162,7 +161,7 @@ impl Supervisor {
         self.listened += 1;
         let number = self.listened;
         reactor.listening(number, socket);
-        reactor.accepting(number, gates_end);
+        reactor.accepting(number, gates_end.into());
         self.channels.insert(inode, Channel { number, local });
         Ok(Answer::End(Ok(())))
     }
@@ -188,14 +187,16 @@ impl Supervisor {
                 Ok(None) => return Err(Errno::CONNABORTED),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Errno::AGAIN),
                 // Bytes that were taken cannot be put before those in the socket; with filters, this way is refused.
-                Ok(Some(got)) => match (ToWorker::decode(&self.buffer[..got.len]), got.descriptor) {
-                    (Ok(ToWorker::Connection { bundle }), Some(connection))
-                        if bundle.preread.0.is_empty() =>
-                    {
-                        break (bundle, connection);
+                Ok(Some(got)) => {
+                    match (ToWorker::decode(&self.buffer[..got.len]), got.descriptor.map(Foreign::from)) {
+                        (Ok(ToWorker::Connection { bundle }), Some(connection))
+                            if bundle.preread.0.is_empty() =>
+                        {
+                            break (bundle, connection);
+                        }
+                        _ => {}
                     }
-                    _ => {}
-                },
+                }
                 Err(_) => {}
             }
         };
@@ -206,7 +207,7 @@ impl Supervisor {
         &mut self,
         waiting: &Waiting,
         bundle: Bundle,
-        connection: OwnedFd,
+        connection: Foreign,
         reactor: &mut Reactor,
     ) -> Result<(), Errno> {
         let call = &waiting.call;
@@ -214,7 +215,7 @@ impl Supervisor {
         let watch = |pidfd: &OwnedFd| reactor.watch(pidfd, Source::Server, process as u32);
         let server = self.servers.get(process, watch).map_err(|_| Errno::CONNABORTED)?;
         if let Some(gates_end) = server.connect().map_err(|_| Errno::MFILE)? {
-            reactor.process(gates_end);
+            reactor.process(gates_end.into());
         }
         let flags = match call.kind {
             Kind::Accept4 => SocketFlags::from_bits_retain(call.arguments[3] as u32),
@@ -232,14 +233,11 @@ impl Supervisor {
             return Err(Errno::CONNABORTED);
         };
         match given {
-            Ok(number) => {
-                server.took(number, bundle.id, bundle.peer);
-                // The server has it, and may have closed it.
-                drop(Foreign::from(connection));
-            }
+            // The server has it, and may have closed it.
+            Ok(number) => server.took(number, bundle.id, bundle.peer),
             // It was interrupted, or has a bad pointer: somebody else shall have it.
             Err(errno) => {
-                server.back(bundle, connection);
+                server.back(bundle, connection.into_inner());
                 return Err(errno);
             }
         }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll;
+use sys::foreign::Foreign;
 use wire::LauncherToGate;
 
 use crate::gate::Gate;
@@ -100,7 +101,7 @@ impl Reactor {
     }
 
     /// The server listens on `socket`.
-    pub fn listening(&mut self, number: u64, socket: OwnedFd) {
+    pub fn listening(&mut self, number: u64, socket: Foreign) {
         match self.listeners.listening(number, socket) {
             Ok(messages) => self.send(messages),
             Err(error) => say(error),
@@ -108,13 +109,13 @@ impl Reactor {
     }
 
     /// What is accepted on `number` goes to `end`.
-    pub fn accepting(&mut self, number: u64, end: OwnedFd) {
+    pub fn accepting(&mut self, number: u64, end: Foreign) {
         let came = self.listeners.accepting(number, end);
         self.new_end(came);
     }
 
     /// A new process of the server speaks on `end`.
-    pub fn process(&mut self, end: OwnedFd) {
+    pub fn process(&mut self, end: Foreign) {
         let came = self.listeners.process(end);
         self.new_end(came);
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags};
+use sys::foreign::Foreign;
 use wire::{FromGuarded, Message};
 
 use supervisor::outbox::Outbox;
@@ -87,8 +88,8 @@ impl Servers {
 
 impl Server {
     /// Another descriptor of what the process has at `number`.
-    pub fn descriptor(&self, number: RawFd) -> io::Result<OwnedFd> {
-        Ok(rustix::process::pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?)
+    pub fn descriptor(&self, number: RawFd) -> io::Result<Foreign> {
+        Ok(rustix::process::pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?.into())
     }
 
     /// Makes its channel, if it has none; the gate's end is for the gate.

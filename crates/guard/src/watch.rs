@@ -208,13 +208,9 @@ impl Guard {
                 Ok(None) | Err(_) => return self.on_control_end(),
             };
             match (ToGuard::decode(&buffer[..got.len]), got.descriptor.map(Foreign::from)) {
-                (Ok(ToGuard::Listening { number }), Some(socket)) => {
-                    self.reactor.listening(number, socket.into_inner())
-                }
-                (Ok(ToGuard::Accepting { number }), Some(end)) => {
-                    self.reactor.accepting(number, end.into_inner())
-                }
-                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end.into_inner()),
+                (Ok(ToGuard::Listening { number }), Some(socket)) => self.reactor.listening(number, socket),
+                (Ok(ToGuard::Accepting { number }), Some(end)) => self.reactor.accepting(number, end),
+                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end),
                 _ => say("a process of the server sent a message that makes no sense"),
             }
         }
