@@ -42,7 +42,7 @@ impl Supervisor {
         for slot in due {
             // Filters start together with the first of them.
             if self.starts.contains_key(&slot) && !self.is_examined_first(slot, now) {
-                self.start_known(slot);
+                self.if_known(slot, |this| this.start(slot));
             }
         }
         for slot in self.broken.clone() {
@@ -54,9 +54,7 @@ impl Supervisor {
                     continue;
                 }
                 self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
-                self.context.only_known.set(self.context.has_helper(&self.specs[slot]));
-                self.clear_broken(slot);
-                self.context.only_known.set(false);
+                self.if_known(slot, |this| this.clear_broken(slot));
             }
         }
         let late: Vec<u64> =

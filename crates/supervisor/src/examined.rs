@@ -18,7 +18,7 @@ impl Supervisor {
     /// What the operator asks for is examined at once, as that answers; and before everything is up for the first time, nothing else
     /// is waited for.
     pub fn is_examined_first(&mut self, slot: usize, now: Instant) -> bool {
-        if !self.announced || self.stopping.is_some() || !self.context.has_helper(&self.specs[slot]) {
+        if !self.is_examined_beside(slot) {
             return false;
         }
         if let Some(running) = self.examinations.running.get_mut(&slot) {
@@ -52,12 +52,16 @@ impl Supervisor {
         }
     }
 
-    /// Starts a process for a slot, if all is known that there is to know of its program.
-    pub fn start_known(&mut self, slot: usize) {
-        let only_known = self.announced && self.context.has_helper(&self.specs[slot]);
-        self.context.only_known.set(only_known);
-        self.start(slot);
+    /// Has `start` start processes for a slot, if all is known that there is to know of its program.
+    pub fn if_known(&mut self, slot: usize, start: impl FnOnce(&mut Self)) {
+        self.context.only_known.set(self.is_examined_beside(slot));
+        start(self);
         self.context.only_known.set(false);
+    }
+
+    /// Whether the program of a slot is examined beside the loop at all.
+    fn is_examined_beside(&self, slot: usize) -> bool {
+        self.announced && self.stopping.is_none() && self.context.has_helper(&self.specs[slot])
     }
 
     /// Takes notice of the end of an examination, if `serial` is one.
