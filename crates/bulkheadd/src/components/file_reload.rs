@@ -476,7 +476,7 @@ fn take_of(
 
 /// As a file is now, without opening it.
 fn look(opener: &Opener, path: &Path) -> io::Result<FileVersion> {
-    stamp(&opener.look(Class::Private, path)?.file.into())
+    Ok(FileVersion::from(&opener.look(Class::Private, path)?.stat))
 }
 
 fn stamp(file: &File) -> io::Result<FileVersion> {

@@ -10,6 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use jail::Identity;
 use sys::file_version::FileVersion;
@@ -147,10 +148,10 @@ impl SpawnContext {
         is_known.unwrap_or_else(|error| !matches!(error, Error::NotExamined { .. }))
     }
 
-    fn is_inspected(&self, path: &std::path::Path, file: &OwnedFd) -> bool {
-        let again = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let Some(version) = program::version(&again) else { return true };
-        if self.failures.known(path, version, std::time::Instant::now()).is_some() {
+    fn is_inspected(&self, path: &Path, file: &OwnedFd) -> bool {
+        let Ok(stat) = rustix::fs::fstat(file) else { return true };
+        let version = FileVersion::from(&stat);
+        if self.failures.known(path, version, Instant::now()).is_some() {
             return true;
         }
         let inspected = self.inspected.borrow();
@@ -292,7 +293,7 @@ impl SpawnContext {
         }
         let Some(version) = version else { return };
         if let Some(failure) = failure {
-            self.failures.remember(&path, version, failure, std::time::Instant::now());
+            self.failures.remember(&path, version, failure, Instant::now());
         } else if let Some(files) = libraries {
             self.answers.0.borrow_mut().insert(path, Known::of(Some(version), files));
         }
@@ -361,7 +362,7 @@ mod tests {
         }
         assert!(Answer::facts(&[77, 0, 0, 0, 0]).is_empty());
         assert!(Answer::facts(&[1, 255, 255, 255, 255, 0]).is_empty());
-        let version = program::version(std::path::Path::new("/proc/self/exe")).unwrap();
+        let version = program::version(Path::new("/proc/self/exe")).unwrap();
         assert_eq!(FileVersion::of_numbers(version.numbers()), version);
     }
 }

@@ -11,18 +11,18 @@ mod ask;
 mod library;
 mod listing;
 
-use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use config::{Opener, Service};
 use jail::Access;
+use sys::file_version::FileVersion;
 use sys::process::Exit;
 use wire::Role;
 
 use crate::directories;
-use crate::error::{Error, at};
+use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::failures::Failure;
 use crate::spawn::process_spec::ProcessSpec;
@@ -75,9 +75,7 @@ impl SpawnContext {
         spec: &ProcessSpec,
         program: &OwnedFd,
     ) -> Result<Vec<Needed>, Error> {
-        // The same inode again, whatever the name may point to by now.
-        let again = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        let content = File::open(&again).map_err(at("read", &service.program))?;
+        let content = program::readable(program, &service.program)?;
         let start = self.inspect_jailed(&service.program, &content, (spec, service.jit))?;
         if self.empty_root.is_none() {
             let places = library::FOLDERS.iter().chain([&CACHE]).map(Path::new).filter(|path| path.exists());
@@ -92,7 +90,7 @@ impl SpawnContext {
             &program::readable(&file, Path::new(path))?,
             (spec, service.jit),
         )?;
-        let version = program::version(&again);
+        let version = content.metadata().ok().map(|found| FileVersion::of(&found));
         let known =
             self.answers.0.borrow().get(&service.program).filter(|known| known.holds(version)).cloned();
         let known = match known {
