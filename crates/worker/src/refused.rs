@@ -45,6 +45,19 @@ impl LogLimiter {
     }
 }
 
+/// So many events of a kind that were not told of, behind the line about one: nothing if there were none.
+#[derive(Clone, Copy, Debug)]
+pub struct Untold(pub u64);
+
+impl fmt::Display for Untold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            others => write!(f, " (and {others} others since the last such line)"),
+        }
+    }
+}
+
 /// A request that was refused, as the log tells of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
@@ -104,10 +117,7 @@ impl fmt::Display for Line<'_> {
         for more in [about, remedy].into_iter().filter(|more| !more.is_empty()) {
             write!(f, "; {more}")?;
         }
-        if self.others > 0 {
-            write!(f, " (and {} others since the last such line)", self.others)?;
-        }
-        Ok(())
+        Untold(self.others).fmt(f)
     }
 }
 

@@ -12,6 +12,7 @@ use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use wire::log::Level;
+use worker::refused::Untold;
 
 use crate::context::state::WorkerState;
 use crate::files::Files;
@@ -39,12 +40,9 @@ impl fmt::Display for Full<'_> {
         write!(
             f,
             "503 for {path}: {held} requests are with whoever answers it, as many as may be at once, and none was \
-             done in time; if it is not too slow but asked too much, raise {remedy}"
-        )?;
-        if *others > 0 {
-            write!(f, " (and {others} others since the last such line)")?;
-        }
-        Ok(())
+             done in time; if it is not too slow but asked too much, raise {remedy}{}",
+            Untold(*others)
+        )
     }
 }
 
@@ -63,10 +61,7 @@ impl fmt::Display for Unkept<'_> {
             Lack::Full => "raise it, or have the route pass bodies on as they come (`buffer = false`)",
             Lack::Disk(_) => "make room below `state_dir`",
         })?;
-        if *others > 0 {
-            write!(f, " (and {others} others since the last such line)")?;
-        }
-        Ok(())
+        Untold(*others).fmt(f)
     }
 }
 

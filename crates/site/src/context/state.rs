@@ -18,7 +18,7 @@ use wire::{ChildToLauncher, Conditioning, RouteTarget};
 use worker::dispatcher::{setting, share_limits};
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
-use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest};
+use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest, Untold};
 use worker::routes::Routes;
 
 use crate::config::limits::Limits;
@@ -40,11 +40,7 @@ struct Failed<'a> {
 
 impl fmt::Display for Failed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TLS with {} failed: {}", self.peer.ip(), self.error)?;
-        if self.others > 0 {
-            write!(f, " (and {} others since the last such line)", self.others)?;
-        }
-        Ok(())
+        write!(f, "TLS with {} failed: {}{}", self.peer.ip(), self.error, Untold(self.others))
     }
 }
 
