@@ -2,10 +2,9 @@
 
 import http.server
 import os
-import threading
 
 import tls_server
-from backend import Fpm
+from backend import Fpm, HttpServer
 from harness import Server, children, free_port
 
 CONFIG = """
@@ -63,16 +62,13 @@ class Victims:
     def __enter__(self):
         files = {"main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
         self.tls = free_port()
-        behind = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Behind)
-        behind.daemon_threads = True
-        threading.Thread(target=behind.serve_forever, daemon=True).start()
-        self.stack.callback(behind.shutdown)
+        behind = self.stack.enter_context(HttpServer(Behind))
         server = Server(sites=[], programs=(), files=files, text=lambda port: "")
         fpm = Fpm(server.folder)
         self.stack.callback(fpm.close)
         certificate = b"".join(tls_server.certificate(server.folder, "all", "ec", "main.test", "127.0.0.1"))
         server.write("all.pem", certificate)
-        words = {"port": server.port, "tls": self.tls, "php": fpm.socket, "behind": behind.server_address[1]}
+        words = {"port": server.port, "tls": self.tls, "php": fpm.socket, "behind": behind.port}
         server.config.write_text(server.with_uids(CONFIG.format(**words)))
         self.server = self.stack.enter_context(server)
         self.port = server.port

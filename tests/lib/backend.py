@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import http.server
 import os
 import shutil
 import socket
@@ -87,6 +88,42 @@ class Raw:
 
     def __exit__(self, *_):
         self.close()
+
+
+class HttpServer:
+    """A server in threads, which have `handler` answer; use it with `with`."""
+
+    def __init__(self, handler):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """Says which path it has got."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        body = b"GOT " + self.path.encode("latin-1")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_POST = do_OPTIONS = do_GET
+
+    def log_message(self, *_):
+        pass
 
 
 class Request:

@@ -6,13 +6,11 @@ The cases are made from a seed. `BULKHEAD_NAMES_CASES=20000` makes so many (CI m
 
 import base64
 import gzip
-import http.server
 import os
 import random
 import re
 import shutil
 import tempfile
-import threading
 import unittest
 
 import pytest
@@ -24,7 +22,7 @@ import backend
 import client
 import tls_server
 from asking import Http1, Http2
-from backend import Fpm
+from backend import Echo, Fpm, HttpServer
 from harness import Server, free_port, rootless_too
 from serving import Serving
 
@@ -199,26 +197,6 @@ BEHIND = """
 """
 
 
-class Echo(http.server.BaseHTTPRequestHandler):
-    """Says which path it has got."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        body = b"GOT " + self.path.encode("latin-1")
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    do_HEAD = do_POST = do_OPTIONS = do_GET
-
-    def log_message(self, *_):
-        pass
-
-
 def generous(path):
     """What the most generous backend makes of a path: decoded twice, without parameters, any slash a separator."""
     for _ in range(2):
@@ -322,10 +300,7 @@ class Names(unittest.TestCase):
         cls.place.chmod(0o755)
         cls.fpm = Fpm(cls.place)
         cls.addClassCleanup(cls.fpm.close)
-        cls.echo = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-        cls.echo.daemon_threads = True
-        threading.Thread(target=cls.echo.serve_forever, daemon=True).start()
-        cls.addClassCleanup(cls.echo.shutdown)
+        cls.echo = cls.enterClassContext(HttpServer(Echo))
         hosts = [*SITES, "vhost.test", "behind.test"]
         certificate = b"".join(tls_server.certificate(cls.place, "all", "ec", *hosts))
         cls.tls_port = free_port()
@@ -336,7 +311,7 @@ class Names(unittest.TestCase):
 
     @classmethod
     def configuration(cls, port):
-        words = {"php": cls.fpm.socket, "upstream": cls.echo.server_address[1]}
+        words = {"php": cls.fpm.socket, "upstream": cls.echo.port}
         lines = [
             f'[[listen]]\naddress = "127.0.0.1:{port}"\n[[listen]]\naddress = "127.0.0.1:{cls.tls_port}"\ntls = true\n'
             '[server]\ngates = 1\nlog_dir = "log"\n[conditioning]\nchecks = "lenient"\n[limits]\nconnections = 4000\n'

@@ -4,7 +4,6 @@ against a model, and against nginx with the same rules.
 The cases are made from a seed. `BULKHEAD_RULES_CASES=20000` makes so many (CI makes fewer), `BULKHEAD_RULES_SEED=7` others.
 """
 
-import http.server
 import itertools
 import os
 import random
@@ -12,14 +11,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 import unittest
 from pathlib import Path
 
 import backend
 import tls_server
 from asking import Http1, Http2
-from backend import Fpm
+from backend import Echo, Fpm, HttpServer
 from client import until
 from harness import Server, free_port, rootless_too
 
@@ -59,20 +57,6 @@ def has(name, suffix):
     return any(part.endswith(suffix) for part in name.split("/"))
 
 
-class Echo(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        body = b"GOT " + self.path.encode("latin-1")
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
 class Cases:
     """Names, and spellings that this server or a careless one behind it takes for them."""
 
@@ -110,10 +94,7 @@ class Rules(unittest.TestCase):
         cls.place.chmod(0o755)
         cls.fpm = Fpm(cls.place)
         cls.addClassCleanup(cls.fpm.close)
-        cls.echo = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-        cls.echo.daemon_threads = True
-        threading.Thread(target=cls.echo.serve_forever, daemon=True).start()
-        cls.addClassCleanup(cls.echo.shutdown)
+        cls.echo = cls.enterClassContext(HttpServer(Echo))
         cls.hosts = [f"{rule}-{target}.test" for rule, target in itertools.product(RULES, TARGETS)]
         cls.tls_port = free_port()
         files = {f"tree/{name}": "<?php echo 'RAN';" if name.endswith("php") else "page\n" for name in FILES}
@@ -125,7 +106,7 @@ class Rules(unittest.TestCase):
 
     @classmethod
     def words(cls):
-        return {"php": cls.fpm.socket, "echo": cls.echo.server_address[1]}
+        return {"php": cls.fpm.socket, "echo": cls.echo.port}
 
     @classmethod
     def configuration(cls, port):
