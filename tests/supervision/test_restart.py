@@ -47,6 +47,16 @@ class CrashLoop(unittest.TestCase):
     def test_a_changed_program_heals(self):
         self.check_healing(lambda server: server.copy_program("crash"))
 
+    def test_a_changed_program_heals_while_another_is_not_up_yet(self):
+        fails, hangs = service("probe", command=["bin/probe", "--fail-init"]), service("slow", "/slow", command=["bin/slow", "--hang-init"])
+        server = Server([site("main", [fails, hangs])], restart=RULE, limits={"start_timeout": "60s"}, answers=False)
+        server.copy_program("probe", under="slow")
+        with server:
+            self.assertTrue(until(lambda: "main/probe is broken" in server.log(), 10), server.log())
+            server.copy_program("crash", under="probe")
+            self.assertTrue(until(lambda: server.processes("bin/probe"), 5), server.log())
+            self.assertNotIn("was not examined", server.log())
+
     def test_broken_while_it_takes_connections(self):
         sites = [site("main", [service("crash", "/crash", takes=True)])]
         with Server(sites, ("crash",), restart=RULE) as server:
