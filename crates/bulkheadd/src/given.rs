@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use supervisor::error::{Error, during};
-use supervisor::spawn::inheritance::occupy_inherited_numbers;
+use supervisor::spawn::inheritance;
 use sys::inherit::{CONTROL, SAY, files};
 
 use crate::components::notifier::Notifier;
@@ -38,7 +38,7 @@ impl Given {
         let variables = Variables { get: &env::var_os, pid: std::process::id() };
         let names = variables.socket_names()?;
         let numbers = if names.is_empty() { Vec::new() } else { passed(names.len())? };
-        occupy_inherited_numbers()?;
+        inheritance::prepare()?;
         Ok(Self {
             notifier: variables.notifier()?,
             watchdog: variables.watchdog()?,

@@ -76,7 +76,7 @@ impl Guard {
                 (Some(channel.ok_or_else(missing).map_err(during("take --control"))?), None)
             }
         };
-        inheritance::occupy_inherited_numbers()?;
+        inheritance::prepare()?;
         let descriptors = getrlimit(Resource::Nofile);
         inheritance::raise_descriptor_limit();
         let (context, mut leases) = context(options.config)?;

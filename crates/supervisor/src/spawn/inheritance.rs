@@ -10,9 +10,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, during};
 
-/// Has a helper close what others have sent. Fills the numbers at which children find their descriptors, so that nothing of the launcher's is there.
-pub fn occupy_inherited_numbers() -> Result<(), Error> {
+/// Makes this process one that starts children: it has no threads, so a helper closes what others have sent, and nothing of its own
+/// is at the numbers at which children find their descriptors.
+///
+/// # Errors
+/// There is no descriptor left.
+pub fn prepare() -> Result<(), Error> {
     sys::foreign::leave_to_helper();
+    occupy_inherited_numbers()
+}
+
+fn occupy_inherited_numbers() -> Result<(), Error> {
     loop {
         let null = File::open("/dev/null").map_err(during("open /dev/null"))?;
         let null = OwnedFd::from(null);
