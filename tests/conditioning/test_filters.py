@@ -148,6 +148,8 @@ class Replacement(unittest.TestCase):
         limits = {"start_timeout": "400ms"}
         for deeds in ((["zero=one"], ["one=hang"], ["last"]), (["zero=hang"], ["last"])):
             with self.subTest(deeds=deeds), filtered(*deeds, limits=limits) as server:
+                # All of them read by now: on a busy machine the last one may have been too late the first time.
+                self.assertTrue(until(lambda: server.status("/two") == 200, 30), server.stderr())
                 before = set(pids(server))
                 with server.connect() as hangs, server.connect() as waits:
                     hangs.send(request("/zero"))
