@@ -26,6 +26,15 @@ def files_site(more="", root="main"):
     )
 
 
+def many_certificates(count):
+    """As many sites, each with a certificate and a key in files of its own."""
+    return lambda port: f'[[listen]]\naddress = "127.0.0.1:{port}"\ntls = true\n' + "".join(
+        f'\n[[site]]\nname = "s{number}"\nhost = ["s{number}.test"]\nroot = "main"\n'
+        f'certificate = "s{number}.crt"\nkey = "s{number}.key"\n'
+        for number in range(count)
+    )
+
+
 def service_site(command):
     return files_site(f'\n[[site.service]]\nname = "probe"\npath = "/probe"\ncommand = ["{command}"]\nread = ["."]\n')
 
@@ -56,6 +65,24 @@ class Check(unittest.TestCase):
         server = Checked(*words, **more)
         self.addCleanup(server.close)
         return server
+
+    def test_however_many_certificates_there_are(self):
+        # A process reads 128 files: a certificate and a key for each of 64 sites.
+        for count in (63, 64, 65, 128, 129, 300):
+            with self.subTest(count=count):
+                server = self.server(many_certificates(count))
+                own, key = certificate(server.folder, "own", "ec", *(f"s{number}.test" for number in range(count)))
+                _, other = certificate(server.folder, "other", "ec", "s0.test")
+                for number in range(count):
+                    # The keys of the first and of the last belong to another certificate.
+                    files = ("crt", own), ("key", other if number in (0, count - 1) else key)
+                    for end, content in files:
+                        path = server.write(f"s{number}.{end}", content)
+                        path.chmod(0o600)
+                        give(path)
+                code, said = server.check()
+                self.assertEqual((code, said.count("has no certificate that belongs to its key")), (2, 2), said)
+                self.assertNotIn("cannot be examined", said)
 
     def refused(self, server, *lines):
         code, said = server.check()

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::{Content, Finding, Isolation, Opener, Setting, Severity, Subject};
@@ -26,7 +27,7 @@ use crate::spawn::context::{duplicate, text};
 use crate::spawn::helper;
 use crate::spawn::program;
 
-/// LIMIT: files that one process reads; each is a descriptor of it, and of this process.
+/// LIMIT: files that one process reads; each is a descriptor of it, and two of this process, fewer than `free_number` leaves.
 const FILES_MAX: usize = 128;
 /// LIMIT: how long one process may take. It takes milliseconds, on a machine with time to spare.
 const TIME: Duration = Duration::from_secs(20);
@@ -35,11 +36,11 @@ const PROCESSES: u64 = 1;
 /// LIMIT: private memory: the longest list, read, and what a parser makes of it.
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// A file that is to be read, of the subject of this number.
-struct Question {
+/// The files of the subject of this number, which are to be read together.
+struct Question<'s> {
     subject: usize,
     line: String,
-    files: Vec<OwnedFd>,
+    paths: Vec<&'s Path>,
 }
 
 impl Examiner<'_> {
@@ -52,31 +53,15 @@ impl Examiner<'_> {
     ) -> Vec<(usize, Finding)> {
         let mut found = Vec::new();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
-        let opener = Opener::of(setting.dir);
         for (number, subject) in subjects.iter().enumerate() {
             let Some((line, paths)) = question(subject) else { continue };
             let is_certificate = matches!(subject.content, Content::Certificate { .. });
-            let opened = paths.iter().map(|path| Ok(OwnedFd::from(opener.file(path)?)));
-            match opened.collect::<io::Result<_>>() {
-                Ok(files) => {
-                    let kind = if is_certificate { &mut secret } else { &mut others };
-                    kind.push(Question { subject: number, line, files });
-                }
-                Err(fault) => found.push((number, self.unread(&fault))),
-            }
+            let kind = if is_certificate { &mut secret } else { &mut others };
+            kind.push(Question { subject: number, line, paths });
         }
         let mut certificates = Vec::new();
-        for kind in [secret, others] {
-            for questions in batches(kind) {
-                let numbers: Vec<usize> = questions.iter().map(|question| question.subject).collect();
-                match self.ask(setting, identities, questions) {
-                    Ok(answers) => certificates.extend(numbers.into_iter().zip(answers)),
-                    Err(fault) => {
-                        let first = numbers.first().copied().unwrap_or_default();
-                        found.push((first, not_examined(numbers.len(), &fault)));
-                    }
-                }
-            }
+        for questions in [secret, others].into_iter().flat_map(batches) {
+            certificates.extend(self.answers((setting, identities), questions, &mut found));
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         for (number, answer) in &certificates {
@@ -105,26 +90,56 @@ impl Examiner<'_> {
         }
     }
 
+    /// The answers to these questions, of which each has the number of its subject. Files are open only meanwhile, so that
+    /// their number has no limit beyond that of one batch.
+    fn answers(
+        &self,
+        (setting, identities): (&Setting<'_>, &Identities<'_>),
+        questions: Vec<Question<'_>>,
+        found: &mut Vec<(usize, Finding)>,
+    ) -> Vec<(usize, Answer)> {
+        let opener = Opener::of(setting.dir);
+        let (mut files, mut asked) = (Vec::new(), Vec::new());
+        for question in questions {
+            let opened = question.paths.iter().map(|path| Ok(OwnedFd::from(opener.file(path)?)));
+            match opened.collect::<io::Result<Vec<_>>>() {
+                Ok(opened) => {
+                    files.extend(opened);
+                    asked.push(question);
+                }
+                Err(fault) => found.push((question.subject, self.unread(&fault))),
+            }
+        }
+        let numbers = asked.iter().map(|question| question.subject);
+        let Some(first) = numbers.clone().next() else { return Vec::new() };
+        match self.ask(setting, identities, &asked, &files) {
+            Ok(answers) => numbers.zip(answers).collect(),
+            Err(fault) => {
+                found.push((first, not_examined(numbers.len(), &fault)));
+                Vec::new()
+            }
+        }
+    }
+
     /// Has these files read.
     fn ask(
         &self,
         setting: &Setting<'_>,
         identities: &Identities<'_>,
-        questions: Vec<Question>,
+        questions: &[Question<'_>],
+        files: &[OwnedFd],
     ) -> Result<Vec<Answer>, Error> {
-        let file = program::role_program(&program::roles_folder()?, "signer")?;
+        let file = reader()?;
         let first = helper::free_number()?;
         let arguments = vec![text("bulkhead: signer check")?, text("check")?, text(&first.to_string())?];
         let program = Program { file, arguments, environment: Vec::new() };
         let lines: String = questions.iter().map(|question| format!("{}\n", question.line)).collect();
-        let files: Vec<OwnedFd> =
-            questions.iter().flat_map(|question| &question.files).map(duplicate).collect::<Result<_, _>>()?;
         let mut without: Vec<&'static str> = jail::LAYERS.iter().map(|layer| layer.name).collect();
         without.retain(|name| setting.danger_without.iter().any(|left_out| left_out == name));
         let degrades = !self.is_root || setting.isolation == Isolation::Degraded;
         loop {
             let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
-            let jail = self.jail(identities, &program, &lines, (first, &files), printing.into(), &without)?;
+            let jail = self.jail(identities, &program, &lines, (first, files), printing.into(), &without)?;
             let child = match sys::process::start(&program, jail.pids(), || jail::enter(&jail)) {
                 Ok(child) => child,
                 Err(failure) => {
@@ -188,6 +203,11 @@ impl Examiner<'_> {
     }
 }
 
+/// The program that reads files.
+fn reader() -> Result<OwnedFd, Error> {
+    program::role_program(&program::roles_folder()?, "signer")
+}
+
 /// The questions, to be read from the beginning.
 fn questions_file(lines: &str) -> Result<OwnedFd, Error> {
     let memory = rustix::fs::memfd_create("questions", rustix::fs::MemfdFlags::CLOEXEC);
@@ -198,7 +218,7 @@ fn questions_file(lines: &str) -> Result<OwnedFd, Error> {
 }
 
 /// What is asked of a subject, and its files.
-fn question<'s>(subject: &Subject<'s>) -> Option<(String, Vec<&'s std::path::Path>)> {
+fn question<'s>(subject: &Subject<'s>) -> Option<(String, Vec<&'s Path>)> {
     let line = match &subject.content {
         Content::Certificate { key, hosts, .. } => {
             let files = if key.is_some() { 2 } else { 1 };
@@ -216,13 +236,13 @@ fn question<'s>(subject: &Subject<'s>) -> Option<(String, Vec<&'s std::path::Pat
 }
 
 /// Parts of which none has too many files for one process.
-fn batches(questions: Vec<Question>) -> Vec<Vec<Question>> {
-    let mut batches: Vec<Vec<Question>> = Vec::new();
+fn batches(questions: Vec<Question<'_>>) -> Vec<Vec<Question<'_>>> {
+    let mut batches: Vec<Vec<Question<'_>>> = Vec::new();
     let mut files = FILES_MAX;
     for question in questions {
-        files += question.files.len();
+        files += question.paths.len();
         if files > FILES_MAX {
-            files = question.files.len();
+            files = question.paths.len();
             batches.push(Vec::new());
         }
         if let Some(last) = batches.last_mut() {
@@ -232,10 +252,16 @@ fn batches(questions: Vec<Question>) -> Vec<Vec<Question>> {
     batches
 }
 
+/// A mistake, as a key may not fit; without the program that reads them, there is nothing that can be said of any file.
 fn not_examined(count: usize, fault: &Error) -> Finding {
     let others = if count > 1 { format!("and {} other files ", count - 1) } else { String::new() };
     let message = format!("{others}cannot be examined: {fault}");
-    warning(message, "have the program `signer` beside this one, or in libexec/bulkhead")
+    match reader() {
+        Ok(_) => {
+            error(message, "see what keeps a process of the program `signer` from starting or reading them")
+        }
+        Err(_) => warning(message, "have the program `signer` beside this one, or in libexec/bulkhead"),
+    }
 }
 
 /// What is to be said of the certificates above a site's own, and of those that have nothing to do with it.
