@@ -125,6 +125,19 @@ def odd_paths(port, _tls):
                 pass
 
 
+def owned(deed):
+    """What a service does that was taken over, again and again; it may have been ended for what it did before."""
+
+    def attack(port, _tls):
+        with connection(port, 5) as peer:
+            peer.sendall(f"GET /owned/{deed} HTTP/1.1\r\nHost: owned.test\r\nConnection: close\r\n\r\n".encode())
+            while peer.recv(65_536):
+                pass
+        time.sleep(0.02)
+
+    return again(attack)
+
+
 ATTACKS = {
     "slow-posts-php": Attack(slow_php, "http://127.0.0.1:{port}/ok.php", 60),
     "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php", 60),
@@ -132,6 +145,8 @@ ATTACKS = {
     "bytes-of-data": Attack(again(bytes_of_data), "https://127.0.0.1:{tls}/h2/page.txt"),
     "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
     "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
+    "descriptors": Attack(owned("descriptors"), "http://127.0.0.1:{port}/page.txt"),
+    "log-flood": Attack(owned("flood"), "http://127.0.0.1:{port}/page.txt"),
     "odd-paths": Attack(again(odd_paths), "http://127.0.0.1:{port}/page.txt"),
 }
 

@@ -1,7 +1,9 @@
-"""The server whose other clients are measured: files, PHP and an HTTP server behind it, with and without TLS."""
+"""The server whose other clients are measured: files, PHP and an HTTP server behind it, with and without TLS; and a site of an attacker's."""
 
 import http.server
 import os
+import pathlib
+import subprocess
 
 import tls_server
 from backend import Fpm, HttpServer
@@ -32,6 +34,15 @@ certificates = ["all.pem"]
   [[site.route]]
   path = "/behind/"
   upstream = "127.0.0.1:{behind}"
+
+[[site]]
+name = "owned"
+host = ["owned.test"]
+  [[site.service]]
+  name = "owned"
+  path = "/owned"
+  command = ["bin/owned"]
+  takes_connections = true
 """
 
 
@@ -70,6 +81,10 @@ class Victims:
         server.write("all.pem", certificate)
         words = {"port": server.port, "tls": self.tls, "php": fpm.socket, "behind": behind.port}
         server.config.write_text(server.with_uids(CONFIG.format(**words)))
+        owned = server.folder / "owned"
+        source = pathlib.Path(__file__).with_name("owned.c")
+        subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-static", "-o", owned, source], check=True, timeout=60)
+        server.copy_program(str(owned), "owned")
         self.server = self.stack.enter_context(server)
         self.port = server.port
         for process in [server.launcher, *children(server.launcher.pid)]:
