@@ -27,6 +27,8 @@ use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
+use crate::site_names::Names;
+use crate::site_names::holders::Claim;
 use crate::spawn::operator_program;
 use crate::spawn::uids::Uids;
 
@@ -62,12 +64,18 @@ impl<'u> Examiner<'u> {
     fn of_subject(
         &self,
         setting: &Setting<'_>,
-        identities: &Identities<'_>,
+        (identities, names): (&Identities<'_>, &Names),
         subject: &Subject<'_>,
     ) -> Vec<Finding> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
+            Content::Named { site, user, root } => {
+                let own = identities.known(&format!("site/{site}")).filter(|_| user.is_none());
+                let claim = Claim::new(*user, *root);
+                let refusal = names.refusal(site, &claim, own.map(|own| own.id()));
+                refusal.into_iter().map(|refusal| error(refusal.problem, refusal.remedy)).collect()
+            }
             Content::Program { kind } => program_file(path, setting.dir, *kind, self.is_root),
             Content::Socket => socket(path).into_iter().collect(),
             Content::Published { site, user, routed, send_hidden } => {
@@ -111,9 +119,15 @@ impl Examine for Examiner<'_> {
                 return vec![(0, error(format!("cannot be examined: {fault}"), "correct the table of uids"))];
             }
         };
+        let names = match setting.state_dir.map_or_else(|| Ok(Names::default()), Names::load) {
+            Ok(names) => names,
+            Err(fault) => {
+                return vec![(0, error(format!("cannot be examined: {fault}"), "correct that file"))];
+            }
+        };
         let mut found = Vec::new();
         for (number, subject) in subjects.iter().enumerate() {
-            let findings = self.of_subject(setting, &identities, subject);
+            let findings = self.of_subject(setting, (&identities, &names), subject);
             found.extend(findings.into_iter().map(|one| (number, one)));
         }
         if self.is_not_ours(setting) {
