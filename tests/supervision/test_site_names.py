@@ -4,11 +4,12 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import unittest
 from pathlib import Path
 
 from client import until
-from harness import NOBODY, ROOTLESS, Server, configuration, rootless_too, site
+from harness import NOBODY, ROOTLESS, Server, configuration, program, rootless_too, site
 
 MULTIPART = ["Content-Type: multipart/form-data; boundary=XX"]
 FORM = b'--XX\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\nours\r\n--XX--\r\n'
@@ -299,6 +300,26 @@ class OtherOwners(Names):
         shutil.rmtree(self.server.folder / "other")
         self.put(shop())
         self.reload()
+
+    def test_nothing_is_deleted_while_a_process_of_the_site_lives(self):
+        file = self.save()
+        left = subprocess.Popen(["sleep", "600"], user=self.uids()[2], group=NOBODY, extra_groups=[])
+        self.addCleanup(left.wait)
+        self.addCleanup(left.kill)
+        command = [str(program("bulkhead")), "site", "--config", str(self.server.config), "remove", "--purge", "shop"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as purge:
+            generations = self.state / "generations"
+            self.assertTrue(until(lambda: generations.exists() and "0 removed shop" in generations.read_text(), 10))
+            # The server has none of its processes any more: the command waits for the other one.
+            self.assertTrue(until(lambda: not self.server.processes("site shop"), 10))
+            self.assertEqual((purge.poll(), self.kept()), (None, [file]))
+            # Others' sites come meanwhile.
+            self.site("add", "plain", "--host", "plain.test", "--root", self.server.folder / "other")
+            self.assertEqual((purge.poll(), self.kept()), (None, [file]))
+            left.kill()
+            left.wait()
+            self.assertIn("deleted: ", purge.communicate(timeout=15)[0])
+        self.assertFalse((self.state / "files/shop").exists())
 
     def test_the_table_of_uids_keeps_those_of_the_ended(self):
         before = (self.state / "uids").read_text().splitlines()

@@ -81,7 +81,7 @@ impl Launcher {
         self.site_watch.look(&self.config_path);
         // If the file cannot be read, the examiner says so, and nothing changes.
         let _ = self.identities.as_mut().map(Uids::look_again);
-        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref());
+        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref(), &self.holders);
         let changed = self.site_watch.changed().filter(|_| look == Look::Seen);
         let read = match changed {
             Some(changed) => {

@@ -28,7 +28,7 @@ use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
 use crate::site_names::Names;
-use crate::site_names::holders::Claim;
+use crate::site_names::holders::{Claim, Holders};
 use crate::spawn::operator_program;
 use crate::spawn::uids::Uids;
 
@@ -39,19 +39,21 @@ pub struct Examiner<'u> {
     is_root: bool,
     /// The uids of the server that runs.
     running: Option<&'u Uids>,
+    /// Whose the names of its sites are.
+    holders: Option<&'u Holders>,
 }
 
 impl Examiner<'static> {
     /// One that finds out so much, for the user of this process.
     pub fn new(depth: Depth) -> Self {
-        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None }
+        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None, holders: None }
     }
 }
 
 impl<'u> Examiner<'u> {
-    /// The same for a server that runs, whose table of uids need not be read once more.
-    pub fn of_running(depth: Depth, running: Option<&'u Uids>) -> Self {
-        Self { running, ..Examiner::new(depth) }
+    /// The same for a server that runs, whose tables need not be read once more.
+    pub fn of_running(depth: Depth, running: Option<&'u Uids>, holders: &'u Holders) -> Self {
+        Self { running, holders: Some(holders), ..Examiner::new(depth) }
     }
 
     /// Whether somebody checks what another user runs.
@@ -64,7 +66,7 @@ impl<'u> Examiner<'u> {
     fn of_subject(
         &self,
         setting: &Setting<'_>,
-        (identities, names): (&Identities<'_>, &Names),
+        (identities, names): (&Identities<'_>, &Names<'_>),
         subject: &Subject<'_>,
     ) -> Vec<Finding> {
         let path = subject.path;
@@ -119,7 +121,10 @@ impl Examine for Examiner<'_> {
                 return vec![(0, error(format!("cannot be examined: {fault}"), "correct the table of uids"))];
             }
         };
-        let names = match setting.state_dir.map_or_else(|| Ok(Names::default()), Names::load) {
+        let names = match setting
+            .state_dir
+            .map_or_else(|| Ok(Names::default()), |state| Names::load(state, self.holders))
+        {
             Ok(names) => names,
             Err(fault) => {
                 return vec![(0, error(format!("cannot be examined: {fault}"), "correct that file"))];

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -110,29 +110,48 @@ impl Held {
     }
 }
 
-/// What is written down of all names.
-#[derive(Debug, Default)]
+/// What is written down of all names: the last line of a name holds.
+///
+/// There may be thousands of sites, of which one comes or goes: its line is added to the file. Such a line that is lost with the machine is
+/// one that nobody compares with; the whole is written, and on the disk, when there are more old lines than [`OLD_LINES_MAX`].
+#[derive(Clone, Debug, Default)]
 pub struct Holders {
     path: PathBuf,
     of: BTreeMap<String, Held>,
-    is_changed: bool,
+    /// What is to be written yet.
+    added: String,
+    /// Lines of the file that others have taken the place of.
+    old_lines: usize,
+    /// Whether the file may end within a line.
+    is_torn: bool,
 }
+
+/// LIMIT: lines that hold no more; as many as sites come and go in some weeks.
+const OLD_LINES_MAX: usize = 1000;
 
 impl Holders {
     /// Reads the file of a state folder; a server of an earlier version has none.
     pub fn load(state: &Path) -> Result<Self, Error> {
         let path = state.join(FILE);
-        let mut of = BTreeMap::new();
-        for (number, line) in lines(&read(&path)?) {
+        let text = read(&path)?;
+        let mut holders =
+            Self { path, is_torn: !text.is_empty() && !text.ends_with('\n'), ..Self::default() };
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        for (number, line) in lines(whole) {
             let (name, held) = parse(line).ok_or_else(|| {
                 Error::identity(
-                    &path,
+                    &holders.path,
                     format!("line {number}: expected `GENERATION in|out UID USER SITE PATH`"),
                 )
             })?;
-            of.insert(name, held);
+            holders.old_lines += usize::from(holders.of.insert(name, held).is_some());
         }
-        Ok(Self { path, of, is_changed: false })
+        Ok(holders)
+    }
+
+    /// Whether these are of a state folder.
+    pub fn are_of(&self, state: &Path) -> bool {
+        self.path.parent() == Some(state)
     }
 
     /// What is written down of a name.
@@ -145,44 +164,60 @@ impl Holders {
         for (site, generation) in sites {
             let claim = Claim::of(site);
             let held = Held { generation, is_in: true, holder: claim.holder(), place: claim.place() };
-            if self.of.get(&site.name) != Some(&held) {
-                self.of.insert(site.name.clone(), held);
-                self.is_changed = true;
-            }
+            self.put(&site.name, held);
         }
     }
 
     /// These have gone.
     pub fn go<'s>(&mut self, names: impl Iterator<Item = &'s str>) {
         for name in names {
-            if let Some(held) = self.of.get_mut(name).filter(|held| held.is_in) {
-                held.is_in = false;
-                self.is_changed = true;
+            if let Some(held) = self.of.get(name).cloned() {
+                self.put(name, Held { is_in: false, ..held });
             }
         }
     }
 
     /// All have gone but these.
     pub fn stay(&mut self, names: &HashSet<&str>) {
-        for (_, held) in self.of.iter_mut().filter(|(name, held)| held.is_in && !names.contains(&***name)) {
-            held.is_in = false;
-            self.is_changed = true;
+        let gone = self.of.iter().filter(|(name, held)| held.is_in && !names.contains(name.as_str()));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        self.go(gone.iter().map(String::as_str));
+    }
+
+    fn put(&mut self, name: &str, held: Held) {
+        if self.of.get(name) != Some(&held) {
+            self.added.push_str(&held.line(name));
+            self.old_lines += usize::from(self.of.insert(name.to_owned(), held).is_some());
         }
     }
 
     /// Writes down what has changed.
     pub fn save(&mut self) -> Result<(), Error> {
-        if !self.is_changed {
+        if self.added.is_empty() {
             return Ok(());
         }
-        let mut text = String::from("# whose the names of sites are; kept by bulkheadd\n");
-        for (name, Held { generation, is_in, holder, place }) in &self.of {
-            let is_in = if *is_in { "in" } else { "out" };
-            text.push_str(&format!("{generation} {is_in} {holder} {name} {place}\n"));
+        let is_new = self.of.len() + self.old_lines == self.added.lines().count();
+        if is_new || self.is_torn || self.old_lines > OLD_LINES_MAX {
+            let lines: String = self.of.iter().map(|(name, held)| held.line(name)).collect();
+            replace(&self.path, &format!("# whose the names of sites are; kept by bulkheadd\n{lines}"))?;
+            (self.is_torn, self.old_lines) = (false, 0);
+        } else {
+            // Until it is whole.
+            self.is_torn = true;
+            let add = || File::options().append(true).open(&self.path)?.write_all(self.added.as_bytes());
+            add().map_err(at("write", &self.path))?;
+            self.is_torn = false;
         }
-        replace(&self.path, &text)?;
-        self.is_changed = false;
+        self.added.clear();
         Ok(())
+    }
+}
+
+impl Held {
+    fn line(&self, name: &str) -> String {
+        let Self { generation, is_in, holder, place } = self;
+        let is_in = if *is_in { "in" } else { "out" };
+        format!("{generation} {is_in} {holder} {name} {place}\n")
     }
 }
 
@@ -241,4 +276,50 @@ pub(super) fn read(path: &Path) -> Result<String, Error> {
 /// The lines that say something, with their numbers.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter(|(_, line)| !line.starts_with('#'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(owner: u32, place: &str) -> Held {
+        let holder = Holder { user: Some("-".into()), owner: Some(owner) };
+        Held { generation: 2, is_in: true, holder, place: place.into() }
+    }
+
+    fn read_again(state: &Path) -> BTreeMap<String, Held> {
+        Holders::load(state).unwrap().of
+    }
+
+    #[test]
+    fn lines_are_added_and_the_last_of_a_name_holds() {
+        let state = tempfile::tempdir().unwrap();
+        let mut holders = Holders::load(state.path()).unwrap();
+        for number in 0..3 {
+            holders.put("shop", held(number, "/srv/a b"));
+            holders.put("a", held(7, ""));
+            holders.save().unwrap();
+            assert_eq!(read_again(state.path()), holders.of);
+        }
+        let text = || fs::read_to_string(state.path().join(FILE)).unwrap();
+        assert_eq!(text().lines().count(), 1 + 2 + 2);
+        holders.stay(&HashSet::from(["a"]));
+        holders.save().unwrap();
+        assert!(!read_again(state.path())["shop"].is_in);
+        // A line that was cut off says nothing, and is in nobody's way.
+        fs::write(state.path().join(FILE), text() + "2 in 9 - sh").unwrap();
+        let mut holders = Holders::load(state.path()).unwrap();
+        assert!(!holders.of["shop"].is_in);
+        holders.put("b", held(1, "/"));
+        holders.save().unwrap();
+        assert_eq!((read_again(state.path()).len(), text().lines().count()), (3, 1 + 3));
+        for number in 0..3000 {
+            holders.put("b", held(number, "/"));
+            holders.save().unwrap();
+        }
+        assert!(text().lines().count() < 1010);
+        assert_eq!(read_again(state.path())["b"], held(2999, "/"));
+        fs::write(state.path().join(FILE), "nonsense\n").unwrap();
+        assert!(Holders::load(state.path()).unwrap_err().to_string().contains("line 1"));
+    }
 }

@@ -10,6 +10,7 @@
 pub mod generations;
 pub mod holders;
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,10 +25,10 @@ pub const KEPT: [&str; 2] = ["files", "data"];
 
 /// What the names of sites stand for, as the state folder says now.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct Names<'h> {
     state: PathBuf,
     generations: Generations,
-    holders: Holders,
+    holders: Cow<'h, Holders>,
 }
 
 /// Why a site cannot have its name as things stand.
@@ -39,11 +40,12 @@ pub struct Refusal {
     pub remedy: String,
 }
 
-impl Names {
-    /// Reads all that is written down.
-    pub fn load(state: &Path) -> Result<Self, Error> {
-        let (generations, holders) = (Generations::load(state)?, Holders::load(state)?);
-        Ok(Self { state: state.to_owned(), generations, holders })
+impl<'h> Names<'h> {
+    /// Reads what is written down; `running` is what the server that runs has read, or written, already.
+    pub fn load(state: &Path, running: Option<&'h Holders>) -> Result<Self, Error> {
+        let running = running.filter(|holders| holders.are_of(state)).map(Cow::Borrowed);
+        let holders = running.map_or_else(|| Holders::load(state).map(Cow::Owned), Ok)?;
+        Ok(Self { state: state.to_owned(), generations: Generations::load(state)?, holders })
     }
 
     /// Why the site `name` cannot run as `claim` says; `None` if it can. `own` is the uid of its worker, if it has one of its own.
@@ -123,9 +125,9 @@ mod tests {
         Claim { user, root: Some(Path::new(root)), owner }
     }
 
-    fn held(state: &Path, line: &str) -> Names {
+    fn held(state: &Path, line: &str) -> Names<'static> {
         fs::write(state.join("holders"), format!("{line}\n")).unwrap();
-        Names::load(state).unwrap()
+        Names::load(state, None).unwrap()
     }
 
     #[test]
