@@ -296,6 +296,7 @@ EXAMPLES:
   bulkhead site add forum --from forum.toml          a file with one [[site]], called forum
   bulkhead site disable blog && bulkhead site enable blog
   bulkhead site --config /etc/bulkhead/bulkhead.toml remove blog
+  bulkhead site remove --purge blog                  its files and data as well
 
 The configuration has `include = \"sites/*.toml\"` at its top; the site NAME is in sites/NAME.toml. What the server
 refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
@@ -386,6 +387,13 @@ pub enum SiteCommand {
         json: bool,
     },
     /// Add a site.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead site add blog --host blog.example --root /srv/blog
+  bulkhead site add forum --from forum.toml
+  bulkhead site add forum --from forum.toml --adopt       (with the files and data of a forum that was removed)
+
+If a site of this name has left files or data, the command fails, and says how to delete or to adopt them.")]
     Add {
         /// The name of the site, and of its file.
         name: String,
@@ -395,11 +403,44 @@ pub enum SiteCommand {
         /// Or what is to be in it.
         #[command(flatten)]
         site: NewSite,
+        /// Take over what a site of this name has left: its uids, files and data.
+        #[arg(long)]
+        adopt: bool,
+        /// Print an object {ok, site, done}, or {ok, site, error, left, remedies} if something is left.
+        #[arg(long)]
+        json: bool,
     },
-    /// Remove a site: what it has begun it finishes.
+    /// Have the site that the configuration has take over what one of its name has left.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead site adopt blog         (its `root` belongs to another user now, and it is the same site)
+  bulkhead site adopt blog --json")]
+    Adopt {
+        /// The name of the site.
+        name: String,
+        /// Print an object {ok, site, done}.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a site: what it has begun it finishes. What it leaves is nobody's.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead site remove blog
+  bulkhead site remove --purge blog         (with its files and data; also those of one that was removed before)
+  bulkhead site remove --purge blog --json
+
+The uids, files/SITE and data/SITE of the site go to nobody: as long as files or data are there, no site of this name is added or
+started, unless it takes them over: `bulkhead site add --adopt`. With --purge, they are deleted when the last process of the site
+has ended, for which the command waits for up to 60 s. Logs and core files are kept.")]
     Remove {
         /// The name of the site.
         name: String,
+        /// Delete its files and data as well.
+        #[arg(long)]
+        purge: bool,
+        /// Print an object {ok, site, done, left, deleted}.
+        #[arg(long)]
+        json: bool,
     },
     /// Serve a site that was disabled.
     Enable {

@@ -99,6 +99,18 @@ pub(crate) fn include_of(text: &str, dir: &Path, problems: &mut Problems) -> Opt
     entry.parsed(|text| include::folder(text, dir), problems).map(|folder| folder.value)
 }
 
+/// The folder that `state_dir` names, or means if it is not there, whatever else is in the text.
+pub(crate) fn state_dir_of(text: &str, dir: &Path, problems: &mut Problems) -> Option<PathBuf> {
+    let parsed = parse(text, 0, problems)?;
+    let root = Table::of_file(parsed.document.get_ref(), parsed.base, ROOT.0);
+    let server = root.get("server").and_then(|entry| entry.table(SERVER.0, problems));
+    let entry = server.as_ref().and_then(|server| server.get("state_dir"));
+    match entry {
+        Some(entry) => entry.path(dir, problems).map(|folder| folder.value),
+        None => Some(dir.join(sections::STATE_DIR)),
+    }
+}
+
 /// Decodes files of sites; the files, and all their sites. `None` if the syntax of one left nothing to decode.
 fn include_sites(files: Vec<SiteFile>, problems: &mut Problems) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
     let (mut read, mut sites, mut is_sound) = (Vec::new(), Vec::new(), true);

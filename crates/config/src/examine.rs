@@ -60,6 +60,15 @@ pub enum Content<'c> {
     Socket,
     /// A folder of the server's own.
     Own,
+    /// The state folder, which may have something of a site of this name.
+    Named {
+        /// The name of the site.
+        site: &'c str,
+        /// The account as which the site's worker runs, if one is named.
+        user: Option<&'c str>,
+        /// Its `root`, or its `vhosts`.
+        root: Option<&'c Path>,
+    },
     /// The folder of a site's files.
     Published {
         /// The name of the site.
@@ -194,12 +203,13 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     );
     for (number, site) in raw.sites.iter().enumerate().filter(|(_, site)| site.is_new()) {
         of_site(number, site, &mut subjects);
+        subjects.extend(setting.state_dir.and_then(|state| named(state, site)));
     }
     // Of what is not there, or not to be opened, something has been said.
     let opener = Opener::of(dir);
     let found = |key: &str, path: &Path| opener.look_by_key(key, path).ok();
     subjects.retain(|subject| match subject.content {
-        Content::Own | Content::Socket => true,
+        Content::Own | Content::Socket | Content::Named { .. } => true,
         Content::Published { .. }
         | Content::Linked { .. }
         | Content::Read { .. }
@@ -216,7 +226,10 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     });
     for (number, finding) in examine.examine(&setting, &subjects) {
         let Some(subject) = subjects.get(number) else { continue };
-        let message = format!("`{}` {} {}", subject.key, show_path(subject.path), finding.message);
+        let message = match subject.content {
+            Content::Named { site, .. } => format!("site \"{site}\" {}", finding.message),
+            _ => format!("`{}` {} {}", subject.key, show_path(subject.path), finding.message),
+        };
         match finding.severity {
             Severity::Error => problems.report_help(subject.offset, message, finding.help),
             Severity::Warning => problems.warn(subject.offset, message, finding.help),
@@ -226,6 +239,14 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
 
 fn subject<'c>(key: &'static str, at: &'c At<PathBuf>, content: Content<'c>) -> Subject<'c> {
     Subject { key, path: &at.value, content, offset: at.offset }
+}
+
+/// What there may be of the name of a site.
+fn named<'c>(state: &'c Path, site: &'c RawSite) -> Option<Subject<'c>> {
+    let user = site.worker.user.as_ref().map(|user| user.value.as_str());
+    let root = site.root().or(site.vhosts.as_ref()).map(|root| root.value.as_path());
+    let content = Content::Named { site: site.name.as_deref()?, user, root };
+    Some(Subject { key: "name", path: state, content, offset: site.offset })
 }
 
 fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>) {

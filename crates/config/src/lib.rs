@@ -194,6 +194,19 @@ pub fn site_folder(path: &Path) -> Result<Option<PathBuf>, Diagnostics> {
     if problems.is_empty() { Ok(folder) } else { Err(problems.into_diagnostics()) }
 }
 
+/// The folder that the file at `path` has for `state_dir`; whatever else is in the file may be wrong.
+///
+/// # Errors
+///
+/// `state_dir` is wrong, or the file cannot be read or parsed.
+pub fn state_dir(path: &Path) -> Result<PathBuf, Diagnostics> {
+    let name = path.display().to_string();
+    let (text, dir) = files::read(path, &name)?;
+    let mut problems = Problems::new(&name, &text);
+    let folder = document::state_dir_of(&text, &dir, &mut problems);
+    folder.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_diagnostics())
+}
+
 /// The names of the sites in a file of sites.
 ///
 /// # Errors

@@ -15,6 +15,9 @@ use crate::raw::{RawListener, RawServer};
 use crate::rules;
 use crate::schema::{AccessFormat, Isolation, Limits, Log, Recycle, Restart, Start, Workers};
 
+/// The folder of what must outlive a restart, unless the file names another.
+pub(crate) const STATE_DIR: &str = "state";
+
 pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawServer {
     let user_range = match table.get("user_range") {
         Some(entry) => entry.parsed(units::user_range, problems),
@@ -23,7 +26,7 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> 
     RawServer {
         user_range,
         user_range_given: !table.lacks("user_range"),
-        state_dir: folder(table, "state_dir", &dir.join("state"), dir, problems),
+        state_dir: folder(table, "state_dir", &dir.join(STATE_DIR), dir, problems),
         run_dir: folder(table, "run_dir", &dir.join("run"), dir, problems),
         log_dir: folder(table, "log_dir", &dir.join("log"), dir, problems),
         gates: table

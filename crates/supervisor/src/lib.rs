@@ -35,6 +35,7 @@ pub mod restart;
 mod seen;
 pub mod setup;
 pub mod shutdown;
+pub mod site_names;
 pub mod slots;
 pub mod spawn;
 pub mod staged_chain;

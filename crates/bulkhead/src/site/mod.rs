@@ -6,7 +6,13 @@
 //! A change is made to the folder, and the server that runs reads its configuration again; if it refuses, the change is taken
 //! back. So the files say what runs, whichever step the command is killed at.
 
+mod adoption;
+mod emptying;
 mod folder;
+mod list;
+mod purge;
+mod record;
+mod removal;
 mod write;
 
 use std::io::Read as _;
@@ -15,14 +21,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use serde_json::{Value, json};
+use serde_json::json;
 use supervisor::examine::{Depth, Examiner};
+use supervisor::site_names::shown;
 
 use self::folder::{Change, SiteFolder, State};
-use crate::admin::{give, printable};
+use crate::admin::give;
 use crate::cli::{Server, SiteCommand};
 use crate::fault::Fault;
-use crate::table::{align, print};
+use crate::table::print;
 use crate::{find, locate};
 
 /// How long a server may be busy with something else.
@@ -32,43 +39,74 @@ const NOT_AN_ORDER: &str = "the request is not an order";
 /// How often it is asked again.
 const BUSY_POLL: Duration = Duration::from_millis(50);
 
+/// What a change has come to.
+#[derive(Debug)]
+struct Done {
+    site: String,
+    word: &'static str,
+    /// How it came: how long the server took, or that none runs.
+    how: String,
+}
+
 /// Does what was typed.
 pub fn site(config: Option<&Path>, command: &SiteCommand) -> Result<ExitCode, Fault> {
     let config = locate::config(config)?;
-    let folder = || site_folder(&config);
     match command {
-        SiteCommand::List { json } => list(&config, *json),
-        SiteCommand::Add { name, from, site } => {
+        SiteCommand::List { json } => list::list(&config, *json),
+        SiteCommand::Add { name, from, site, adopt, json } => {
             config::check_name(name).map_err(Fault::Usage)?;
             let text = match from {
                 Some(from) => read(from)?,
                 None => write::text(name, site)?.into_bytes(),
             };
-            let folder = folder()?;
-            if folder.state(name).is_some() {
-                let help = format!(
-                    "`bulkhead site remove {name}` removes it, `enable {name}` enables a disabled one"
-                );
-                return Err(Fault::Failed(format!("there is a site {name} already; {help}")));
-            }
-            let change = folder.add(name, &text)?;
-            carry_out(&config, name, change, Some(&folder.file(name)), "added")
+            let how = if *adopt { adoption::State::TakenOver } else { adoption::State::Nobodys };
+            adoption::add(&config, name, &text, how, *json)
         }
-        SiteCommand::Remove { name } => {
-            let folder = folder()?;
-            let was = known(&folder, &config, name)?;
-            let change = folder.remove(name)?;
-            match was {
-                State::Enabled => carry_out(&config, name, change, None, "removed"),
-                State::Disabled => {
-                    change.keep()?;
-                    print(&format!("site {name}: removed; it was disabled")).map(|()| ExitCode::SUCCESS)
-                }
-            }
+        SiteCommand::Adopt { name, json } => adoption::adopt(&config, name, *json),
+        SiteCommand::Remove { name, purge, json } => {
+            let what = if *purge { removal::Left::Deleted } else { removal::Left::Kept };
+            removal::remove(&config, name, what, *json)
         }
-        SiteCommand::Enable { name } => set(&folder()?, &config, name, State::Enabled),
-        SiteCommand::Disable { name } => set(&folder()?, &config, name, State::Disabled),
+        SiteCommand::Enable { name } => set(&site_folder(&config)?, &config, name, State::Enabled),
+        SiteCommand::Disable { name } => set(&site_folder(&config)?, &config, name, State::Disabled),
     }
+}
+
+impl Done {
+    /// Says it, with what is left of the site.
+    fn say(&self, as_json: bool, left: &Remains) -> Result<ExitCode, Fault> {
+        let Self { site, word, how } = self;
+        if as_json {
+            let paths =
+                |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+            let (kept, deleted) = match left {
+                Remains::Kept(kept) => (paths(kept), Vec::new()),
+                Remains::Deleted(deleted) => (Vec::new(), paths(deleted)),
+            };
+            let said = json!({ "ok": true, "site": site, "done": word, "left": kept, "deleted": deleted });
+            print(&format!("{said:#}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        print(&format!("site {site}: {word}{how}"))?;
+        match left {
+            Remains::Kept(kept) if !kept.is_empty() => print(&format!(
+                "what is left belongs to nobody: {}; `bulkhead site remove --purge {site}` deletes it",
+                shown(kept)
+            ))?,
+            Remains::Deleted(deleted) if !deleted.is_empty() => {
+                print(&format!("deleted: {}; logs are kept", shown(deleted)))?;
+            }
+            Remains::Kept(_) | Remains::Deleted(_) => {}
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What has become of what a site had.
+#[derive(Debug)]
+enum Remains {
+    Kept(Vec<PathBuf>),
+    Deleted(Vec<PathBuf>),
 }
 
 fn set(folder: &SiteFolder, config: &Path, name: &str, state: State) -> Result<ExitCode, Fault> {
@@ -80,7 +118,7 @@ fn set(folder: &SiteFolder, config: &Path, name: &str, state: State) -> Result<E
     if known(folder, config, name)? == state {
         return print(&format!("site {name}: is {word} already")).map(|()| ExitCode::SUCCESS);
     }
-    carry_out(config, name, folder.set(name, state)?, file, word)
+    carry_out(config, name, folder.set(name, state)?, file, word)?.say(false, &Remains::Kept(Vec::new()))
 }
 
 /// The folder of a configuration, which may have mistakes: a site that has them must be removable.
@@ -137,40 +175,55 @@ fn carry_out(
     name: &str,
     change: Change<'_>,
     file: Option<&Path>,
-    word: &str,
-) -> Result<ExitCode, Fault> {
+    word: &'static str,
+) -> Result<Done, Fault> {
     let before = Instant::now();
-    let accepted = accept(config, name, file);
-    match accepted {
+    match accept(config, name, file, Files::Changed) {
         Ok(is_running) => {
             change.keep()?;
-            let then = match is_running {
-                true => format!("in {:.2} s", before.elapsed().as_secs_f64()),
-                false => "no server runs with this configuration".into(),
-            };
-            print(&format!("site {name}: {word} ({then})")).map(|()| ExitCode::SUCCESS)
+            Ok(Done { site: name.to_owned(), word, how: how(is_running, before) })
         }
         Err(fault) => {
             change.take_back()?;
-            let text = format!("site {name}: not {word}; nothing has changed\n{fault}");
-            Err(if matches!(fault, Fault::Usage(_)) { Fault::Usage(text) } else { Fault::Failed(text) })
+            Err(not_done(name, word, &fault))
         }
     }
 }
 
+fn how(is_running: bool, begun: Instant) -> String {
+    match is_running {
+        true => format!(" (in {:.2} s)", begun.elapsed().as_secs_f64()),
+        false => " (no server runs with this configuration)".into(),
+    }
+}
+
+fn not_done(name: &str, word: &str, fault: &Fault) -> Fault {
+    let text = format!("site {name}: not {word}; nothing has changed\n{fault}");
+    if matches!(fault, Fault::Usage(_)) { Fault::Usage(text) } else { Fault::Failed(text) }
+}
+
+/// Which files of sites a server that runs reads again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Files {
+    /// Those that it knows to have changed.
+    Changed,
+    All,
+}
+
 /// Has the configuration checked, and read by the server that runs with it; whether there is one.
-fn accept(config: &Path, name: &str, file: Option<&Path>) -> Result<bool, Fault> {
+fn accept(config: &Path, name: &str, file: Option<&Path>, files: Files) -> Result<bool, Fault> {
     file.map_or(Ok(()), |file| is_one_site(file, name))?;
     let server = Server { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
     let run_dir = find::run_dir(&server)?;
     let deadline = Instant::now() + BUSY_MAX;
+    let all = json!({ "command": "reload", "dry_run": false });
     // Of all files, the server knows which have changed.
-    let mut order = json!({ "command": "reload-sites" });
+    let mut order = if files == Files::All { all.clone() } else { json!({ "command": "reload-sites" }) };
     loop {
         match give(&run_dir, &order) {
             // A server of a version before this one reads all of them.
             Err(Fault::Usage(reason)) if order["dry_run"].is_null() && reason.starts_with(NOT_AN_ORDER) => {
-                order = json!({ "command": "reload", "dry_run": false });
+                order = all.clone();
             }
             Err(Fault::Busy(_)) if Instant::now() < deadline => std::thread::sleep(BUSY_POLL),
             Err(Fault::Unreachable(_)) => {
@@ -193,39 +246,4 @@ fn is_one_site(file: &Path, name: &str) -> Result<(), Fault> {
         file.display(),
         sites.join(", ")
     )))
-}
-
-/// Lists the sites of a configuration, also those that are disabled.
-fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
-    let loaded = locate::load(config)?;
-    let file_of = |name: &str| -> PathBuf {
-        let files = loaded.include.iter().flat_map(|include| &include.files);
-        let own = files.clone().find(|file| file.sites.iter().any(|site| site == name));
-        own.map_or_else(|| config.to_owned(), |file| file.path.clone())
-    };
-    let mut sites: Vec<Value> = Vec::new();
-    for site in &loaded.sites {
-        let file = file_of(&site.name).display().to_string();
-        sites.push(json!({ "name": site.name, "enabled": true, "host": site.hosts, "path": site.path, "file": file }));
-    }
-    if let Some(include) = &loaded.include {
-        let folder = SiteFolder::open(include.folder.clone())?;
-        let disabled = folder.names()?.into_iter().filter(|(_, state)| *state == State::Disabled);
-        sites.extend(disabled.map(|(name, _)| {
-            let file = folder.file(&name).display().to_string() + ".disabled";
-            json!({ "name": name, "enabled": false, "host": [], "path": null, "file": file })
-        }));
-    }
-    if as_json {
-        print(&format!("{:#}", json!({ "sites": sites })))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut rows = vec![["SITE", "STATE", "HOSTS", "FILE"].map(str::to_owned).to_vec()];
-    let text = |value: &Value| printable(value.as_str().unwrap_or_default());
-    rows.extend(sites.iter().map(|site| {
-        let hosts = site["host"].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
-        let state = if site["enabled"] == true { "enabled" } else { "disabled" };
-        vec![text(&site["name"]), state.to_owned(), hosts, text(&site["file"])]
-    }));
-    print(&align(&rows, &[])).map(|()| ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@
 //! for, and which command fails with a process that has ended. A component sees the supervisor alone.
 
 mod configure;
+mod holders;
 mod messages;
 mod reload;
 pub(crate) mod resume;
@@ -48,6 +49,7 @@ use supervisor::events::Event;
 use supervisor::own_log::OwnLog;
 use supervisor::setup::log_files::Logs;
 use supervisor::setup::process_table::process_table;
+use supervisor::site_names::{self, holders::Holders};
 use supervisor::spawn::BegunProcess;
 use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
@@ -131,6 +133,8 @@ pub struct Launcher {
     source: Source,
     /// Which uid is whose; `None` in a rootless run.
     identities: Option<Uids>,
+    /// Whose the names of sites are.
+    holders: Holders,
     transactions: Transactions,
     upgrade: Upgrade,
     /// Held for as long as the launcher lives.
@@ -166,9 +170,8 @@ impl Launcher {
             survivors::end_under(&uids.range, table, &mut ended)?;
         }
         let specs = process_table(&config, gates, identities.as_mut())?;
-        if let Some(table) = &mut identities {
-            table.save()?;
-        }
+        identities.as_mut().map_or(Ok(()), Uids::save)?;
+        let holders = site_names::at_start(&directories.state, &config)?;
         let listeners = config.listeners.iter().map(|listener| passed.listen_on(listener.address, gates));
         let listeners = listeners.collect::<Result<_, _>>()?;
         let logs = Logs::open(&config, SystemTime::now())?;
@@ -215,6 +218,7 @@ impl Launcher {
             site_watch,
             source,
             identities,
+            holders,
             transactions: Transactions::default(),
             upgrade: Upgrade::default(),
             uid_range,

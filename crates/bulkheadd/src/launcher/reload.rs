@@ -31,6 +31,7 @@ use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Changed, Running, sockets_of};
 use supervisor::spawn::context::duplicate;
 use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::uids::Uids;
 
 /// LIMIT: changes of one reload that are lines of the log.
 const LOGGED_MAX: usize = 20;
@@ -78,7 +79,9 @@ impl Launcher {
     /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of.
     pub(super) fn read_configuration(&mut self, look: Look) -> Result<(Config, Source), Diagnostics> {
         self.site_watch.look(&self.config_path);
-        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref());
+        // If the file cannot be read, the examiner says so, and nothing changes.
+        let _ = self.identities.as_mut().map(Uids::look_again);
+        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref(), &self.holders);
         let changed = self.site_watch.changed().filter(|_| look == Look::Seen);
         let read = match changed {
             Some(changed) => {
@@ -271,8 +274,9 @@ impl Launcher {
         let closed = reload.before.take();
         self.source = reload.source.clone();
         let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
-        let hosts = reload.hosts.take();
+        let (hosts, come) = (reload.hosts.take(), reload.added.clone());
         let (replaces_gates, replaces_chain) = (reload.replaces_gates, reload.replaces_chain);
+        self.keep_holders(&come, &gone);
         let changed = self.supervisor.end_change(true);
         let removed = &changed.removed[..];
         if replaces_chain {

@@ -32,6 +32,7 @@ use supervisor::error::{Error, during};
 use supervisor::examine::{self, Examiner};
 use supervisor::own_log::OwnLog;
 use supervisor::setup::log_files::Logs;
+use supervisor::site_names::holders::Holders;
 use supervisor::spawn::cgroup::Cgroups;
 use supervisor::spawn::cgroup_record::CgroupRecord;
 use supervisor::spawn::context::SpawnContext;
@@ -102,6 +103,7 @@ impl Launcher {
             Directories::known(&config.server, lock_of(&handed, Lock::Run)?.ok_or_else(no_lock)?);
         let uid_range = uid_range(&handed)?;
         let identities = uid_range.as_ref().map(|uids| Uids::load(&directories.state, uids.range.clone()));
+        let holders = Holders::load(&directories.state)?;
         let logs = logs(&handed, &config)?;
         let (error_log, syslog) = logs.for_own_log()?;
         let signals = sys::signals::signal_descriptor().map_err(during("watch signals"))?;
@@ -126,6 +128,7 @@ impl Launcher {
             site_watch: SiteWatch::default(),
             source,
             identities: identities.transpose()?,
+            holders,
             transactions: Transactions::default(),
             upgrade: Upgrade::default(),
             uid_range,
@@ -145,6 +148,7 @@ impl Resumed {
             launcher.supervisor.warn(format!("descriptors of the launcher before stay open: {error}"));
         }
         launcher.components.registry.resume(&mut launcher.supervisor, started);
+        launcher.keep_unknown_holders();
         (launcher, predecessor)
     }
 

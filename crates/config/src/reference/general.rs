@@ -22,7 +22,7 @@ pub(super) const SERVER: &[Row] = &[
         "state_dir",
         "folder",
         "`\"state\"`",
-        "what must outlive a restart: the uid table, and core files. Keep it",
+        "what must outlive a restart: the uid table, whose the names of sites are, files and data of services, and core files. Keep it",
     ),
     Row::other(
         "run_dir",

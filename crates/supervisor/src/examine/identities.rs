@@ -18,7 +18,7 @@ pub(super) struct Identities<'u> {
 enum Table<'u> {
     /// That of the server that runs, which has read it.
     Running(&'u Uids),
-    Read(Uids),
+    Read(Box<Uids>),
 }
 
 impl<'u> Identities<'u> {
@@ -29,21 +29,32 @@ impl<'u> Identities<'u> {
             return Ok(Self { table: None });
         };
         let running = running.filter(|uids| uids.are_of(state, &range));
-        let table = running
-            .map_or_else(|| Uids::load(state, range).map(Table::Read), |uids| Ok(Table::Running(uids)));
+        let table = running.map_or_else(
+            || Uids::load(state, range).map(|uids| Table::Read(Box::new(uids))),
+            |uids| Ok(Table::Running(uids)),
+        );
         Ok(Self { table: Some(table?) })
     }
 
     /// Who a partition is, or what account it is given; `None` without root. Whoever has no uid yet is as much a stranger to
     /// every file as anybody who has none.
     pub(super) fn identity(&self, name: &str, user: Option<&str>) -> Option<Identity> {
-        let uids = match self.table.as_ref()? {
-            Table::Running(uids) => uids,
-            Table::Read(uids) => uids,
-        };
+        let uids = self.table()?;
         match user {
             Some(user) => uids.account(user, name).ok(),
             None => uids.known(name).or_else(|| uids.stranger()),
+        }
+    }
+
+    /// Who a partition is that has a uid of its own already.
+    pub(super) fn known(&self, name: &str) -> Option<Identity> {
+        self.table()?.known(name)
+    }
+
+    fn table(&self) -> Option<&Uids> {
+        match self.table.as_ref()? {
+            Table::Running(uids) => Some(uids),
+            Table::Read(uids) => Some(uids),
         }
     }
 

@@ -27,6 +27,8 @@ use self::finding::{error, warning};
 use self::identities::Identities;
 use crate::directories;
 use crate::error::Error;
+use crate::site_names::Names;
+use crate::site_names::holders::{Claim, Holders};
 use crate::spawn::operator_program;
 use crate::spawn::uids::Uids;
 
@@ -37,19 +39,21 @@ pub struct Examiner<'u> {
     is_root: bool,
     /// The uids of the server that runs.
     running: Option<&'u Uids>,
+    /// Whose the names of its sites are.
+    holders: Option<&'u Holders>,
 }
 
 impl Examiner<'static> {
     /// One that finds out so much, for the user of this process.
     pub fn new(depth: Depth) -> Self {
-        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None }
+        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None, holders: None }
     }
 }
 
 impl<'u> Examiner<'u> {
-    /// The same for a server that runs, whose table of uids need not be read once more.
-    pub fn of_running(depth: Depth, running: Option<&'u Uids>) -> Self {
-        Self { running, ..Examiner::new(depth) }
+    /// The same for a server that runs, whose tables need not be read once more.
+    pub fn of_running(depth: Depth, running: Option<&'u Uids>, holders: &'u Holders) -> Self {
+        Self { running, holders: Some(holders), ..Examiner::new(depth) }
     }
 
     /// Whether somebody checks what another user runs.
@@ -62,12 +66,18 @@ impl<'u> Examiner<'u> {
     fn of_subject(
         &self,
         setting: &Setting<'_>,
-        identities: &Identities<'_>,
+        (identities, names): (&Identities<'_>, &Names<'_>),
         subject: &Subject<'_>,
     ) -> Vec<Finding> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
+            Content::Named { site, user, root } => {
+                let own = identities.known(&format!("site/{site}")).filter(|_| user.is_none());
+                let claim = Claim::new(*user, *root);
+                let refusal = names.refusal(site, &claim, own.map(|own| own.id()));
+                refusal.into_iter().map(|refusal| error(refusal.problem, refusal.remedy)).collect()
+            }
             Content::Program { kind } => program_file(path, setting.dir, *kind, self.is_root),
             Content::Socket => socket(path).into_iter().collect(),
             Content::Published { site, user, routed, send_hidden } => {
@@ -111,9 +121,18 @@ impl Examine for Examiner<'_> {
                 return vec![(0, error(format!("cannot be examined: {fault}"), "correct the table of uids"))];
             }
         };
+        let names = match setting
+            .state_dir
+            .map_or_else(|| Ok(Names::default()), |state| Names::load(state, self.holders))
+        {
+            Ok(names) => names,
+            Err(fault) => {
+                return vec![(0, error(format!("cannot be examined: {fault}"), "correct that file"))];
+            }
+        };
         let mut found = Vec::new();
         for (number, subject) in subjects.iter().enumerate() {
-            let findings = self.of_subject(setting, &identities, subject);
+            let findings = self.of_subject(setting, (&identities, &names), subject);
             found.extend(findings.into_iter().map(|one| (number, one)));
         }
         if self.is_not_ours(setting) {

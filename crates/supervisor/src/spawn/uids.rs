@@ -1,7 +1,8 @@
 //! The table of uids: one per role and partition, the same at every start, never given to another.
 //!
 //! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid
-//! out twice, not even after its partition has left the configuration, for files of that uid may be left.
+//! out twice, not even after its partition has left the configuration, for files of that uid may be left; has a site that
+//! comes by the name of one that was removed be the one that was ([`site_names`](crate::site_names)).
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
@@ -16,6 +17,7 @@ use jail::Identity;
 
 use crate::directories::replace;
 use crate::error::{Error, at, range_text};
+use crate::site_names::generations::{Generations, site_of};
 
 /// Names (such as `site/packages`) and their uids.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct Uids {
     /// The first uid that can be free: none is ever free again.
     next: u32,
     foreign: HashSet<u32>,
+    /// Which generation of its name a site is in: what has ended keeps its uids, and nobody gets them.
+    generations: Generations,
     changed: bool,
 }
 
@@ -40,7 +44,23 @@ impl Uids {
             result => result.map_err(at("read", &path))?,
         };
         let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
-        Ok(Self::new(path, range, uid_of, machine_users()))
+        let generations = Generations::load(state_dir)?;
+        Ok(Self { generations, ..Self::new(path, range, uid_of, machine_users()) })
+    }
+
+    /// Looks again which generations the names of sites are in: a site may have been removed.
+    pub fn look_again(&mut self) -> Result<(), Error> {
+        if let Some(state_dir) = self.path.parent() {
+            self.generations = Generations::load(state_dir)?;
+        }
+        Ok(())
+    }
+
+    /// The uids that the processes of a site had or have, in the generation that its name is in.
+    pub fn of_site(&self, site: &str) -> Vec<u32> {
+        let is_its = |name: &str| site_of(name) == Some(site) && self.generations.is_current(name);
+        let own = self.uid_of.iter().filter(|(name, _)| is_its(name));
+        own.map(|(_, &uid)| uid).collect()
     }
 
     fn new(
@@ -50,11 +70,12 @@ impl Uids {
         foreign: HashSet<u32>,
     ) -> Self {
         let (used, next) = (uid_of.values().copied().collect(), *range.start());
-        Self { path, range, uid_of, used, next, foreign, changed: false }
+        Self { path, range, uid_of, used, next, foreign, generations: Generations::default(), changed: false }
     }
 
     /// The identity of `name`: the one it has always had, or else a fresh one.
     pub fn identity(&mut self, name: &str) -> Result<Identity, Error> {
+        let name = &*self.generations.owner(name).into_owned();
         let uid = match self.uid_of.get(name) {
             Some(&uid) => uid,
             None => self.fresh(name)?,
@@ -77,7 +98,7 @@ impl Uids {
 
     /// The identity of `name`, if it has one.
     pub fn known(&self, name: &str) -> Option<Identity> {
-        self.uid_of.get(name).and_then(|&uid| Identity::new(uid))
+        self.uid_of.get(&*self.generations.owner(name)).and_then(|&uid| Identity::new(uid))
     }
 
     /// The identity of an account of the machine, which `site` is to have.

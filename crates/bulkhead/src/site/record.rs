@@ -1,0 +1,105 @@
+//! What the operator says of the names of sites: which have ended, and who takes over what is left.
+//!
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the state folder, which its owner alone can write. Never: writes to
+//! one of another user, where that user could have put a link.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use supervisor::directories;
+use supervisor::site_names::generations::{Generation, Generations, Standing};
+use supervisor::site_names::holders::{Claim, Holder, Holders};
+use supervisor::site_names::{KEPT, left};
+use supervisor::spawn::uids::Uids;
+
+use crate::fault::Fault;
+
+/// The names of a server's sites, which no other command changes at the same time.
+#[derive(Debug)]
+pub struct Record {
+    state: PathBuf,
+    generations: Generations,
+    /// Locked until it is closed.
+    _turn: File,
+}
+
+impl Record {
+    /// Opens that of a configuration, and waits for its lock; `None` as long as no server has run with it.
+    pub fn open(config: &Path) -> Result<Option<Self>, Fault> {
+        let state = config::state_dir(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
+        let turn = match File::open(&state) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(Fault::io(state.display()))?,
+        };
+        flock(&turn, FlockOperation::LockExclusive)
+            .map_err(|error| Fault::io(state.display())(error.into()))?;
+        let generations = Generations::load(&state).map_err(failed)?;
+        Ok(Some(Self { state, generations, _turn: turn }))
+    }
+
+    /// The generation that a name is in.
+    pub fn generation(&self, name: &str) -> Generation {
+        self.generations.get(name)
+    }
+
+    /// Has a name be in a generation.
+    pub fn put(&mut self, name: &str, generation: Generation) -> Result<(), Fault> {
+        if self.generations.get(name) == generation {
+            return Ok(());
+        }
+        // SECURITY: whoever else owns the folder could have put a link in the place of the file.
+        directories::examine(&self.state).map_err(failed)?;
+        self.generations.put(name, generation).map_err(failed)
+    }
+
+    /// The folders in which there is something of a name.
+    pub fn left(&self, name: &str) -> Vec<PathBuf> {
+        left(&self.state, name)
+    }
+
+    /// Whether anything is known of a name.
+    pub fn knows(&self, name: &str) -> Result<bool, Fault> {
+        let held = Holders::load(&self.state).map_err(failed)?.get(name).is_some();
+        Ok(held || !self.left(name).is_empty() || self.generation(name).standing == Standing::Removed)
+    }
+
+    /// The uids of the processes that a site has had in its generation.
+    pub fn uids(&self, name: &str) -> Result<Vec<u32>, Fault> {
+        let uids = Uids::load(&self.state, 0..=u32::MAX).map_err(failed)?;
+        Ok(uids.of_site(name))
+    }
+
+    /// The state folder.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// All names of which something is left: with whether they were removed, and where it is.
+    pub fn remains(&self) -> Vec<(String, Standing, Vec<PathBuf>)> {
+        let mut names: Vec<String> = self.generations.names().map(|(name, _)| name.to_owned()).collect();
+        for kind in KEPT {
+            let found = std::fs::read_dir(self.state.join(kind)).into_iter().flatten().flatten();
+            names.extend(found.filter_map(|entry| entry.file_name().into_string().ok()));
+        }
+        names.sort();
+        names.dedup();
+        let remains = names.into_iter().map(|name| {
+            let left = self.left(&name);
+            let standing = self.generation(&name).standing;
+            (name, standing, left)
+        });
+        remains.filter(|(_, _, left)| !left.is_empty()).collect()
+    }
+}
+
+/// Whose a site of a configuration is, which may have mistakes elsewhere; `None` if it has no such site.
+pub fn holder(config: &Path, name: &str) -> Result<Option<Holder>, Fault> {
+    let loaded = config::Config::load(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
+    let site = loaded.sites.iter().find(|site| site.name == name);
+    Ok(site.map(|site| Claim::of(site).holder()))
+}
+
+fn failed(error: supervisor::error::Error) -> Fault {
+    Fault::Failed(error.to_string())
+}
