@@ -190,6 +190,11 @@ impl Part {
         self.length - self.read
     }
 
+    /// Has it read from its beginning once more.
+    pub fn rewind(&mut self) {
+        self.read = 0;
+    }
+
     /// Waits until it is given up for the body of another range.
     pub async fn lost(&self) {
         poll_fn(|cx| self.held.poll_lost(cx)).await;

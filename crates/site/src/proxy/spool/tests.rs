@@ -55,7 +55,7 @@ fn what_was_written_is_read_whoever_writes_in_between() {
 }
 
 #[test]
-fn pieces_of_any_length_are_one_body() {
+fn pieces_of_any_length_are_one_body_which_can_be_read_again() {
     let spool = Spool::new(Some(file().0), 64 << 20);
     let mut parts = [1, 2, 3].map(|number| (spool.begin(client(number)), Vec::new()));
     let lengths = [1, 70_000, 16 << 10, 0, BLOCK_BYTES - 1, BLOCK_BYTES, 300_000, 5];
@@ -66,6 +66,8 @@ fn pieces_of_any_length_are_one_body() {
         expected.extend_from_slice(&piece);
     }
     for (part, expected) in &mut parts {
+        assert!(all(part) == *expected);
+        part.rewind();
         assert!(all(part) == *expected);
     }
     drop(parts);
