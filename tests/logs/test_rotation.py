@@ -143,6 +143,37 @@ class Reopen(unittest.TestCase):
         self.assertIn("errors must be a directory that only its owner", answer.stderr)
 
 
+class AccessBytes(unittest.TestCase):
+    """A file of an access log has as many bytes as it may; what is left out is counted, and is the site's own."""
+
+    MAX = 64 << 10
+
+    def test_at_the_limit_from_both_sides(self):
+        server = self.enterContext(Server([site("main"), site("other")], (), log={"access_bytes": "64KiB"}))
+        ask = lambda host="main.test": self.assertEqual(server.status("/?" + "x" * 1000, host), 200)
+        log = lambda name="main.access": server.log(name).splitlines(keepends=True)
+        ask()
+        self.assertTrue(until(lambda: len(log()) == 1, 5))
+        fit = self.MAX // len(log()[0])
+        for _ in range(fit - 1):
+            ask()
+        self.assertTrue(until(lambda: len(log()) == fit, 5), (len(log()), fit))
+        self.assertNotIn("left out", server.log())
+        for _ in range(3):
+            ask()
+        ask("other.test")
+        self.assertTrue(until(lambda: "access log of site main: left out 1 lines" in server.log(), 5), server.log())
+        self.assertTrue(until(lambda: len(log("other.access")) == 1, 5))
+        self.assertEqual(len(log()), fit)
+        self.assertNotIn("log of site other", server.log())
+        path = server.folder / "log" / "main.access.log"
+        path.rename(path.with_suffix(".old"))
+        self.assertEqual(server.command("reopen", "--config", server.config).returncode, 0)
+        ask()
+        self.assertTrue(until(lambda: len(log()) == 2, 5), log())
+        self.assertRegex(log()[0], r"# \[.*\] lost 3 lines: the file is as long as `access_bytes` lets it be\n")
+
+
 class Logrotate(unittest.TestCase):
     def test_as_the_documentation_has_it(self):
         server = self.enterContext(Server([site("main")], ()))

@@ -1,15 +1,19 @@
 """What servers behind a site can do to a connection: close it at the wrong moment, hint, trail, contradict themselves,
 take their time; and what clients can do to what is under way."""
 
+import subprocess
+import sys
 import threading
 import time
 import unittest
 
 import client
 from backend import Raw, folder, response, route
-from harness import Server, rootless_too, site
+from harness import Server, free_port, rootless_too, site
 
 MIB = 1 << 20
+#: A body that waits in the file of the site's worker.
+LONG = bytes(range(256)) * 1000
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -34,6 +38,64 @@ class Second(Raw):
         super().__init__(**more)
 
 
+DYING = """
+import socket, sys, threading
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+armed = []
+def serve(peer):
+    data = b""
+    while True:
+        while b"\\r\\n\\r\\n" not in data:
+            more = peer.recv(1000)
+            if not more:
+                return
+            data += more
+        if armed and b"content-length" in data.lower():
+            print("reads", flush=True)
+            return threading.Event().wait()
+        data = b""
+        peer.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n")
+def accept():
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+threading.Thread(target=accept, daemon=True).start()
+for line in sys.stdin:
+    armed.append(line)
+    print("armed", flush=True)
+"""
+
+
+class Dying:
+    """A server in a process of its own, which is killed when it has read the head and a little of a body."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", DYING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.at, self.has_died, self.killer = f"127.0.0.1:{self.process.stdout.readline().strip()}", False, None
+
+    def arm(self):
+        if not self.killer:
+            self.process.stdin.write("now\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == "armed\n"
+            self.killer = threading.Thread(target=self.kill)
+            self.killer.start()
+
+    def kill(self):
+        if self.process.stdout.readline() == "reads\n":
+            self.has_died = True
+            self.process.kill()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+        if self.killer:
+            self.killer.join()
+
+
 @rootless_too
 class Closing(unittest.TestCase):
     """A kept connection that the server closes at the very moment when the next request is sent on it."""
@@ -42,32 +104,71 @@ class Closing(unittest.TestCase):
     def setUpClass(cls):
         cls.behind = cls.enterClassContext(Second())
         cls.never = cls.enterClassContext(Raw(answer=lambda request: None))
-        cls.server = Server(sites=[site(route=[route(cls.behind.at), route(cls.never.at, "/never/")])], programs=())
+        streamed = route(cls.behind.at, "/app/streamed/", buffer=False)
+        routes = [route(cls.behind.at), streamed, route(cls.never.at, "/never/")]
+        cls.server = Server(sites=[site(route=routes)], programs=())
         cls.enterClassContext(cls.server)
 
-    def ask_after_another(self, method, body=b""):
-        """The answer to a request that goes on a kept connection, and how often the server got it."""
+    def ask_after_another(self, method, body=b"", path="/app/"):
+        """The answer to a request that goes on a kept connection, and how often the server got it, each time all of it."""
         for _ in range(50):
             self.behind.requests.clear()
             self.assertEqual(self.server.get("/app/first").status, 200)
-            answer = self.server.get("/app/second", method=method, body=body)
-            got = [request for request in self.behind.requests if request.line.startswith(f"{method} /app/second ")]
+            answer = self.server.get(f"{path}second", method=method, body=body)
+            got = [request for request in self.behind.requests if request.line.startswith(f"{method} {path}second ")]
+            self.assertTrue(all(request.body == body for request in got))
             # It is kept once its answer has gone out, which may be after the next request has come.
             if any(request.late for request in got):
                 return answer.status, len(got)
         raise AssertionError("no connection is ever kept")
 
     def test_what_is_safe_is_sent_again(self):
-        for method in ("GET", "HEAD", "OPTIONS"):
+        for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE"):
             self.assertEqual(self.ask_after_another(method), (200, 2), method)
 
-    def test_what_may_have_had_an_effect_is_not(self):
-        for method, body in (("POST", b"x=1"), ("PUT", b"x"), ("DELETE", b""), ("POST", b""), ("GET", b"x")):
-            self.assertEqual(self.ask_after_another(method, body), (502, 1), (method, body))
+    def test_with_its_body_where_all_of_it_is_here(self):
+        """From memory, and from the file."""
+        for method, body in (("PUT", b"x"), ("DELETE", b"x=1"), ("GET", b"x"), ("PUT", LONG)):
+            self.assertEqual(self.ask_after_another(method, body), (200, 2), (method, len(body)))
+        self.assertEqual(self.ask_after_another("PUT", LONG, "/app/streamed/"), (502, 1))
+
+    def test_what_takes_effect_twice_is_not(self):
+        for method, body in (("POST", b"x=1"), ("POST", b""), ("POST", LONG), ("PATCH", b"x")):
+            self.assertEqual(self.ask_after_another(method, body), (502, 1), (method, len(body)))
 
     def test_nothing_is_sent_a_third_time(self):
-        self.assertEqual(self.server.get("/never/x").status, 502)
-        self.assertEqual(len(self.never.requests), 1)
+        for method, body in (("GET", b""), ("PUT", LONG)):
+            self.never.requests.clear()
+            self.assertEqual(self.server.get("/never/x", method=method, body=body).status, 502)
+            self.assertEqual(len(self.never.requests), 1)
+
+    def test_a_server_that_is_killed_in_the_middle_of_a_body(self):
+        """The other of two servers gets all of it; of what takes effect twice, none gets anything once more."""
+        for method, expected in (("PUT", (200, [LONG])), ("POST", (502, []))):
+            with Dying() as dying, Raw() as other:
+                route_to = route([dying.at, other.at])
+                with Server(sites=[site(route=[route_to])], programs=()) as server:
+                    def ask():
+                        other.requests.clear()
+                        dying.arm()
+                        answer = server.get("/app/x", method=method, body=LONG)
+                        return answer.status, [request.body for request in other.requests if request.line.startswith(method)]
+                    # Which of the two has its turn is the connector's to say, and whether its connection is kept, time's.
+                    for _ in range(20):
+                        for _ in range(4):
+                            self.assertEqual(server.get("/app/first").status, 200)
+                        found = ask()
+                        if dying.has_died:
+                            break
+                    self.assertTrue(dying.has_died and found == expected, (method, found[0], len(found[1])))
+
+    def test_one_that_refuses_is_passed_over_with_the_body(self):
+        with Raw() as other:
+            for body in (b"x=1", LONG):
+                with Server(sites=[site(route=[route([f"127.0.0.1:{free_port()}", other.at])])], programs=()) as server:
+                    for _ in range(2):
+                        self.assertEqual(server.get("/app/x", method="POST", body=body).status, 200)
+            self.assertEqual([request.body for request in other.requests], [b"x=1"] * 2 + [LONG] * 2)
 
     def test_a_connection_that_rested_is_not_used_again(self):
         """Servers close what is idle, mostly after 5 s: a request must not meet that."""

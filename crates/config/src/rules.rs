@@ -91,6 +91,8 @@ pub(crate) const CERTIFICATES_MAX: usize = 64;
 pub(crate) const CLIENT_CRL_MAX: usize = 64;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
+/// LIMIT: under 64 KiB a log tells of some hundred requests; a TiB is more than most disks have for logs. 4 GiB are some 30 million lines.
+pub(crate) const ACCESS_BYTES: Bounds = Bounds::new(64 * KIB, TIB, 4 * 1024 * MIB);
 /// LIMIT: under 1 MiB a handful of forms fills it; as much as the longest body. Without the key, see `SiteLimits::spool_bytes`.
 pub(crate) const SPOOL_BYTES: Bounds = Bounds { min: MIB, max: TIB, default: None };
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
@@ -235,7 +237,8 @@ pub(crate) const TLS: Keys = (
     "[tls]",
     &["min_version", "tamper_ban", "tamper_exempt", "hsts", "reread", "resumption", "ocsp", "ocsp_ports"],
 );
-pub(crate) const LOG: Keys = ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog"]);
+pub(crate) const LOG: Keys =
+    ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog", "access_bytes"]);
 pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max", "hang_after"]);
 pub(crate) const LIMITS: Keys = (
     "[limits]",

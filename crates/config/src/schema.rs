@@ -248,6 +248,8 @@ pub struct Log {
     pub error_file: Option<PathBuf>,
     /// Whether the lines of the error log go to syslog as well.
     pub error_syslog: bool,
+    /// How many bytes a file of an access log may have.
+    pub access_bytes: u64,
 }
 
 /// `[restart]`: when a process that keeps dying is given up.

@@ -217,6 +217,7 @@ pub(crate) fn log(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> (Lo
         daily,
         error_file: error_file.as_ref().map(|at| at.value.clone()),
         error_syslog,
+        access_bytes: table.bytes("access_bytes", &rules::ACCESS_BYTES, problems),
     };
     (log, error_file)
 }

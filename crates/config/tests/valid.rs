@@ -194,6 +194,7 @@ fn default_log() -> Log {
         daily: false,
         error_file: None,
         error_syslog: false,
+        access_bytes: 4 << 30,
     }
 }
 
@@ -370,6 +371,7 @@ fn every_key_is_taken() {
         daily: true,
         error_file: Some("/var/log/bulkhead-errors".into()),
         error_syslog: true,
+        access_bytes: 1 << 40,
     };
     assert_eq!(config.log, log);
     assert_eq!(

@@ -30,10 +30,16 @@ pub(crate) const RETRY: Duration = Duration::from_secs(1);
 /// How often standard error is told of a file that cannot be written.
 const SAY: Duration = Duration::from_secs(60);
 
+/// Why lines of an access log are left out, and what to do.
+const FULL: &str = "the file is as long as `access_bytes` lets it be";
+const ROTATE: &str = "rotate it, or raise `access_bytes` in [log]";
+
 /// All files of the logger.
 #[derive(Debug)]
 pub struct Files {
     format: Format,
+    /// How long an access log may become.
+    access_bytes: u64,
     clock: Clock,
     error: Output,
     access: BTreeMap<u16, Output>,
@@ -58,6 +64,20 @@ struct Output {
     /// Lines for which there was no room since the last failure.
     lost: u64,
     failure: Option<Failure>,
+    /// How long the file is, as far as this logger knows.
+    length: u64,
+    excess: Excess,
+}
+
+/// Lines that were left out, as the file had all that it may have.
+#[derive(Debug, Default)]
+struct Excess {
+    /// Since that was said last.
+    untold: u64,
+    /// Since the file was begun.
+    all: u64,
+    /// Nothing is said before.
+    report_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -72,6 +92,7 @@ impl Default for Files {
     fn default() -> Self {
         Self {
             format: Format::default(),
+            access_bytes: u64::MAX,
             clock: Clock::default(),
             error: Output::new("error log".into()),
             access: BTreeMap::new(),
@@ -90,6 +111,11 @@ impl Files {
         self.format = format;
     }
 
+    /// Sets how long an access log may become.
+    pub fn set_access_bytes(&mut self, bytes: u64) {
+        self.access_bytes = bytes;
+    }
+
     /// Sets the error log; an earlier one is closed.
     pub fn set_error(&mut self, file: File) {
         let now = Instant::now();
@@ -106,9 +132,15 @@ impl Files {
     /// Sets the access log of a site, which is called `name`; an earlier one is closed.
     pub fn set_access(&mut self, site: u16, name: &str, file: File) {
         self.unopened.remove(&site);
-        let now = Instant::now();
+        let (now, access_bytes) = (Instant::now(), self.access_bytes);
         let (output, clock, format) = self.output_of(site, name, now);
         output.replace(file);
+        let left_out = output.excess.all;
+        // It may be the same file, with as much in it.
+        if left_out > 0 && output.length < access_bytes / 2 {
+            output.excess = Excess::default();
+            lost_line(&mut output.pending, clock, format, now_us(), left_out, FULL);
+        }
         write_access(output, clock, format, now);
         if output.pending.is_empty() {
             self.waiting.remove(&site);
@@ -165,11 +197,19 @@ impl Files {
     pub fn access(&mut self, access: &Access<'_>) {
         let is_unopened = self.is_last && self.unopened.contains_key(&access.site);
         let site = if is_unopened { wire::NO_PARTITION } else { access.site };
-        if let Some(out) = self.access.get_mut(&site).and_then(Output::room) {
-            if out.is_empty() {
-                self.waiting.insert(site);
-            }
-            access_line(out, &mut self.clock, self.format, access);
+        let Some(output) = self.access.get_mut(&site) else { return };
+        let Some(out) = output.room() else { return };
+        let before = out.len();
+        access_line(out, &mut self.clock, self.format, access);
+        if output.fits(self.access_bytes) {
+            self.waiting.insert(site);
+            return;
+        }
+        output.pending.truncate(before);
+        if output.leave_out(Instant::now())
+            && let Some(text) = output.tell_excess()
+        {
+            self.event(now_us(), Level::Warning, "logger", text.as_bytes());
         }
     }
 
@@ -218,6 +258,8 @@ impl Files {
     pub fn close(mut self) {
         self.error.retry_now();
         self.access.values_mut().for_each(Output::retry_now);
+        let untold = self.access.values_mut().filter_map(Output::tell_excess).collect::<Vec<_>>();
+        untold.iter().for_each(|text| self.event(now_us(), Level::Warning, "logger", text.as_bytes()));
         self.write(Instant::now());
         self.error.give_up();
         self.access.values_mut().for_each(Output::give_up);
@@ -242,13 +284,33 @@ fn write_access(output: &mut Output, clock: &mut Clock, format: Format, now: Ins
 
 impl Output {
     fn new(name: String) -> Self {
-        Self { name, file: None, pending: Vec::new(), lost: 0, failure: None }
+        let (pending, excess) = (Vec::new(), Excess::default());
+        Self { name, file: None, pending, lost: 0, failure: None, length: 0, excess }
     }
 
     /// Takes another file; what waits goes there.
     fn replace(&mut self, file: File) {
+        self.length = length_of(&file);
         self.file = Some(file);
         self.retry_now();
+    }
+
+    /// Whether the file has at most so many bytes with what waits.
+    fn fits(&self, bytes: u64) -> bool {
+        self.length.saturating_add(self.pending.len() as u64) <= bytes
+    }
+
+    /// Counts a line that is left out; whether that is to be said now.
+    fn leave_out(&mut self, now: Instant) -> bool {
+        self.excess.untold += 1;
+        self.excess.all += 1;
+        if self.excess.report_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.excess.report_at = Some(now + SAY);
+        // Somebody may have cut it meanwhile.
+        self.length = self.file.as_ref().map_or(0, length_of);
+        true
     }
 
     /// Where the next line goes; without room, it is counted as lost.
@@ -261,6 +323,12 @@ impl Output {
         Some(&mut self.pending)
     }
 
+    /// What is to be said of lines that were left out, if any were.
+    fn tell_excess(&mut self) -> Option<String> {
+        let count = std::mem::take(&mut self.excess.untold);
+        (count > 0).then(|| format!("{}: left out {count} lines: {FULL}; {ROTATE}", self.name))
+    }
+
     /// Writes what waits; returns how many lines are to be reported lost, and why, once it works again.
     fn write(&mut self, now: Instant) -> Option<(u64, io::Error)> {
         let retry_at = self.failure.as_ref().and_then(|failure| failure.retry_at);
@@ -271,6 +339,7 @@ impl Output {
         let (written, result) = write_all(file, &self.pending);
         // A line that was written in part goes on where it was cut.
         self.pending.drain(..written);
+        self.length = self.length.saturating_add(written as u64);
         if let Err(error) = result {
             self.failed(error, now);
             return None;
@@ -311,6 +380,11 @@ impl Output {
             eprintln!("error: {}: lost {lost} lines: {}", self.name, failure.error);
         }
     }
+}
+
+/// How long a file is; what has no length is never full.
+fn length_of(file: &File) -> u64 {
+    file.metadata().map_or(0, |metadata| metadata.len())
 }
 
 /// Writes `bytes`, and tells how many of them were written even if it fails.
@@ -439,6 +513,48 @@ mod tests {
         files.write(Instant::now());
         assert_eq!(lines(&none), 1);
         [own, none].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+
+    #[test]
+    fn an_access_log_has_as_many_bytes_as_it_may_and_tells_what_is_left_out() {
+        let path =
+            |name: &str| std::env::temp_dir().join(format!("bulkhead-output-{name}-{}", std::process::id()));
+        let (error, first, second) = (path("full-error"), path("full-first"), path("full-second"));
+        let mut files = Files::default();
+        files.set_error(File::create(&error).unwrap());
+        files.set_access(7, "a", File::create(&first).unwrap());
+        let fill = |files: &mut Files, count| {
+            (0..count).for_each(|_| files.access(&access(7)));
+            files.write(Instant::now());
+        };
+        fill(&mut files, 1);
+        let line = std::fs::metadata(&first).unwrap().len();
+        files.set_access_bytes(10 * line);
+        fill(&mut files, 9);
+        assert_eq!(
+            (std::fs::metadata(&first).unwrap().len(), read_to_string(&error).unwrap().lines().count()),
+            (10 * line, 0)
+        );
+        fill(&mut files, 5);
+        assert_eq!(std::fs::metadata(&first).unwrap().len(), 10 * line);
+        let said = read_to_string(&error).unwrap();
+        assert!(
+            said.ends_with(&format!("access log of site a: left out 1 lines: {FULL}; {ROTATE}\n")),
+            "{said}"
+        );
+        // What was there before counts as well.
+        files.set_access(7, "a", OpenOptions::new().append(true).open(&first).unwrap());
+        fill(&mut files, 1);
+        assert_eq!(std::fs::metadata(&first).unwrap().len(), 10 * line);
+        files.set_access(7, "a", File::create(&second).unwrap());
+        fill(&mut files, 1);
+        let written = read_to_string(&second).unwrap();
+        assert!(
+            written.starts_with("# [") && written.contains(&format!("lost 6 lines: {FULL}\n")),
+            "{written}"
+        );
+        assert_eq!(written.lines().count(), 2);
+        [error, first, second].into_iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 
     #[test]

@@ -197,9 +197,10 @@ impl Logger {
         let descriptor = descriptor.ok_or(ServeError::NoDescriptor);
         match message {
             // `flush_ms` is for the clients: here, a line waits for no more than the rest of a turn.
-            LauncherToLogger::Format { format, flush_ms: _ } => {
+            LauncherToLogger::Format { format, flush_ms: _, access_bytes } => {
                 let known = Format::from_number(format).ok_or(ServeError::NoSuchFormat(format))?;
                 self.files.borrow_mut().set_format(known);
+                self.files.borrow_mut().set_access_bytes(access_bytes);
             }
             LauncherToLogger::AccessLog { site, name } => {
                 self.files.borrow_mut().set_access(site, name.as_str(), File::from(descriptor?));

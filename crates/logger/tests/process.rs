@@ -50,7 +50,7 @@ impl Bench {
             serve(start).await.map_err(|error| error.to_string())
         });
         let bench = Self { control: Control::new(ours).unwrap(), directory: Directory(directory), logger };
-        bench.send(LauncherToLogger::Format { format, flush_ms: 10 }, None).await;
+        bench.send(LauncherToLogger::Format { format, flush_ms: 10, access_bytes: u64::MAX }, None).await;
         for site in [1, 2, NO_PARTITION] {
             let file = bench.create(&format!("access.{site}"));
             bench.send(LauncherToLogger::AccessLog { site, name: Text::new("a") }, Some(file)).await;
@@ -369,7 +369,7 @@ fn a_client_of_an_earlier_logger_has_no_gap() {
 fn nonsense_of_the_launcher_ends_the_logger() {
     run(async || {
         let bench = Bench::new("nonsense", 0).await;
-        bench.send(LauncherToLogger::Format { format: 9, flush_ms: 0 }, None).await;
+        bench.send(LauncherToLogger::Format { format: 9, flush_ms: 0, access_bytes: 0 }, None).await;
         let (_, result) = bench.end().await;
         assert!(result.unwrap_err().contains("format 9"));
         let bench = Bench::new("missing", 0).await;

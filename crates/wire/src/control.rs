@@ -391,7 +391,7 @@ messages! {
     pub enum LauncherToLogger {
         /// The access log's format: 0 common, 1 combined, 2 JSON; and how long a line may wait in memory. Again when it
         /// has changed.
-        1 => Format { format: u8, flush_ms: u32 },
+        1 => Format { format: u8, flush_ms: u32, access_bytes: u64 },
         /// The access log of a site comes along, opened for appending; `name` is the site's, for messages.
         2 => AccessLog { site: u16, name: Text<63> },
         /// The error log comes along, opened for appending.

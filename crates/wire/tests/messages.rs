@@ -847,7 +847,7 @@ impl Samples for LauncherToService {
 impl Samples for LauncherToLogger {
     fn samples() -> Vec<Self> {
         vec![
-            Self::Format { format: 2, flush_ms: 1000 },
+            Self::Format { format: 2, flush_ms: 1000, access_bytes: u64::MAX },
             Self::AccessLog { site: 0, name: text(63) },
             Self::ErrorLog {},
             Self::Client { label: text(0), right: AccessRight::None },

@@ -4,9 +4,9 @@
 
 use super::{Row, Unit};
 use crate::rules::{
-    BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS,
-    FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS, IDLE_STOP_MS,
-    IDLE_TIMEOUT_MS, MIN_RATE, REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
+    ACCESS_BYTES, BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS,
+    DRAIN_TIMEOUT_MS, FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS,
+    IDLE_STOP_MS, IDLE_TIMEOUT_MS, MIN_RATE, REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
 };
 
 pub(super) const SERVER: &[Row] = &[
@@ -211,6 +211,13 @@ pub(super) const LOG: &[Row] = &[
         "`false`",
         "lines of the error log go to syslog (`/dev/log`) as well; without a syslog daemon that is said, \
          and it is looked for every minute",
+    ),
+    Row::number(
+        "access_bytes",
+        Unit::Size,
+        &ACCESS_BYTES,
+        "how long a file of an access log may become. Then its site's lines are left out and counted, which the error log says once a \
+         minute, until the file is [rotated](guide/operating.md#logs)",
     ),
 ];
 

@@ -40,7 +40,7 @@ use crate::router::rules::{RouteMatch, Rule, Rules, Target};
 use crate::tls::stream::Watch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
-const SCRATCH_BYTES: usize = 32 << 10;
+const SCRATCH_BYTES: usize = 64 << 10;
 
 /// `Strict-Transport-Security`, in the two forms that answers need it in.
 #[derive(Debug)]

@@ -228,7 +228,11 @@ type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
 /// Where the body of a request comes from.
 enum Source {
     /// Memory; nothing, for a request without a body that is made again.
-    Memory(Bytes),
+    Memory {
+        left: Bytes,
+        /// All of it, as long as it may be wanted again.
+        whole: Option<Bytes>,
+    },
     /// A file, in which all of it is.
     File(Part),
     Codec(Received),
@@ -237,7 +241,7 @@ enum Source {
 impl Source {
     fn is_end(&self) -> bool {
         match self {
-            Source::Memory(bytes) => bytes.is_empty(),
+            Source::Memory { left, .. } => left.is_empty(),
             Source::File(part) => part.left() == 0,
             Source::Codec(inner) => inner.is_end_stream(),
         }
@@ -281,7 +285,7 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self::of(Source::Memory(bytes))
+        Self::of(Source::Memory { left: bytes.clone(), whole: Some(bytes) })
     }
 
     /// One that has been read already, and waits in a file.
@@ -311,7 +315,28 @@ impl BoundedBody {
     pub(crate) fn part(&self) -> Option<&Part> {
         match &self.inner {
             Source::File(part) => Some(part),
-            Source::Memory(_) | Source::Codec(_) => None,
+            Source::Memory { .. } | Source::Codec(_) => None,
+        }
+    }
+
+    /// Whether all of it is here, and can come once more.
+    pub(crate) fn can_rewind(&self) -> bool {
+        matches!(self.inner, Source::Memory { whole: Some(_), .. } | Source::File(_))
+    }
+
+    /// Has it come from its beginning once more, if that can be.
+    pub(crate) fn rewind(&mut self) {
+        match &mut self.inner {
+            Source::Memory { left, whole: Some(whole) } => *left = whole.clone(),
+            Source::File(part) => part.rewind(),
+            Source::Memory { .. } | Source::Codec(_) => {}
+        }
+    }
+
+    /// Keeps nothing in memory of what has come already: it is not wanted again.
+    pub(crate) fn forget(&mut self) {
+        if let Source::Memory { whole, .. } = &mut self.inner {
+            *whole = None;
         }
     }
 
@@ -361,8 +386,8 @@ impl Body for BoundedBody {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
         }
         let polled = match &mut this.inner {
-            Source::Memory(bytes) if bytes.is_empty() => return Poll::Ready(None),
-            Source::Memory(bytes) => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Source::Memory { left, .. } if left.is_empty() => return Poll::Ready(None),
+            Source::Memory { left, .. } => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(left))))),
             Source::File(part) if part.left() == 0 => return Poll::Ready(None),
             Source::File(part) => {
                 return Poll::Ready(Some(part.next().map(Frame::data).map_err(BodyError::Lost)));
@@ -399,7 +424,7 @@ impl Body for BoundedBody {
 
     fn size_hint(&self) -> SizeHint {
         let rest = match &self.inner {
-            Source::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Memory { left, .. } => SizeHint::with_exact(left.len() as u64),
             Source::File(part) => SizeHint::with_exact(part.left()),
             Source::Codec(inner) => inner.size_hint(),
         };

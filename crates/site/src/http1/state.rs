@@ -24,7 +24,9 @@ use crate::http::websocket::Opened;
 use crate::proxy::limit::Stall;
 
 /// LIMIT: bytes of a body read at once.
-const STEP_BYTES: usize = 16 << 10;
+const STEP_BYTES: usize = 64 << 10;
+/// What is read of a body ends at a multiple of this, so that a file that it waits in has whole pages written.
+const PAGE_BYTES: usize = 4 << 10;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -43,6 +45,8 @@ pub(super) struct ExchangeIo {
     /// What was read from the socket and not yet used up.
     pub preread: Bytes,
     left: Left,
+    /// How far beyond a page what was given of the body ends.
+    beyond: usize,
 }
 
 impl ExchangeIo {
@@ -52,7 +56,7 @@ impl ExchangeIo {
             Framing::Length(length) => Left::Exactly(length),
             Framing::Chunked => Left::Chunked(Chunks::default()),
         };
-        Self { stream, preread, left }
+        Self { stream, preread, left, beyond: 0 }
     }
 
     /// Whether the request has been read completely.
@@ -86,6 +90,7 @@ impl ExchangeIo {
                 data
             }
         };
+        self.beyond = (self.beyond + data) % PAGE_BYTES;
         Ok((data > 0).then(|| self.preread.split_to(data)))
     }
 
@@ -95,7 +100,7 @@ impl ExchangeIo {
             Left::Exactly(left) => usize::try_from(left).unwrap_or(usize::MAX),
             Left::Chunked(_) => usize::MAX,
         };
-        let room = room.min(scratch.len()).min(STEP_BYTES);
+        let room = room.min(scratch.len()).min(STEP_BYTES - self.beyond);
         let mut buffer = ReadBuf::new(&mut scratch[..room]);
         ready!(self.stream.poll_read(cx, &mut buffer))?;
         // INVARIANT: nothing is read before all that was is used up.

@@ -18,6 +18,12 @@ use crate::proxy::spool::{BLOCK_BYTES, Lack, Part, Spool};
 /// Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
 const GATHERED_MAX: usize = BLOCK_BYTES;
 
+/// Bytes that are worth a write of their own to the file; what comes in smaller pieces is put together in memory before.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A body in one piece of so many bytes is not copied: the buffer that it is part of has at most some times as many.
+const PAGE_BYTES: usize = 4 << 10;
+
 /// Why there is no body to pass on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ungathered {
@@ -71,18 +77,26 @@ pub(crate) async fn gather_all(
     spool: &Spool,
     client: IpAddr,
 ) -> Result<BoundedBody, Ungathered> {
+    let is_long = body.size_hint().lower() > GATHERED_MAX as u64;
+    let mut memory_max = if is_long { PIECE_BYTES } else { GATHERED_MAX };
     let mut came = BytesMut::new();
     let mut part = None;
     while !body.is_end_stream() {
         let Some(frame) = next(&mut body, part.as_ref()).await? else { break };
         let Ok(data) = frame.into_data() else { continue };
+        if came.is_empty() && part.is_none() && data.len() >= PAGE_BYTES && !is_long && body.is_end_stream() {
+            return Ok(BoundedBody::whole(data));
+        }
+        if came.is_empty() && data.len() >= PIECE_BYTES && (is_long || part.is_some()) {
+            part.get_or_insert_with(|| spool.begin(client)).push(&data)?;
+            continue;
+        }
         came.extend_from_slice(&data);
-        while came.len() > GATHERED_MAX {
-            let part = part.get_or_insert_with(|| spool.begin(client));
-            part.push(&came[..BLOCK_BYTES])?;
-            // In place: what has come beyond a block is short.
-            came.copy_within(BLOCK_BYTES.., 0);
-            came.truncate(came.len() - BLOCK_BYTES);
+        if came.len() > memory_max {
+            part.get_or_insert_with(|| spool.begin(client)).push(&came)?;
+            // Not cleared: the rest may be long in coming.
+            came = BytesMut::new();
+            memory_max = PIECE_BYTES;
         }
     }
     let Some(mut part) = part else {

@@ -103,10 +103,12 @@ async fn exchange<P: Peer>(
         let sent = match failure {
             Some(failure) => Some(Err(failure)),
             None => {
+                stream.begin();
                 let sending = http1::send(&mut stream, &mut outgoing, partial);
                 progress.watch(peer.timeouts().answer, sending).await
             }
         };
+        let has_sent = stream.has_sent();
         let reset = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
             Ok(begun) => {
                 if !outgoing.is_written() {
@@ -122,7 +124,7 @@ async fn exchange<P: Peer>(
         if !attempt.is_kept && peer.undelivered() > undelivered {
             return Err(peer.refusal().unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
         }
-        if !attempt.may_repeat(reset) {
+        if !attempt.may_repeat(reset, has_sent) {
             return Err(StatusCode::BAD_GATEWAY);
         }
         outgoing.restart();

@@ -28,6 +28,8 @@ pub(crate) struct BackendStream {
     stream: ServerStream,
     /// The server takes no more.
     deaf: bool,
+    /// Whether the kernel has taken a byte of the present request, as far as that was asked for.
+    has_sent: bool,
     until: Option<Instant>,
 }
 
@@ -36,7 +38,7 @@ impl TryFrom<OwnedFd> for BackendStream {
     type Error = io::Error;
 
     fn try_from(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: socket.try_into()?, deaf: false, until: None })
+        Ok(Self::new(socket.try_into()?))
     }
 }
 
@@ -46,7 +48,21 @@ impl BackendStream {
     /// # Errors
     /// There is no room for it.
     pub fn of_pair(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self { stream: ServerStream::Unix(Pair::new(socket)?), deaf: false, until: None })
+        Ok(Self::new(ServerStream::Unix(Pair::new(socket)?)))
+    }
+
+    fn new(stream: ServerStream) -> Self {
+        Self { stream, deaf: false, has_sent: true, until: None }
+    }
+
+    /// A request begins, of which nothing was sent yet.
+    pub fn begin(&mut self) {
+        self.has_sent = false;
+    }
+
+    /// Whether a byte of the present request may be on its way.
+    pub fn has_sent(&self) -> bool {
+        self.has_sent
     }
 
     /// The same connection, on which no request begins after `until`.
@@ -76,6 +92,7 @@ impl BackendStream {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         self.deaf |=
             written.as_ref().is_err_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset));
+        self.has_sent |= !self.deaf && written.as_ref().is_ok_and(|&count| count > 0);
         if self.deaf { Ok(length) } else { written }
     }
 }

@@ -111,6 +111,16 @@ impl Upload {
     pub fn new(inner: BoundedBody, progress: Rc<Progress>) -> Self {
         Self { inner, progress }
     }
+
+    /// Has it come from its beginning once more, if that can be.
+    pub fn rewind(&mut self) {
+        self.inner.rewind();
+    }
+
+    /// Keeps nothing in memory of what has come already.
+    pub fn forget(&mut self) {
+        self.inner.forget();
+    }
 }
 
 impl Body for Upload {

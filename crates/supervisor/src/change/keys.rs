@@ -249,6 +249,7 @@ pub(super) fn log(old: &Log, new: &Log) -> Vec<&'static str> {
             daily: "daily",
             error_file: "error_file",
             error_syslog: "error_syslog",
+            access_bytes: "access_bytes",
         }
     )
 }

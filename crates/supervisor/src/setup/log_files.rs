@@ -48,6 +48,8 @@ pub struct Logs {
     pub format: AccessFormat,
     /// How long a line may wait.
     pub flush_ms: u32,
+    /// How long an access log may become.
+    pub access_bytes: u64,
     days: Option<Days>,
     /// The access logs, in the order of the sites; the last one is for requests of no site. Those of sites that start on demand are
     /// open while there is something to write.
@@ -74,6 +76,7 @@ impl Logs {
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
+            access_bytes: config.log.access_bytes,
             syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
             names,
             sites: config.sites.clone(),
@@ -94,6 +97,7 @@ impl Logs {
             error_file: config.log.error_file.clone(),
             format: config.log.access_format,
             flush_ms: config.log.flush_ms,
+            access_bytes: config.log.access_bytes,
             days: config.log.daily.then_some(Days { day, not_before: None }),
             access: access.into_iter().map(|file| file.map(Arc::new)).collect(),
             error,
@@ -121,6 +125,7 @@ impl Logs {
             error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
             format: log.access_format,
             flush_ms: log.flush_ms,
+            access_bytes: log.access_bytes,
             syslog: syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
             names,
             sites: config.sites.clone(),
@@ -134,7 +139,8 @@ impl Logs {
     pub fn changed_sites(&self, new: &Self) -> Option<Vec<usize>> {
         let rest = |logs: &Self| {
             let places = (logs.folder.clone(), logs.error_file.clone());
-            (logs.format, logs.flush_ms, places, logs.days.is_some(), logs.syslog.is_some())
+            let (days, syslog) = (logs.days.is_some(), logs.syslog.is_some());
+            (logs.format, logs.flush_ms, logs.access_bytes, places, days, syslog)
         };
         let same = |old: &Option<Arc<File>>, new: &Option<Arc<File>>| match (old, new) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),

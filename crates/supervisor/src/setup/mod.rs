@@ -123,7 +123,10 @@ impl SpawnContext {
             config::AccessFormat::Json => 2,
         };
         let mut messages = vec![
-            (LauncherToLogger::Format { format, flush_ms: logs.flush_ms }, None),
+            (
+                LauncherToLogger::Format { format, flush_ms: logs.flush_ms, access_bytes: logs.access_bytes },
+                None,
+            ),
             (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?.into())),
         ];
         messages.extend((0..logs.access.len()).map(|index| self.access_log(logs, index)));

@@ -127,13 +127,16 @@ impl FastCgi {
         let host = headers::settle_host(&mut request, conn);
         let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
         let (mut parts, body) = request.into_parts();
-        let (body, share) = match body.size_hint().exact() {
+        let (mut body, share) = match body.size_hint().exact() {
             Some(_) => (body, None),
             None => body::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let repeatable = is_repeatable(&parts.method, &body);
+        if !repeatable {
+            body.forget();
+        }
         let to_head = parts.method == Method::HEAD;
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);

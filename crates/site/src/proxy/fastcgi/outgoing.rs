@@ -22,6 +22,8 @@ pub(super) struct Outgoing {
     text: Vec<u8>,
     /// How much of it is written.
     written: usize,
+    /// How long the first records are, which stay in case that they are to be written again.
+    begin: usize,
     /// The content of one record.
     piece: Bytes,
     /// What is to be written after the piece.
@@ -29,6 +31,7 @@ pub(super) struct Outgoing {
     /// What has come of the body and is in no record yet.
     came: Bytes,
     body: Upload,
+    length: u64,
     /// Bytes of the body that are in no record yet.
     left: u64,
     /// Whether nothing of the body was asked for.
@@ -41,8 +44,9 @@ impl Outgoing {
         if length == 0 {
             begin.extend_from_slice(&STDIN_END);
         }
-        let (piece, came) = (Bytes::new(), Bytes::new());
-        Self { text: begin, written: 0, piece, end: &[], came, body, left: length, is_new: length > 0 }
+        let (piece, came, is_new) = (Bytes::new(), Bytes::new(), length > 0);
+        let (begin, text) = (begin.len(), begin);
+        Self { text, written: 0, begin, piece, end: &[], came, body, length, left: length, is_new }
     }
 
     /// Whether all of the request is written.
@@ -50,9 +54,13 @@ impl Outgoing {
         self.left == 0 && !self.is_unsent()
     }
 
-    /// Has a request without a body written once more.
+    /// Has the request written once more, whose body can be if there is one.
     pub fn restart(&mut self) {
+        self.text.truncate(self.begin);
         self.written = 0;
+        (self.piece, self.came, self.end) = (Bytes::new(), Bytes::new(), &[]);
+        self.body.rewind();
+        (self.left, self.is_new) = (self.length, self.length > 0);
     }
 
     /// Writes as far as the client and the server let it.
@@ -76,8 +84,8 @@ impl Outgoing {
             if self.left == 0 {
                 return Poll::Ready(Ok(()));
             }
-            self.text.clear();
-            self.written = 0;
+            self.text.truncate(self.begin);
+            self.written = self.begin;
             if self.came.is_empty() {
                 let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
                 self.take(frame)?;

@@ -243,3 +243,27 @@ fn an_answer_before_the_end_of_the_request_is_whole_and_its_connection_is_not_ke
         assert_eq!(connections.count(), 0);
     });
 }
+
+#[test]
+fn a_request_with_a_body_is_the_same_when_it_is_written_again() {
+    run(async {
+        let body = Bytes::from((0..200_000_u32).map(|at| at as u8).collect::<Vec<_>>());
+        let mut outgoing = outgoing(BoundedBody::whole(body.clone()), body.len() as u64);
+        let mut written = Vec::new();
+        for _ in 0..2 {
+            let (ours, theirs) = sys::seqpacket::stream_pair().unwrap();
+            let (mut stream, mut server) =
+                (BackendStream::of_pair(ours).unwrap(), UnixStream::from_std(theirs.into()).unwrap());
+            let reading = tokio::task::spawn_local(async move {
+                let mut all = Vec::new();
+                server.read_to_end(&mut all).await.unwrap();
+                all
+            });
+            std::future::poll_fn(|cx| outgoing.poll(cx, &mut stream)).await.unwrap();
+            drop(stream);
+            written.push(reading.await.unwrap());
+            outgoing.restart();
+        }
+        assert!(written[0] == written[1] && written[0].len() > body.len());
+    });
+}

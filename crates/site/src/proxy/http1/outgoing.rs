@@ -14,6 +14,7 @@ use tokio::io::AsyncWrite;
 
 use super::Failure;
 use crate::http::body::BodyError;
+use crate::proxy::retry::is_idempotent;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Upload;
 
@@ -43,6 +44,8 @@ pub(crate) struct Outgoing {
     is_new: bool,
     /// Whether all of the body is in `text` and `piece`.
     is_ended: bool,
+    /// Whether it may be written again after some of it was.
+    repeats: bool,
 }
 
 impl Outgoing {
@@ -57,14 +60,15 @@ impl Outgoing {
         // Of no body, nothing is said unless the client has said it.
         let is_told = !is_ended || parts.headers.contains_key(header::CONTENT_LENGTH);
         let text = encode(parts, is_told.then_some(framing));
-        let piece = Bytes::new();
-        Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended }
+        let (piece, repeats) = (Bytes::new(), is_idempotent(&parts.method));
+        Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended, repeats }
     }
 
     /// A request without a body, of whose `text` so much is written.
     pub fn resumed(text: Vec<u8>, written: usize, body: Upload) -> Self {
         let (piece, framing) = (Bytes::new(), Framing::Length(0));
-        Self { text, written, piece, body, framing, chunk_is_open: false, is_new: false, is_ended: true }
+        let (chunk_is_open, is_new, is_ended, repeats) = (false, false, true, true);
+        Self { text, written, piece, body, framing, chunk_is_open, is_new, is_ended, repeats }
     }
 
     /// The head as it is written.
@@ -78,9 +82,14 @@ impl Outgoing {
         self.is_ended && !self.is_unsent()
     }
 
-    /// Has a request without a body written once more.
+    /// Has the request written once more, whose body can be if there is one.
     pub fn restart(&mut self) {
         self.written = 0;
+        self.piece = Bytes::new();
+        self.body.rewind();
+        self.is_ended = self.body.is_end_stream();
+        self.is_new = !self.is_ended;
+        self.framing = Framing::Length(self.body.size_hint().exact().unwrap_or_default());
     }
 
     /// Writes as far as the client and the backend let it.
@@ -104,6 +113,9 @@ impl Outgoing {
                 if count == 0 {
                     return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
                 }
+                if !self.repeats && stream.has_sent() {
+                    self.body.forget();
+                }
                 let of_text = count.min(rest.len());
                 self.written += of_text;
                 self.piece.advance(count - of_text);
@@ -111,8 +123,11 @@ impl Outgoing {
             if self.is_ended {
                 return Poll::Ready(Ok(()));
             }
-            self.text.clear();
-            self.written = 0;
+            // The head of a body that may be sent once more stays.
+            if self.framing == Framing::Chunked {
+                self.text.clear();
+                self.written = 0;
+            }
             if std::mem::take(&mut self.chunk_is_open) {
                 self.text.extend_from_slice(b"\r\n");
             }

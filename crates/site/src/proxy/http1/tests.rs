@@ -276,3 +276,28 @@ fn what_has_come_already_is_read_first() {
         }
     });
 }
+
+#[test]
+fn what_was_not_sent_is_sent_elsewhere_from_its_beginning() {
+    run(async {
+        let mut outgoing = outgoing(Method::POST, BoundedBody::whole(Bytes::from_static(b"abc")));
+        let (mut stream, backend) = connection();
+        drop(backend);
+        stream.begin();
+        let gone = send(&mut stream, &mut outgoing, Vec::new()).await;
+        assert!(matches!(gone, Err(Failure::Gone { .. })) && !stream.has_sent());
+        outgoing.restart();
+        let (mut stream, mut backend) = connection();
+        stream.begin();
+        let answering = tokio::task::spawn_local(async move {
+            let mut request = vec![0; 100];
+            let count = backend.read(&mut request).await.unwrap();
+            request.truncate(count);
+            backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            request
+        });
+        send(&mut stream, &mut outgoing, Vec::new()).await.unwrap();
+        assert!(stream.has_sent() && outgoing.is_written());
+        assert_eq!(answering.await.unwrap(), b"POST /p HTTP/1.1\r\ncontent-length: 3\r\n\r\nabc");
+    });
+}

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-/// LIMIT: bytes of a block: what is kept of a body in memory before it needs one.
+/// LIMIT: bytes of a block, and of a body that is kept in memory.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
 /// LIMIT: of the disk, so much is left to others: a twentieth, at most 1 GiB. Tables of uids, logs and databases may be on it.
@@ -30,6 +30,20 @@ pub(crate) enum Lack {
     /// The disk is full, or nearly so, or fails.
     #[error("a body cannot be kept in a file: {0}")]
     Disk(#[from] io::Error),
+}
+
+/// So many bytes from the byte `from` of a block on, and of those that follow it in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub block: u32,
+    pub from: usize,
+    pub count: usize,
+}
+
+impl Extent {
+    fn offset(self) -> u64 {
+        offset(self.block) + self.from as u64
+    }
 }
 
 /// See the file's head.
@@ -109,9 +123,10 @@ impl Blocks {
         self.file.as_ref().ok_or_else(|| io::Error::other("the launcher could make none below `state_dir`"))
     }
 
-    /// Writes to a block, from its beginning.
-    pub fn write(&self, block: u32, mut bytes: &[u8]) -> io::Result<()> {
-        let mut at = offset(block);
+    /// Writes as many bytes as the extent has.
+    pub fn write(&self, extent: Extent, mut bytes: &[u8]) -> io::Result<()> {
+        debug_assert_eq!(bytes.len(), extent.count);
+        let mut at = extent.offset();
         while !bytes.is_empty() {
             match rustix::io::pwrite(self.file()?, bytes, at) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -126,10 +141,11 @@ impl Blocks {
         Ok(())
     }
 
-    /// Reads `count` bytes from the byte `from` of a block and of those that follow it in the file.
-    pub fn read(&self, block: u32, from: usize, count: usize) -> io::Result<Vec<u8>> {
+    /// Reads what is there.
+    pub fn read(&self, extent: Extent) -> io::Result<Vec<u8>> {
+        let count = extent.count;
         let mut bytes = Vec::with_capacity(count);
-        let mut at = offset(block) + from as u64;
+        let mut at = extent.offset();
         while bytes.len() < count {
             let room = rustix::buffer::spare_capacity(&mut bytes);
             match rustix::io::pread(self.file()?, room, at) {

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use conditioning::{Key, Origin, Tree};
 
-use super::blocks::{BLOCK_BYTES, Blocks, Lack};
+use super::blocks::{BLOCK_BYTES, Blocks, Extent, Lack};
 
 /// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
 const WEIGHT_BLOCKS: usize = 16;
@@ -81,6 +81,36 @@ impl Inner {
         Ok(block)
     }
 
+    /// Where the bytes of a body from `length` on go, of which there are `wanted`: as far as its blocks follow each other.
+    fn extent(
+        &mut self,
+        held: &Rc<Held>,
+        origin: Origin,
+        length: u64,
+        wanted: usize,
+    ) -> Result<Extent, Lack> {
+        let mut number = (length / BLOCK_BYTES as u64) as usize;
+        let from = (length % BLOCK_BYTES as u64) as usize;
+        let first = self.block(held, origin, number)?;
+        let (mut last, mut count) = (first, BLOCK_BYTES - from);
+        while count < wanted {
+            number += 1;
+            let next = self.block(held, origin, number)?;
+            if next != last + 1 {
+                break;
+            }
+            last = next;
+            count += BLOCK_BYTES;
+        }
+        Ok(Extent { block: first, from, count: count.min(wanted) })
+    }
+
+    /// The block of a body with this number, which is one of those that it has, or the next.
+    fn block(&mut self, held: &Rc<Held>, origin: Origin, number: usize) -> Result<u32, Lack> {
+        let known = held.blocks.borrow().get(number).copied();
+        known.map_or_else(|| self.allot(held, origin), Ok)
+    }
+
     /// Gives a body of the heaviest range up, unless that is the one that asks.
     fn make_room(&mut self, origin: Origin) -> Result<(), Lack> {
         let (key, heaviest) = self.tree.heaviest().ok_or(Lack::Full)?;
@@ -136,25 +166,33 @@ impl Part {
         Self { spool, origin, held: Rc::default(), length: 0, read: 0 }
     }
 
-    /// Adds a block: [`BLOCK_BYTES`], or fewer at the end.
+    /// Adds to it.
     ///
     /// # Errors
     /// There is no room, or the body was given up.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Lack> {
-        debug_assert!(bytes.len() <= BLOCK_BYTES && self.length.is_multiple_of(BLOCK_BYTES as u64));
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), Lack> {
         let mut inner = self.spool.0.borrow_mut();
         if self.held.is_lost.get() {
             return Err(Lack::Full);
         }
-        let block = inner.allot(&self.held, self.origin)?;
-        inner.blocks.write(block, bytes)?;
-        self.length += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let extent = inner.extent(&self.held, self.origin, self.length, bytes.len())?;
+            let (now, later) = bytes.split_at(extent.count);
+            inner.blocks.write(extent, now)?;
+            self.length += now.len() as u64;
+            bytes = later;
+        }
         Ok(())
     }
 
     /// Bytes that are still to be read.
     pub fn left(&self) -> u64 {
         self.length - self.read
+    }
+
+    /// Has it read from its beginning once more.
+    pub fn rewind(&mut self) {
+        self.read = 0;
     }
 
     /// Waits until it is given up for the body of another range.
@@ -177,7 +215,7 @@ impl Part {
         // Mostly, the next block of a body is the next one of the file.
         let together = if following.next() == Some(&(first + 1)) { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
         let count = STEP_BYTES.min(together - from).min(usize::try_from(self.left()).unwrap_or(usize::MAX));
-        let piece = self.spool.0.borrow().blocks.read(first, from, count)?;
+        let piece = self.spool.0.borrow().blocks.read(Extent { block: first, from, count })?;
         self.read += count as u64;
         Ok(Bytes::from(piece))
     }

@@ -55,6 +55,26 @@ fn what_was_written_is_read_whoever_writes_in_between() {
 }
 
 #[test]
+fn pieces_of_any_length_are_one_body_which_can_be_read_again() {
+    let spool = Spool::new(Some(file().0), 64 << 20);
+    let mut parts = [1, 2, 3].map(|number| (spool.begin(client(number)), Vec::new()));
+    let lengths = [1, 70_000, 16 << 10, 0, BLOCK_BYTES - 1, BLOCK_BYTES, 300_000, 5];
+    for (step, length) in lengths.into_iter().cycle().take(40).enumerate() {
+        let (part, expected) = &mut parts[step * step % 3];
+        let piece = (0..length).map(|at| (at * 7 + step) as u8).collect::<Vec<_>>();
+        part.push(&piece).unwrap();
+        expected.extend_from_slice(&piece);
+    }
+    for (part, expected) in &mut parts {
+        assert!(all(part) == *expected);
+        part.rewind();
+        assert!(all(part) == *expected);
+    }
+    drop(parts);
+    assert_eq!(spool.taken(), 0);
+}
+
+#[test]
 fn the_file_is_as_long_as_it_may_be_and_no_longer() {
     let spool = Spool::new(Some(file().0), 3 * BLOCK_BYTES as u64 + 1);
     let mut part = spool.begin(client(1));
