@@ -106,14 +106,18 @@ others:
 	@$(MAKE) --no-print-directory --jobs=1 cc protocol rootless
 	@nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
 
-# Every value of every argument that a policy of system calls might look at, from inside each kind of process; and a reload
-# or an upgrade that fails, or whose launcher is killed, at each of its system calls.
+# Every value of every argument that a policy of system calls might look at, from inside each kind of process; a reload or an
+# upgrade that fails, or whose launcher is killed, at each of its system calls; every kind of descriptor on every channel; names
+# of paths that change all the time.
 sweep: build
 	@./tests/prepare process
 	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
 	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection
+	BULKHEAD_SWEEP=whole python3 tests/run test_sent_descriptors
+	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_sent_descriptors
+	BULKHEAD_RACES=200000 cargo test -p config paths::sweep
 	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.

@@ -37,8 +37,9 @@ UNTRIED = {name: UNTRIED_BY_ALL | UNTRIED_BY_ROLES for name in ALL_ROLES} | {nam
 UNTRIED["breakout"] = {}
 
 #: Processes that last for a moment, or do nothing until the launcher is gone: by the guard's probe as well.
-HELPERS = ("keeper", "reaper")
-UNTRIED["keeper"] = UNTRIED_BY_ALL | UNTRIED_BY_ROLES | {"listen-inherited": "it has no channel"}
+HELPERS = ("keeper", "reaper", "inspector", "signer check")
+WITHOUT_CHANNEL = UNTRIED_BY_ALL | UNTRIED_BY_ROLES | {"listen-inherited": "it has no channel"}
+UNTRIED |= dict.fromkeys(("keeper", "inspector", "signer check"), WITHOUT_CHANNEL)
 UNTRIED["reaper"] = UNTRIED_BY_ALL | UNTRIED_BY_ROLES
 
 #: What succeeds though the table expects otherwise, and why that is right.
@@ -58,6 +59,8 @@ DEVIATES["broker"] = {
     "sweep": "it may call pidfd_getfd, for the above",
 }
 DEVIATES["keeper"] = {"fds-directory": "the folder of core files that it copies from", "fds-file": "the copy that it writes"}
+DEVIATES["inspector"] = {"fds-file": "where it prints, which is a pipe to the launcher and here a file of the test's"}
+DEVIATES["signer check"] = {}
 #: The reaper is root, as it ends processes of any uid; it is started before anybody else, reads nothing, and can call next to nothing.
 DEVIATES["reaper"] = dict.fromkeys(
     ("dumpable", "rlimit-processes", "caps-effective", "caps-permitted", "caps-bounding", "uid-root", "groups"),

@@ -51,11 +51,12 @@ class LoosePrograms(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-loose-", dir="/tmp"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def server(self, sites, **more):
-        server = Server(sites, programs=("probe",), **more)
+    def server(self, sites, of="probe", **more):
+        """A server whose programs are `of` and, for each way, one like that."""
+        server = Server(sites, programs=("probe", of), **more)
         for how in HOW:
             made = self.folder / how
-            made.write_bytes(loose("probe", how))
+            made.write_bytes(loose(of, how))
             made.chmod(0o755)
             if ROOTLESS and os.geteuid() == 0:
                 os.chown(made, NOBODY, NOBODY)
@@ -75,6 +76,33 @@ class LoosePrograms(unittest.TestCase):
                 # The one that may make code runs, and it alone.
                 running = lambda how=how: [process.title for process in server.processes(f"bin/{how}")]
                 self.assertTrue(until(lambda: len(running()) == 1, 20), (how, server.processes(), server.log()))
+
+    def test_workers_are_refused(self):
+        """There is no `jit` for them."""
+        sites = [site(), site("whole", worker=["bin/hook"]), *(site(how, worker=[f"bin/{how}"]) for how in HOW)]
+        with self.server(sites, of="hook", answers=False, limits={"start_timeout": "2s"}) as server:
+            for how in HOW:
+                self.assert_said(server, how)
+                self.assertEqual(server.processes(f"site {how}"), [])
+            self.assertIn(server.status("/", "code.test", timeout=20), (500, 503))
+            for name in ("main", "whole"):
+                self.assertEqual(server.status("/", f"{name}.test"), 200)
+
+    def test_filters_are_refused_without_jit(self):
+        """And no request passes them by."""
+        for how in HOW:
+            with self.subTest(how):
+                filters = [{"command": [f"bin/{how}"]}]
+                server = self.server([site()], of="pass", answers=503, conditioning={"filters": filters}, limits={"start_timeout": "100ms"})
+                with server:
+                    self.assert_said(server, how)
+                    self.assertEqual(server.processes(f"bin/{how}"), [])
+
+    def test_filters_that_may_make_code_run(self):
+        filters = [{"command": [f"bin/{how}"], "jit": True} for how in HOW]
+        with self.server([site()], of="pass", conditioning={"filters": filters}) as server:
+            self.assertEqual(server.status("/"), 200)
+            self.assertEqual([len(server.processes(f"bin/{how}")) for how in HOW], [1] * len(HOW))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,8 @@ impl Order {
         let arguments = self.words.iter().map(|word| c_string(word.as_bytes())).collect::<Result<_, _>>()?;
         let arguments: Vec<CString> = arguments;
         let path = c_string(path.as_os_str().as_bytes())?;
-        let (calls, its_calls) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (calls, its_calls) =
+            sys::seqpacket::pair_that_takes(true, false).map_err(during("make a channel"))?;
         let prepare = || self.prepare(by, &its_control, at, &its_calls);
         let child = sys::process::start_command(&path, &arguments, &environment, prepare)
             .map_err(|failure| Error::program(&self.words[0], format!("cannot be started: {failure}")))?;

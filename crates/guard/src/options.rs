@@ -42,6 +42,10 @@ pub enum Probed {
     Keeper,
     /// The process that ends the programs that a launcher leaves.
     Reaper,
+    /// The process that looks into a program.
+    Inspector,
+    /// The process that reads certificates and keys before a configuration runs.
+    Check,
 }
 
 /// Everything that the guard is sent.
@@ -111,7 +115,13 @@ impl Words {
             "--persist" => self.keeps = value == "no",
             "--unfiltered" => self.unfiltered = value == "yes",
             "--probe" => {
-                let jails = [("gate", Probed::Gate), ("keeper", Probed::Keeper), ("reaper", Probed::Reaper)];
+                let jails = [
+                    ("gate", Probed::Gate),
+                    ("keeper", Probed::Keeper),
+                    ("reaper", Probed::Reaper),
+                    ("inspector", Probed::Inspector),
+                    ("signer check", Probed::Check),
+                ];
                 self.probed = Some(one_of(&jails, &value).ok_or_else(wrong)?);
             }
             "--by" => {

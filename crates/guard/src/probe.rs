@@ -7,6 +7,8 @@
 //! beside the guard's own), and the jails only take rights away.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 use sys::control::ControlEnd;
@@ -15,9 +17,15 @@ use sys::process::Program;
 use crate::options::Probed;
 use supervisor::directories;
 use supervisor::error::{Error, during};
+use supervisor::examine::jail_of_check;
 use supervisor::spawn::context::{SpawnContext, duplicate, text};
 use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::{core_dumps, placed, program};
+
+/// A file that was opened to be read, in the place of an operator's.
+fn looked_at() -> Result<OwnedFd, Error> {
+    Ok(File::open("/proc/self/exe").map_err(during("open this program"))?.into())
+}
 
 /// Runs the probe to its end.
 pub fn run(
@@ -54,6 +62,14 @@ pub fn run(
             context.start_as_keeper(gate, folder, output, &program)?
         }
         Probed::Reaper => context.start_as_reaper(channel, output, &program)?,
+        Probed::Inspector => {
+            context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new())?
+        }
+        Probed::Check => {
+            let descriptors = vec![(looked_at()?, 0), (output, 1), (duplicate(&context.null)?, 2)];
+            let jail = jail_of_check(gate.identity, &program, descriptors, context.without.borrow().clone())?;
+            sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?
+        }
     };
     child.wait_blocking();
     Ok(ExitCode::SUCCESS)

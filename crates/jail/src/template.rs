@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use sys::handed::Kind;
 use sys::process::StartError;
 
 use crate::namespaces::unshare;
@@ -38,12 +39,13 @@ impl MountTemplate {
     /// That the layer `root` failed, and why.
     pub fn make(staging: &OwnedFd) -> Result<Self, StartError> {
         let failed = |source| StartError { step: LAYER.into(), source };
-        let (ours, its) = sys::seqpacket::pair().map_err(failed)?;
+        let (ours, its) = sys::seqpacket::pair_that_takes(true, false).map_err(failed)?;
         sys::process::run(|| make_namespace(&its, staging).map_err(|error| (LAYER, error)))?;
         drop(its);
         let received = sys::seqpacket::receive(&ours, &mut [0]).map_err(failed)?;
         let namespace = received.and_then(|received| received.descriptor);
-        namespace.map(Self).ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))
+        let namespace = namespace.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
+        Kind::MountNamespace.take(namespace).map(Self).map_err(failed)
     }
 
     /// The number of its descriptor.

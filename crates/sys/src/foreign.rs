@@ -23,6 +23,9 @@ use crate::seqpacket::refuses_descriptors;
 /// LIMIT: how long the thread waits for the bytes of one socket.
 const LINGER_MAX: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
 const NO_TIME: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
+/// LIMIT: descriptors for which there is room before there is a thread, or less where a process may not have as many. They cost
+/// eight bytes each.
+const ROOM: [RawFd; 4] = [4095, 1023, 255, 63];
 /// LIMIT: bytes of the thread's stack: it does next to nothing.
 const STACK_BYTES: usize = 128 << 10;
 
@@ -134,10 +137,19 @@ fn is_harmless(descriptor: &OwnedFd) -> bool {
 
 /// Begins the thread that closes.
 fn begin() -> io::Result<Sender<OwnedFd>> {
+    make_room();
     interruptible(false)?;
     let (sender, receiver) = channel();
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || close_all(&receiver))?;
     Ok(sender)
+}
+
+/// Has the process's table of descriptors grow while it has one thread. With two, the kernel waits for all processors before it
+/// uses a larger one, 20 to 50 ms on a busy machine, and whoever sends many descriptors decides when.
+fn make_room() {
+    let dup = |number| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), number);
+    // One that may not have as many has no larger table either.
+    drop(ROOM.into_iter().find_map(|number| dup(number).ok()));
 }
 
 fn close_all(receiver: &Receiver<OwnedFd>) {

@@ -10,6 +10,7 @@ pub mod attempt;
 pub mod control;
 pub mod file_version;
 pub mod foreign;
+pub mod handed;
 pub mod inherit;
 pub mod memfd;
 pub mod memory;

@@ -207,7 +207,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     pub async fn receive_many(&self, descriptors: &mut Vec<OwnedFd>) -> Result<Option<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
-            descriptors.clear();
+            // Of a message before, what nobody has taken.
+            descriptors.drain(..).for_each(leave);
             let many = |buffer: &mut [u8]| {
                 let got = sys::seqpacket::receive_many(&self.socket, buffer, descriptors)?;
                 Ok(got.map(|len| (len, ())))

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use sys::foreign::leave;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use wire::{Bundle, Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
@@ -245,6 +246,8 @@ impl Receiver {
                 self.send_returns(&source).await;
             }
         }
+        // SECURITY: whoever has sent them decides how long their closing takes.
+        descriptors.drain(..).for_each(leave);
         source.ended.set(true);
         if !self.draining.get() {
             self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &source));

@@ -182,30 +182,44 @@ impl Examiner<'_> {
         for (file, number) in files.iter().zip(first..) {
             descriptors.push((duplicate(file)?, number));
         }
-        let count = descriptors.len() as u64;
-        let limits = Limits {
-            descriptors: count + 8,
-            core_bytes: 0,
-            processes: PROCESSES,
-            memory_bytes: Some(MEMORY_BYTES),
-            file_bytes: None,
-        };
-        let launcher = jail::Launcher::this().map_err(during("open this process's own pidfd"))?;
-        let filter = CompiledFilters::default().get(Policy::Signer)?;
-        Ok(Jail {
-            identity: identities.signer(self.is_root)?,
-            descriptors,
-            reach: Reach { paths: vec![(duplicate(&program.file)?, Access::Execute)], ..Reach::default() },
-            // Its list of system calls has none that opens a file.
-            without: without.iter().copied().chain(["root"]).collect(),
-            ..Jail::new(launcher, limits, filter)
-        })
+        let without = without.to_vec();
+        jail_of_check(identities.signer(self.is_root)?, program, descriptors, without)
     }
 }
 
 /// The program that reads files.
 fn reader() -> Result<OwnedFd, Error> {
     program::role_program(&program::roles_folder()?, "signer")
+}
+
+/// The jail of who reads, with these descriptors: the signer's, without its channels and without any reach.
+///
+/// # Errors
+/// The kernel refused.
+pub fn jail_of_check(
+    identity: Option<jail::Identity>,
+    program: &Program,
+    descriptors: Vec<(OwnedFd, i32)>,
+    mut without: Vec<&'static str>,
+) -> Result<Jail, Error> {
+    let limits = Limits {
+        descriptors: descriptors.len() as u64 + 8,
+        core_bytes: 0,
+        processes: PROCESSES,
+        memory_bytes: Some(MEMORY_BYTES),
+        file_bytes: None,
+    };
+    let launcher = jail::Launcher::this().map_err(during("open this process's own pidfd"))?;
+    let filter = CompiledFilters::default().get(Policy::Signer)?;
+    // Its list of system calls has none that opens a file.
+    without.push("root");
+    Ok(Jail {
+        identity,
+        descriptors,
+        reach: Reach { paths: vec![(duplicate(&program.file)?, Access::Execute)], ..Reach::default() },
+        without,
+        ..Jail::new(launcher, limits, filter)
+    })
 }
 
 /// The questions, to be read from the beginning.

@@ -16,6 +16,7 @@ mod identities;
 mod libraries;
 mod statements;
 
+pub use self::contents::jail_of_check;
 pub use self::finding::Depth;
 
 use std::os::unix::fs::MetadataExt as _;

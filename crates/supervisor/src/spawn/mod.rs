@@ -232,7 +232,8 @@ impl SpawnContext {
     /// A channel on which a process that has network hands over where its calls arrive, if `spec` is such a one.
     fn calls_of(&self, spec: &ProcessSpec) -> Result<Option<(OwnedFd, OwnedFd)>, Error> {
         let granted = self.service(spec).is_some_and(|(_, service)| service.network.is_granted());
-        granted.then(sys::seqpacket::pair).transpose().map_err(during("make a channel"))
+        let pair = || sys::seqpacket::pair_that_takes(true, false).map_err(during("make a channel"));
+        granted.then(pair).transpose()
     }
 
     /// Notes the layer that failed as one to do without, or fails.
@@ -303,7 +304,8 @@ impl SpawnContext {
     }
 
     fn start_reaper(&self) -> Result<(OwnedFd, Child), Error> {
-        let (channel, its) = sys::seqpacket::pair().map_err(during("make a channel"))?;
+        let (channel, its) =
+            sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
         let arguments = vec![text("bulkhead: reaper")?, text("reap")?];
         let program = Program { file: program::own()?, arguments, environment: Vec::new() };
         let child = self.start_as_reaper(its, duplicate(&self.null)?, &program)?;

@@ -20,7 +20,7 @@ pub use filter::{hand_over, install, install_network_calls, refuse_new_code, ref
 /// `_IOWR('!', 0, struct seccomp_notif)` and its like; the C library has no names for them.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
-const ID_VALID: libc::c_ulong = 0x4008_2102;
+pub(crate) const ID_VALID: libc::c_ulong = 0x4008_2102;
 const ADD: libc::c_ulong = 0x4018_2103;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the answer wakes the caller on this very core.
@@ -109,10 +109,14 @@ impl Listener {
     /// The listener that the child has handed over on the other end of `channel`, once it has; `None` if it has not.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing is there.
+    /// `WouldBlock`: nothing is there; `InvalidData`: it is something else.
     pub fn take_over(channel: impl AsFd) -> io::Result<Option<Self>> {
         let came = crate::seqpacket::receive(channel, &mut [0; 1])?;
-        Ok(came.and_then(|came| came.descriptor).map(Self::new))
+        let descriptor = came.and_then(|came| came.descriptor);
+        Ok(descriptor
+            .map(|descriptor| crate::handed::Kind::Calls.take(descriptor))
+            .transpose()?
+            .map(Self::new))
     }
 
     /// Another descriptor of the same.

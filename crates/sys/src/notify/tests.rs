@@ -196,8 +196,19 @@ fn a_signal_does_not_interrupt_a_call_whose_answer_is_on_its_way() {
 fn a_listener_is_handed_over() {
     let (ours, theirs) = crate::seqpacket::pair().unwrap();
     assert_eq!(Listener::take_over(&ours).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    let handed = theirs.try_clone().unwrap();
+    let install_and_tell = move |keep: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>| {
+        install(&[Kind::Listen], |listener| hand_over(&handed, listener).and_then(|()| keep(listener)))
+    };
+    let call = || listen_on(77).is_ok();
+    assert!(supervised_by(install_and_tell, call, |listener| {
+        let taken = Listener::take_over(&ours).unwrap().unwrap();
+        let call = taken.receive().unwrap().unwrap();
+        assert!(listener.waits(call.id));
+        taken.end(call.id, 0).unwrap();
+    }));
     hand_over(&theirs, File::open("/dev/null").unwrap().as_fd()).unwrap();
-    assert!(Listener::take_over(&ours).unwrap().unwrap().again().is_ok());
+    assert_eq!(Listener::take_over(&ours).unwrap_err().kind(), io::ErrorKind::InvalidData);
     drop(theirs);
     assert!(Listener::take_over(&ours).unwrap().is_none());
 }
