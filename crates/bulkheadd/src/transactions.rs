@@ -8,6 +8,7 @@ use std::time::Instant;
 use config::Source;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
+use supervisor::life::Life;
 use supervisor::slots::Running;
 
 /// LIMIT: transactions at a time.
@@ -46,6 +47,10 @@ pub(crate) struct Transaction {
     pub(crate) waiting: BTreeSet<u64>,
     /// Slots whose processes are started when the first of their names have come up.
     pub(crate) later: VecDeque<usize>,
+    /// Slots whose programs are examined before their processes are started.
+    pub(crate) examined: BTreeSet<usize>,
+    /// Of which filters a chain is made, when all of their programs have been examined.
+    pub(crate) chain_of: Life,
     /// Whether a chain of filters is part of it, and whether that has yet to come up.
     pub(crate) has_chain: bool,
     pub(crate) awaits_chain: bool,
@@ -76,6 +81,8 @@ impl Transaction {
             is_held: true,
             waiting: BTreeSet::new(),
             later: VecDeque::new(),
+            examined: BTreeSet::new(),
+            chain_of: Life::Serving,
             has_chain: false,
             awaits_chain: false,
             failures: Vec::new(),
@@ -113,7 +120,13 @@ impl Transactions {
 
     /// Whether a process of this slot has yet to be started for one that is open.
     pub(crate) fn is_planned(&self, slot: usize) -> bool {
-        self.open.values().any(|transaction| transaction.later.contains(&slot))
+        let plans = |of: &Transaction| of.later.contains(&slot) || of.examined.contains(&slot);
+        self.open.values().any(plans)
+    }
+
+    /// The transactions for which the program of a slot is examined.
+    pub(crate) fn awaiting_examination(&self, slot: usize) -> Vec<u32> {
+        self.open.iter().filter(|(_, of)| of.examined.contains(&slot)).map(|(id, _)| *id).collect()
     }
 
     /// Whether no more can be opened.
@@ -135,7 +148,7 @@ impl Transactions {
     pub(crate) fn next_slots(&mut self, id: u32, most: usize) -> Vec<usize> {
         let can_start = |of: &&mut Transaction| {
             let may_hold = of.stage == Stage::Starting && of.failures.is_empty();
-            may_hold && !of.is_held && of.waiting.is_empty()
+            may_hold && !of.is_held && of.waiting.is_empty() && of.examined.is_empty()
         };
         let Some(transaction) = self.open.get_mut(&id).filter(can_start) else { return Vec::new() };
         let count = transaction.later.len().min(most);

@@ -16,7 +16,7 @@ mod upgrade;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{Cache, Config, Source};
 use rustix::event::epoll;
@@ -59,6 +59,10 @@ use supervisor::spawn::uids::Uids;
 use supervisor::survivors::{self, Ended};
 use sys::signals::Signal;
 use wire::Role;
+
+/// LIMIT: for how long programs are examined one after the other at the start of the server, when nothing is served yet. What is
+/// left then is examined beside the loop.
+const EXAMINED_AT_START: Duration = Duration::from_secs(10);
 
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]
@@ -253,17 +257,26 @@ impl Launcher {
     fn start_all(&mut self) {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
         let slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
-        self.start_each(slots);
+        self.start_each(slots, Some(Instant::now() + EXAMINED_AT_START));
+        self.supervisor.examine_beside();
     }
 
     /// Starts a process for each of these slots, unless it has one by then. Those that may be given one program file, under
-    /// different uids, are not on their way at the same time.
-    fn start_each(&mut self, slots: Vec<usize>) {
+    /// different uids, are not on their way at the same time. Up to a time, if there is one, what is to be known of programs is
+    /// found out here, and from then on beside the loop.
+    fn start_each(&mut self, slots: Vec<usize>, examined_until: Option<Instant>) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
         for slot in slots {
             // Filters are all started with the first, and all of them are tried again if one fails.
             if self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot) {
+                continue;
+            }
+            let now = Instant::now();
+            if examined_until.is_some_and(|until| until <= now) {
+                self.supervisor.examine_beside();
+            }
+            if self.supervisor.is_started_later(slot, now) {
                 continue;
             }
             while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
@@ -350,7 +363,7 @@ impl Launcher {
         }
         self.on_time(Instant::now());
         let wanted = self.supervisor.next_wanted();
-        self.start_each(wanted);
+        self.start_each(wanted, None);
         self.supervisor.watch_for_room();
         Ok(())
     }
@@ -368,6 +381,7 @@ impl Launcher {
 
     /// Does what is due.
     fn on_time(&mut self, now: Instant) {
+        self.launch_after_examinations(now);
         self.supervisor.on_time(now);
         self.configure_new();
         self.look_at_chain();

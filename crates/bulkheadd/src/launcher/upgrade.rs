@@ -112,6 +112,7 @@ impl Launcher {
         match self.supervisor.what_is_under_way() {
             None if !self.transactions.is_empty() => Some("something is being started"),
             None if !is_quiet => Some("another order is being carried out"),
+            None if self.supervisor.end_examinations() => Some("a program is being examined"),
             found => found,
         }
     }

@@ -236,7 +236,7 @@ impl SpawnContext {
         if let Some((_, copy)) = copies.get(&key).filter(|(made_from, _)| *made_from == source) {
             return duplicate(copy);
         }
-        if self.only_known.get() {
+        if !self.may_find_out() {
             return Err(Error::NotExamined { path: path.to_owned() });
         }
         // Before the next is made, so that two are never on the disk for one program; nor what nobody names any more.
