@@ -69,6 +69,8 @@ pub(crate) struct Transactions {
     last: u32,
     /// Whether a signal has asked for a reload that could not begin yet.
     pub(crate) is_reload_wanted: bool,
+    /// Whether a configuration is being examined that is to take the place of the one that runs.
+    pub(crate) is_reload_examined: bool,
 }
 
 impl Transaction {
@@ -103,7 +105,7 @@ impl Transactions {
 
     /// Whether the configuration is being changed.
     pub(crate) fn has_reload(&self) -> bool {
-        self.open.values().any(|transaction| transaction.is_reload)
+        self.is_reload_examined || self.open.values().any(|transaction| transaction.is_reload)
     }
 
     /// The configuration that holds, while another one is being put in its place.
@@ -134,9 +136,9 @@ impl Transactions {
         self.open.len() >= OPEN_MAX
     }
 
-    /// Whether any is open.
+    /// Whether none is open, or about to be.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && !self.is_reload_examined
     }
 
     /// The transaction of this number.

@@ -8,6 +8,8 @@ use crate::successor::PATH_MAX;
 
 /// LIMIT: bytes of all that an examination says: 256 libraries with long names.
 pub const FINDINGS_MAX: usize = 256 << 10;
+/// LIMIT: bytes of all that an examination of a configuration says: ten numbers for each of ten thousand sites, and what is wrong.
+pub const SUBJECTS_MAX: usize = 16 << 20;
 /// LIMIT: bytes of what is wrong with a program: the names of 256 missing libraries are cut there.
 pub const PROBLEM_MAX: usize = 8192;
 
@@ -45,8 +47,18 @@ messages! {
     }
 }
 
+messages! {
+    /// From an examination of a configuration to the launcher. Subjects are numbers that both work out.
+    pub enum ConfigurationToLauncher {
+        /// These were looked at.
+        1 => Examined { subjects: Vec<u64> },
+        /// What is wrong with one of them, or perhaps not meant, and what to do about it.
+        2 => Found { subject: u64, is_error: bool, message: Text<PROBLEM_MAX>, help: Text<PROBLEM_MAX> },
+    }
+}
+
 /// The bytes of these items.
-pub fn write_items<'i>(items: impl IntoIterator<Item = &'i ExaminationToLauncher>) -> Vec<u8> {
+pub fn write_items<'i, Item: Message + 'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for item in items {
         let at = bytes.len();
@@ -58,18 +70,18 @@ pub fn write_items<'i>(items: impl IntoIterator<Item = &'i ExaminationToLauncher
     bytes
 }
 
-/// The items of these bytes.
+/// The items of these bytes, of which there are not more than `most`.
 ///
 /// # Errors
 /// One of them is not whole, or cannot be understood.
-pub fn read_items(bytes: &[u8]) -> Result<Vec<ExaminationToLauncher>, DecodeError> {
-    if bytes.len() > FINDINGS_MAX {
-        return Err(DecodeError::Limit(FINDINGS_MAX));
+pub fn read_items<Item: Message>(bytes: &[u8], most: usize) -> Result<Vec<Item>, DecodeError> {
+    if bytes.len() > most {
+        return Err(DecodeError::Limit(most));
     }
     let (mut reader, mut items) = (Reader(bytes), Vec::new());
     while !reader.0.is_empty() {
         let length = u32::from_le_bytes(reader.array()?) as usize;
-        items.push(ExaminationToLauncher::decode(reader.bytes(length)?)?);
+        items.push(Item::decode(reader.bytes(length)?)?);
     }
     Ok(items)
 }
@@ -93,12 +105,13 @@ mod tests {
             ExaminationToLauncher::Refused { reason: Text::new("is nothing") },
         ];
         let bytes = write_items(&items);
-        assert_eq!(read_items(&bytes).as_deref(), Ok(&items[..]));
-        let whole = |length: usize| read_items(&bytes[..length]).map(|items| items.len());
+        let read = |bytes: &[u8]| read_items::<ExaminationToLauncher>(bytes, FINDINGS_MAX);
+        assert_eq!(read(&bytes).as_deref(), Ok(&items[..]));
+        let whole = |length: usize| read(&bytes[..length]).map(|items| items.len());
         let cut: Vec<usize> = (0..bytes.len()).filter(|&length| whole(length).is_ok()).collect();
         assert_eq!(cut.len(), items.len(), "only between items");
-        assert_eq!(read_items(&[2, 0, 0, 0, crate::VERSION, 77]), Err(DecodeError::Type(77)));
-        assert_eq!(read_items(&[255, 255, 255, 255, 0]), Err(DecodeError::Short));
-        assert_eq!(read_items(&vec![0; FINDINGS_MAX + 1]), Err(DecodeError::Limit(FINDINGS_MAX)));
+        assert_eq!(read(&[2, 0, 0, 0, crate::VERSION, 77]), Err(DecodeError::Type(77)));
+        assert_eq!(read(&[255, 255, 255, 255, 0]), Err(DecodeError::Short));
+        assert_eq!(read(&vec![0; FINDINGS_MAX + 1]), Err(DecodeError::Limit(FINDINGS_MAX)));
     }
 }

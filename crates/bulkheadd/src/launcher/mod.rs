@@ -27,6 +27,7 @@ use crate::components::admin_socket::AdminSocket;
 use crate::components::bans::Bans;
 use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
+use crate::components::configuration_examination::ConfigurationExamination;
 use crate::components::core_copies::CoreCopies;
 use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
@@ -79,12 +80,13 @@ struct Components {
     stderr_drain: StderrDrain,
     health: Health,
     rehearsal: Rehearsal,
+    configuration_examination: ConfigurationExamination,
     service_manager: ServiceManager,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 13] {
+    fn all(&mut self) -> [&mut dyn Component; 14] {
         let Self {
             admin_commands,
             certificates,
@@ -98,6 +100,7 @@ impl Components {
             stderr_drain,
             health,
             rehearsal,
+            configuration_examination,
             service_manager,
         } = self;
         [
@@ -113,6 +116,7 @@ impl Components {
             stderr_drain,
             health,
             rehearsal,
+            configuration_examination,
             service_manager,
         ]
     }
@@ -202,6 +206,7 @@ impl Launcher {
             stderr_drain,
             health: Health::default(),
             rehearsal: Rehearsal::default(),
+            configuration_examination: ConfigurationExamination::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
         };
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
@@ -272,15 +277,15 @@ impl Launcher {
             if self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot) {
                 continue;
             }
+            while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
+                self.finish_start(begun.pop_front());
+            }
             let now = Instant::now();
             if examined_until.is_some_and(|until| until <= now) {
                 self.supervisor.examine_beside();
             }
             if self.supervisor.is_started_later(slot, now) {
                 continue;
-            }
-            while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
-                self.finish_start(begun.pop_front());
             }
             if self.supervisor.spec(slot).role == Role::Filter {
                 self.supervisor.start(slot);
@@ -388,6 +393,7 @@ impl Launcher {
         for component in self.components.all() {
             component.on_time(&mut self.supervisor, now);
         }
+        self.use_examined_configuration();
         let written = self.components.certificates.files.take_written();
         if !written.is_empty() {
             self.carry_out(Asker::Log, &written);

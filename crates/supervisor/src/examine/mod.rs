@@ -14,9 +14,11 @@ mod folders;
 mod hosts;
 mod identities;
 mod libraries;
+mod recorded;
 mod statements;
 
 pub use self::finding::Depth;
+pub use self::recorded::{Recorded, Recording};
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

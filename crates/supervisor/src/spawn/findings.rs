@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sys::file_version::FileVersion;
-use wire::examination::{ExaminationToLauncher as Item, StartKind, read_items, write_items};
+use wire::examination::{ExaminationToLauncher as Item, FINDINGS_MAX, StartKind, read_items, write_items};
 use wire::{Bytes, Text};
 
 use crate::spawn::failures::Failure;
@@ -50,7 +50,7 @@ impl Findings {
     /// The findings that were said so; `None` if that makes no sense.
     pub(super) fn of_bytes(said: &[u8]) -> Option<Self> {
         let (mut found, mut files) = (Self::default(), Vec::new());
-        for item in read_items(said).ok()? {
+        for item in read_items(said, FINDINGS_MAX).ok()? {
             match item {
                 Item::Inspected { path, version, start, named, loose } => {
                     let inspected = inspected_of(start, &named, loose.as_str())?;
