@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: nothing of what is examined. Never: begins one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
 use std::time::Instant;
 
 use sys::process::Child;
@@ -54,6 +55,11 @@ impl Examinations {
         self.ended.contains(&slot)
     }
 
+    /// Whether a program is being examined.
+    pub(crate) fn is_examined(&self, program: &Path) -> bool {
+        self.running.values().any(|running| running.examination.path() == program)
+    }
+
     /// Whether one that had to be killed has yet to go: no other is begun for its slot.
     pub(crate) fn is_leaving(&self, slot: usize) -> bool {
         self.leaving.values().any(|(of, _)| *of == slot)
@@ -64,13 +70,14 @@ impl Examinations {
         self.running.is_empty() && self.leaving.is_empty()
     }
 
-    /// Has a slot wait, if as many are under way as may be; whether it does.
-    pub(crate) fn waits(&mut self, slot: usize) -> bool {
-        let is_full = self.running.len() >= RUNNING_MAX;
-        if is_full {
+    /// Has a slot wait, if as many are under way as may be, or one of the same program: it is given to one uid at a time. Whether the
+    /// slot waits.
+    pub(crate) fn waits(&mut self, slot: usize, program: &Path) -> bool {
+        let waits = self.running.len() >= RUNNING_MAX || self.is_examined(program);
+        if waits {
             self.waiting.push_back(slot);
         }
-        is_full
+        waits
     }
 
     pub(crate) fn begin(&mut self, slot: usize, running: Running) {
@@ -139,8 +146,9 @@ impl Examinations {
         }
     }
 
+    /// Others may wait for the program that has become free, or for another.
     fn make_room(&mut self) {
-        self.news.extend(self.waiting.pop_front().map(|slot| (slot, News::Room)));
+        self.news.extend(self.waiting.drain(..).map(|slot| (slot, News::Room)));
     }
 
     /// Lets go of a process that was killed and has gone; whether `serial` is such a one.
@@ -165,28 +173,32 @@ mod tests {
     #[test]
     fn no_more_examine_than_the_limit_and_others_have_their_turn() {
         let mut all = Examinations::default();
+        let path = |slot: usize| std::path::PathBuf::from(format!("/{slot}"));
         let begin = |all: &mut Examinations, slot: usize, deadline| {
-            assert!(!all.waits(slot));
-            let examination = Examination::of_sleeper();
+            assert!(!all.waits(slot, &path(slot)));
+            let examination = Examination::of_sleeper(path(slot));
             all.begin(slot, Running { serial: slot as u64, examination, deadline });
         };
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(60);
+        begin(&mut all, 0, later);
+        assert!(all.waits(200, &path(0)), "it is the same program");
+        assert!(all.end(0).is_some());
+        assert_eq!(all.take_news(), [(0, News::Ended), (200, News::Room)]);
         (0..RUNNING_MAX).for_each(|slot| begin(&mut all, slot, later));
-        assert!(all.waits(100) && all.waits(101) && all.is_running(100));
+        assert!(all.waits(100, &path(100)) && all.waits(101, &path(101)) && all.is_running(100));
         assert!(all.end(3).is_some());
-        assert_eq!(all.take_news(), [(3, News::Ended), (100, News::Room)]);
+        assert_eq!(all.take_news(), [(3, News::Ended), (100, News::Room), (101, News::Room)]);
         assert!(all.has_ended(3) && !all.is_running(100));
         begin(&mut all, 100, now);
-        assert!(all.waits(102));
+        assert!(all.waits(101, &path(101)));
         // One that takes too long gives its place to the next, though it may not have gone.
         all.end_late(now);
         assert_eq!(all.take_news(), [(101, News::Room), (100, News::Ended)]);
         assert!(all.is_leaving(100) && !all.is_running(100) && all.has_ended(100));
         // Nobody hears any more of a slot that has gone.
-        all.forget(102);
         all.forget(100);
-        assert!(!all.is_leaving(100) && !all.has_ended(100) && !all.is_running(102));
+        assert!(!all.is_leaving(100) && !all.has_ended(100));
         assert_eq!(all.end_all().len(), RUNNING_MAX - 1);
         while !all.is_empty() {
             (0..=100).filter(|&serial| all.reap(serial)).count();

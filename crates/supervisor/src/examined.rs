@@ -36,16 +36,19 @@ impl Supervisor {
 
     /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others.
     fn is_examination_due(&mut self, slot: usize, now: Instant) -> bool {
-        if self.examinations.has_ended(slot)
-            || self.examinations.is_leaving(slot)
-            || self.context.is_known(&self.specs[slot])
-        {
+        let spec = self.specs[slot].clone();
+        let Some(program) = self.context.program_of(&spec) else { return false };
+        if self.examinations.has_ended(slot) || self.examinations.is_leaving(slot) {
             return false;
         }
-        if self.examinations.waits(slot) {
-            return true;
+        // Before it is asked whether all is known of it, which may give the program to this slot's uid.
+        if self.examinations.is_examined(&program) || !self.context.is_known(&spec) {
+            if self.examinations.waits(slot, &program) {
+                return true;
+            }
+        } else {
+            return false;
         }
-        let spec = self.specs[slot].clone();
         let begun = self.context.begin_examination(&spec);
         let begun = begun.and_then(|examination| Ok((self.watch_helper(&examination.child)?, examination)));
         match begun {

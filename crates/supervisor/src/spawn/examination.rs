@@ -38,6 +38,13 @@ pub struct Examination {
     path: PathBuf,
 }
 
+impl Examination {
+    /// The program.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl SpawnContext {
     /// Where the program of the operator's is that a spec executes.
     fn operators(&self, spec: &ProcessSpec) -> Option<(ProgramKind, PathBuf)> {
@@ -46,6 +53,11 @@ impl SpawnContext {
         }
         let service = self.guest(spec).filter(|service| !service.remote)?;
         Some((program_kind(spec, service), service.program.clone()))
+    }
+
+    /// The path of the operator's program that a spec executes, if it does.
+    pub fn program_of(&self, spec: &ProcessSpec) -> Option<PathBuf> {
+        self.operators(spec).map(|(_, path)| path)
     }
 
     /// Whether what is to be known of the program of a spec is found out beside the loop: in a rootless run there is no root
@@ -230,7 +242,7 @@ pub(super) fn program_kind(spec: &ProcessSpec, service: &Service) -> ProgramKind
 #[cfg(test)]
 impl Examination {
     /// One that finds nothing out and does not end.
-    pub(crate) fn of_sleeper() -> Self {
+    pub(crate) fn of_sleeper(path: PathBuf) -> Self {
         let work = || {
             loop {
                 std::thread::park();
@@ -238,6 +250,6 @@ impl Examination {
         };
         let child = sys::process::begin_work(2, work).unwrap();
         let findings = std::fs::File::open("/dev/null").unwrap();
-        Self { child, findings, copy: None, path: PathBuf::new() }
+        Self { child, findings, copy: None, path }
     }
 }

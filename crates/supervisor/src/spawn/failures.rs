@@ -76,6 +76,13 @@ impl<Key: Eq + Hash> Failures<Key> {
         self.0.borrow().get(program).map(|(version, _, failure)| (*version, failure.clone()))
     }
 
+    /// A file has another version now, and is as it was.
+    pub fn renew(&self, before: FileVersion, after: FileVersion) {
+        let mut known = self.0.borrow_mut();
+        let of_file = known.values_mut().filter(|(version, ..)| *version == before);
+        of_file.for_each(|(version, ..)| *version = after);
+    }
+
     /// Forgets a program, which somebody has had started anew.
     pub fn forget<Known: Eq + Hash + ?Sized>(&self, program: &Known)
     where
@@ -105,6 +112,8 @@ mod tests {
         assert_eq!(failures.known(path, other, now), None);
         failures.remember(Path::new("/other"), version, failure, now + FAILED_FOR);
         assert_eq!(failures.known(path, version, now), None, "what is old is not kept");
+        failures.renew(version, other);
+        assert!(failures.known(Path::new("/other"), other, now + FAILED_FOR).is_some());
         failures.forget(Path::new("/other"));
         assert_eq!(failures.known(Path::new("/other"), version, now + FAILED_FOR), None);
     }
