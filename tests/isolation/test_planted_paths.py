@@ -1,19 +1,18 @@
 """What a tenant plants in the place of names that root follows: links, pipes, other names of files, and programs without end."""
 
-import contextlib
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 import unittest
 from pathlib import Path
 
 from client import until
-from harness import TOP, Process, Server, children, program, service, site
+from harness import TOP, Server, program, service, site
+from slow_programs import examining, with_missing_libraries
 from tls_server import certificate
 
 ALICE, BOB = 1001, 1002
@@ -264,20 +263,6 @@ class Attacks(unittest.TestCase):
         self.assertEqual(server.status("/probe", "bob.test"), 200)
 
 
-def with_missing_libraries(folder, count=700):
-    """A program that asks its loader for so many libraries that are not there, in so many spellings of a folder."""
-    stub = folder / "libn0.so"
-    subprocess.run(["cc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o", stub], check=True)
-    for number in range(1, count):
-        os.link(stub, folder / f"libn{number}.so")
-    (folder / "main.c").write_text("int main(void) { return 0; }\n")
-    spellings = ":".join(f"/usr/lib{'/.' * number}" for number in range(1, 300))
-    words = ["cc", "main.c", "-o", "app", "-L.", "-Wl,--no-as-needed", f"-Wl,-rpath,{spellings}"]
-    words += [f"-l:libn{number}.so" for number in range(count)]
-    subprocess.run(words, check=True, cwd=folder)
-    return folder / "app"
-
-
 class Examined(unittest.TestCase):
     """A program that takes long to examine takes its time beside the launcher's loop."""
 
@@ -291,17 +276,7 @@ class Examined(unittest.TestCase):
             self.assertTrue(until(lambda: server.status("/probe") == 200))
             server.copy_program(str(slow), under="probe")
             server.process("bin/probe").kill()
-            executable = os.readlink(f"/proc/{server.launcher.pid}/exe")
-
-            def examining():
-                """The launcher's copy that examines."""
-                for process in children(server.launcher.pid):
-                    with contextlib.suppress(OSError):
-                        if os.readlink(process.folder / "exe") == executable and process.words == Process(server.launcher.pid).words:
-                            return process
-                return None
-
-            helper = until(examining, 5)
+            helper = until(lambda: examining(server), 5)
             self.assertIsNotNone(helper, server.log())
             # For as long as the test wants.
             helper.signal(signal.SIGSTOP)

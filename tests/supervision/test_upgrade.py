@@ -418,7 +418,7 @@ class SeveralWorkers(unittest.TestCase):
             site("main", [service("probe", workers=3)], workers=3),
             site("direct", [service("direct", "/probe", takes=True, workers=2)]),
             site("grows", [service("grown", "/probe", workers={"min": 1, "max": 3})], idle_stop="2s"),
-            site("rests", [service("resting", "/probe", workers=resting)], workers=resting, start="on-demand", idle_stop="2s"),
+            site("rests", [service("resting", "/probe", workers=resting)], workers=resting, start="on-demand", idle_stop="5s"),
         ]
         server = UpgradingServer(sites, server={"gates": 1})
         for name in ("direct", "grown", "resting"):

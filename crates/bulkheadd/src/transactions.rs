@@ -8,6 +8,7 @@ use std::time::Instant;
 use config::Source;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
+use supervisor::life::Life;
 use supervisor::slots::Running;
 
 /// LIMIT: transactions at a time.
@@ -46,6 +47,10 @@ pub(crate) struct Transaction {
     pub(crate) waiting: BTreeSet<u64>,
     /// Slots whose processes are started when the first of their names have come up.
     pub(crate) later: VecDeque<usize>,
+    /// Slots whose programs are examined before their processes are started.
+    pub(crate) examined: BTreeSet<usize>,
+    /// Of which filters a chain is made, when all of their programs have been examined.
+    pub(crate) chain_of: Life,
     /// Whether a chain of filters is part of it, and whether that has yet to come up.
     pub(crate) has_chain: bool,
     pub(crate) awaits_chain: bool,
@@ -64,6 +69,8 @@ pub(crate) struct Transactions {
     last: u32,
     /// Whether a signal has asked for a reload that could not begin yet.
     pub(crate) is_reload_wanted: bool,
+    /// Whether a configuration is being examined that is to take the place of the one that runs.
+    pub(crate) is_reload_examined: bool,
 }
 
 impl Transaction {
@@ -76,6 +83,8 @@ impl Transaction {
             is_held: true,
             waiting: BTreeSet::new(),
             later: VecDeque::new(),
+            examined: BTreeSet::new(),
+            chain_of: Life::Serving,
             has_chain: false,
             awaits_chain: false,
             failures: Vec::new(),
@@ -96,7 +105,7 @@ impl Transactions {
 
     /// Whether the configuration is being changed.
     pub(crate) fn has_reload(&self) -> bool {
-        self.open.values().any(|transaction| transaction.is_reload)
+        self.is_reload_examined || self.open.values().any(|transaction| transaction.is_reload)
     }
 
     /// The configuration that holds, while another one is being put in its place.
@@ -113,7 +122,13 @@ impl Transactions {
 
     /// Whether a process of this slot has yet to be started for one that is open.
     pub(crate) fn is_planned(&self, slot: usize) -> bool {
-        self.open.values().any(|transaction| transaction.later.contains(&slot))
+        let plans = |of: &Transaction| of.later.contains(&slot) || of.examined.contains(&slot);
+        self.open.values().any(plans)
+    }
+
+    /// The transactions for which the program of a slot is examined.
+    pub(crate) fn awaiting_examination(&self, slot: usize) -> Vec<u32> {
+        self.open.iter().filter(|(_, of)| of.examined.contains(&slot)).map(|(id, _)| *id).collect()
     }
 
     /// Whether no more can be opened.
@@ -121,9 +136,9 @@ impl Transactions {
         self.open.len() >= OPEN_MAX
     }
 
-    /// Whether any is open.
+    /// Whether none is open, or about to be.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && !self.is_reload_examined
     }
 
     /// The transaction of this number.
@@ -135,7 +150,7 @@ impl Transactions {
     pub(crate) fn next_slots(&mut self, id: u32, most: usize) -> Vec<usize> {
         let can_start = |of: &&mut Transaction| {
             let may_hold = of.stage == Stage::Starting && of.failures.is_empty();
-            may_hold && !of.is_held && of.waiting.is_empty()
+            may_hold && !of.is_held && of.waiting.is_empty() && of.examined.is_empty()
         };
         let Some(transaction) = self.open.get_mut(&id).filter(can_start) else { return Vec::new() };
         let count = transaction.later.len().min(most);

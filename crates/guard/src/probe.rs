@@ -20,7 +20,7 @@ use supervisor::error::{Error, during};
 use supervisor::examine::jail_of_check;
 use supervisor::spawn::context::{SpawnContext, duplicate, text};
 use supervisor::spawn::process_spec::ProcessSpec;
-use supervisor::spawn::{core_dumps, placed, program};
+use supervisor::spawn::{Origin, core_dumps, placed, program};
 
 /// A file that was opened to be read, in the place of an operator's.
 fn looked_at() -> Result<OwnedFd, Error> {
@@ -55,7 +55,7 @@ pub fn run(
             let (_, its) = ControlEnd::pair().map_err(during("make a channel"))?;
             let mut descriptors = vec![(null()?, 0), (output, 1), (null()?, 2)];
             descriptors.extend(placed(its));
-            context.start_in_jail(gate, &program, &descriptors)?.child
+            context.start_in_jail(gate, (&program, Origin::Ours), &descriptors)?.child
         }
         Probed::Keeper => {
             let folder = core_dumps::opened(&directories::directory(&context.config.dir)?)?;

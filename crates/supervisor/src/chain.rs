@@ -30,7 +30,8 @@ impl Supervisor {
         self.filters_with(&[Life::Serving, Life::Leaving])
     }
 
-    pub(crate) fn filters_with(&self, lives: &[Life]) -> Vec<usize> {
+    /// The same of those that are there for so long.
+    pub fn filters_with(&self, lives: &[Life]) -> Vec<usize> {
         let fits =
             |slot: &usize| self.specs[*slot].role == Role::Filter && lives.contains(&self.slots[*slot].life);
         (0..self.specs.len()).filter(fits).collect()
@@ -42,7 +43,14 @@ impl Supervisor {
         if self.filters().iter().any(|other| self.starts.contains_key(other)) {
             return;
         }
-        match self.start_chain(&self.filters()) {
+        let now = Instant::now();
+        let filters = self.filters();
+        if filters.iter().filter(|&&other| self.is_examined_first(other, now)).count() > 0 {
+            self.start_when_examined(slot, now);
+            return;
+        }
+        filters.iter().for_each(|&filter| self.examinations.use_up(filter));
+        match self.start_chain(&filters) {
             Ok((started, chain)) => {
                 for (slot, serial) in started {
                     self.slots[slot].current = Some(serial);

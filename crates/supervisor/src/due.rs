@@ -6,6 +6,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use wire::Role;
+
 use crate::process::Stage;
 use crate::{BROKEN_CHECK, Supervisor};
 
@@ -31,7 +33,7 @@ impl Supervisor {
         let wanted = self.has_wanted().then_some(now);
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
-        let others = others.into_iter().chain([self.closer.deadline(now)]);
+        let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
         starts.chain(others.flatten()).min()
     }
 
@@ -41,8 +43,9 @@ impl Supervisor {
             self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
         for slot in due {
             // Filters start together with the first of them.
-            if self.starts.contains_key(&slot) && !self.is_examined_first(slot, now) {
-                self.if_known(slot, |this| this.start(slot));
+            let is_filter = self.specs[slot].role == Role::Filter;
+            if self.starts.contains_key(&slot) && (is_filter || !self.is_examined_first(slot, now)) {
+                self.start(slot);
             }
         }
         for slot in self.broken.clone() {
@@ -54,7 +57,7 @@ impl Supervisor {
                     continue;
                 }
                 self.log.info(format!("{}: its program has changed", self.specs[slot].title()));
-                self.if_known(slot, |this| this.clear_broken(slot));
+                self.clear_broken(slot);
             }
         }
         let late: Vec<u64> =

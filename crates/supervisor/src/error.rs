@@ -91,6 +91,9 @@ pub enum Error {
     /// A program has changed since it was examined.
     #[error("program {} was not examined in time, or has changed since", path.display())]
     NotExamined { path: PathBuf },
+    /// An examination has said why a program is not started.
+    #[error("{reason}")]
+    Refused { reason: String },
     /// A program needs a library that it cannot be given; what is wrong with that follows "which".
     #[error("program {} needs {library}, which {problem}", program.display())]
     Library { program: PathBuf, library: String, problem: String },

@@ -2,18 +2,31 @@
 //!
 //! Runs in: the launcher, as root. Sees: nothing of what is examined. Never: begins one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
 use std::time::Instant;
 
+use sys::process::Child;
+
 use crate::spawn::examination::Examination;
+
+/// LIMIT: examinations at a time, each a copy of this process; those that take too long are not among them. A machine has
+/// few processors, and each examination keeps one busy.
+const RUNNING_MAX: usize = 16;
 
 /// The examinations of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Examinations {
     /// Those that are under way, by their slots.
-    pub(crate) running: BTreeMap<usize, Running>,
-    /// The slots of those that have ended, which are to be started.
-    pub(crate) ended: BTreeSet<usize>,
+    running: BTreeMap<usize, Running>,
+    /// The slots of those that are to begin when others have ended.
+    waiting: VecDeque<usize>,
+    /// The slots of those that have ended, until a process is started.
+    ended: BTreeSet<usize>,
+    /// Processes that examine for nobody any more and were killed, by their serial numbers, until they have gone.
+    leaving: BTreeMap<u64, (usize, Child)>,
+    /// What has become of slots, until the launcher takes notice.
+    news: Vec<(usize, News)>,
 }
 
 /// One that is under way.
@@ -22,4 +35,174 @@ pub(crate) struct Running {
     pub(crate) serial: u64,
     pub(crate) examination: Examination,
     pub(crate) deadline: Instant,
+}
+
+/// What has become of a slot whose program is examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Its examination has ended.
+    Ended,
+    /// Its examination can begin now.
+    Room,
+}
+
+impl Examinations {
+    pub(crate) fn is_running(&self, slot: usize) -> bool {
+        self.running.contains_key(&slot) || self.waiting.contains(&slot)
+    }
+
+    pub(crate) fn has_ended(&self, slot: usize) -> bool {
+        self.ended.contains(&slot)
+    }
+
+    /// Whether a program is being examined.
+    pub(crate) fn is_examined(&self, program: &Path) -> bool {
+        self.running.values().any(|running| running.examination.path() == program)
+    }
+
+    /// Whether one that had to be killed has yet to go: no other is begun for its slot.
+    pub(crate) fn is_leaving(&self, slot: usize) -> bool {
+        self.leaving.values().any(|(of, _)| *of == slot)
+    }
+
+    /// Whether none is there.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_empty() && self.leaving.is_empty()
+    }
+
+    /// Has a slot wait, if as many are under way as may be, or one of the same program: it is given to one uid at a time. Whether the
+    /// slot waits.
+    pub(crate) fn waits(&mut self, slot: usize, program: &Path) -> bool {
+        let waits = self.running.len() >= RUNNING_MAX || self.is_examined(program);
+        if waits {
+            self.waiting.push_back(slot);
+        }
+        waits
+    }
+
+    pub(crate) fn begin(&mut self, slot: usize, running: Running) {
+        self.running.insert(slot, running);
+    }
+
+    /// The one with this serial number, and its slot.
+    pub(crate) fn of_serial(&self, serial: u64) -> Option<(usize, &Running)> {
+        let found = self.running.iter().find(|(_, running)| running.serial == serial);
+        found.map(|(slot, running)| (*slot, running))
+    }
+
+    /// Takes one out that has ended.
+    pub(crate) fn end(&mut self, slot: usize) -> Option<Examination> {
+        let running = self.running.remove(&slot)?;
+        self.ended.insert(slot);
+        self.news.push((slot, News::Ended));
+        self.make_room();
+        Some(running.examination)
+    }
+
+    /// When the next one has taken too long.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.running.values().map(|running| running.deadline).min()
+    }
+
+    /// Ends those that take too long.
+    pub(crate) fn end_late(&mut self, now: Instant) {
+        let late = self.running.iter().filter(|(_, running)| running.deadline <= now);
+        for slot in late.map(|(slot, _)| *slot).collect::<Vec<_>>() {
+            self.kill(slot);
+            self.ended.insert(slot);
+            self.news.push((slot, News::Ended));
+        }
+    }
+
+    /// Ends all, as this process gives way; returns their slots.
+    pub(crate) fn end_all(&mut self) -> Vec<usize> {
+        let slots: Vec<usize> = self.running.keys().copied().collect();
+        slots.iter().for_each(|&slot| self.kill(slot));
+        slots
+    }
+
+    /// Forgets a slot that is nobody's any more.
+    pub(crate) fn forget(&mut self, slot: usize) {
+        self.kill(slot);
+        self.waiting.retain(|waiting| *waiting != slot);
+        self.ended.remove(&slot);
+        self.news.retain(|(of, _)| *of != slot);
+        // Whose slot it is next must not wait for it.
+        self.leaving.values_mut().filter(|(of, _)| *of == slot).for_each(|(of, _)| *of = usize::MAX);
+    }
+
+    /// A process of a slot is started: what was found out is used up.
+    pub(crate) fn use_up(&mut self, slot: usize) {
+        self.ended.remove(&slot);
+    }
+
+    /// SECURITY: a file of a file system that does not answer cannot be given up; whoever reads it stays until it answers, and
+    /// nobody waits for that.
+    fn kill(&mut self, slot: usize) {
+        if let Some(Running { serial, examination, .. }) = self.running.remove(&slot) {
+            examination.child.kill();
+            self.leaving.insert(serial, (slot, examination.child));
+            self.make_room();
+        }
+    }
+
+    /// Others may wait for the program that has become free, or for another.
+    fn make_room(&mut self) {
+        self.news.extend(self.waiting.drain(..).map(|slot| (slot, News::Room)));
+    }
+
+    /// Lets go of a process that was killed and has gone; whether `serial` is such a one.
+    pub(crate) fn reap(&mut self, serial: u64) -> bool {
+        let Some((_, child)) = self.leaving.get(&serial) else { return false };
+        if !matches!(child.try_wait(), Ok(None)) {
+            self.leaving.remove(&serial);
+        }
+        true
+    }
+
+    /// What has become of slots, once.
+    pub(crate) fn take_news(&mut self) -> Vec<(usize, News)> {
+        std::mem::take(&mut self.news)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_examine_than_the_limit_and_others_have_their_turn() {
+        let mut all = Examinations::default();
+        let path = |slot: usize| std::path::PathBuf::from(format!("/{slot}"));
+        let begin = |all: &mut Examinations, slot: usize, deadline| {
+            assert!(!all.waits(slot, &path(slot)));
+            let examination = Examination::of_sleeper(path(slot));
+            all.begin(slot, Running { serial: slot as u64, examination, deadline });
+        };
+        let now = Instant::now();
+        let later = now + std::time::Duration::from_secs(60);
+        begin(&mut all, 0, later);
+        assert!(all.waits(200, &path(0)), "it is the same program");
+        assert!(all.end(0).is_some());
+        assert_eq!(all.take_news(), [(0, News::Ended), (200, News::Room)]);
+        (0..RUNNING_MAX).for_each(|slot| begin(&mut all, slot, later));
+        assert!(all.waits(100, &path(100)) && all.waits(101, &path(101)) && all.is_running(100));
+        assert!(all.end(3).is_some());
+        assert_eq!(all.take_news(), [(3, News::Ended), (100, News::Room), (101, News::Room)]);
+        assert!(all.has_ended(3) && !all.is_running(100));
+        begin(&mut all, 100, now);
+        assert!(all.waits(101, &path(101)));
+        // One that takes too long gives its place to the next, though it may not have gone.
+        all.end_late(now);
+        assert_eq!(all.take_news(), [(101, News::Room), (100, News::Ended)]);
+        assert!(all.is_leaving(100) && !all.is_running(100) && all.has_ended(100));
+        // Nobody hears any more of a slot that has gone.
+        all.forget(100);
+        assert!(!all.is_leaving(100) && !all.has_ended(100));
+        assert_eq!(all.end_all().len(), RUNNING_MAX - 1);
+        while !all.is_empty() {
+            (0..=100).filter(|&serial| all.reap(serial)).count();
+            std::thread::yield_now();
+        }
+    }
 }

@@ -1,48 +1,59 @@
-//! Programs that are examined beside the loop before a process is started again: when that begins, and what follows.
+//! Programs that are examined beside the loop before a process is started: when that begins, and what follows.
 //!
 //! Runs in: the launcher, as root. Sees: ends of the processes that examine. Never: waits for one, or starts a program of
 //! which it does not know all when its examination has ended.
 
 use std::time::{Duration, Instant};
 
+use wire::Role;
+
 use crate::Supervisor;
-use crate::examinations::Running;
+use crate::examinations::{News, Running};
 use crate::life::Life;
 
 /// LIMIT: how long an examination may take: what the inspector and a loader may, one after the other, and a copy.
 const TIME: Duration = Duration::from_secs(10);
+/// How long a start waits for something else that is due before it.
+const LATER: Duration = Duration::from_secs(1);
 
 impl Supervisor {
-    /// Whether the program of a slot has to be examined before a process is started, which goes on beside the loop.
-    ///
-    /// What the operator asks for is examined at once, as that answers; and before everything is up for the first time, nothing else
-    /// is waited for.
+    /// From here on, programs are examined beside the loop: others wait for it.
+    pub fn examine_beside(&self) {
+        self.context.examines_beside.set(true);
+    }
+
+    /// Whether the program of a slot has to be examined before a process is started, which goes on beside the loop. What is due
+    /// of the slot is due when that has ended.
     pub fn is_examined_first(&mut self, slot: usize, now: Instant) -> bool {
-        if !self.is_examined_beside(slot) {
-            return false;
+        let is_examined = self.stopping.is_none()
+            && self.context.is_examined_beside(&self.specs[slot])
+            && (self.examinations.is_running(slot) || self.is_examination_due(slot, now));
+        if is_examined && let Some(start) = self.starts.get_mut(&slot) {
+            *start = now + 2 * TIME;
         }
-        if let Some(running) = self.examinations.running.get_mut(&slot) {
-            if running.deadline <= now {
-                running.examination.child.kill();
-                // Its end is what is waited for.
-                running.deadline = now + TIME;
-                self.starts.entry(slot).and_modify(|start| *start = now + TIME);
-            }
-            return true;
-        }
-        if self.examinations.ended.remove(&slot) || self.context.is_known(&self.specs[slot]) {
-            return false;
-        }
+        is_examined
+    }
+
+    /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others.
+    fn is_examination_due(&mut self, slot: usize, now: Instant) -> bool {
         let spec = self.specs[slot].clone();
-        let begun = self.context.examine_beside(&spec);
+        let Some(program) = self.context.program_of(&spec) else { return false };
+        if self.examinations.has_ended(slot) || self.examinations.is_leaving(slot) {
+            return false;
+        }
+        // Before it is asked whether all is known of it, which may give the program to this slot's uid.
+        if self.examinations.is_examined(&program) || !self.context.is_known(&spec) {
+            if self.examinations.waits(slot, &program) {
+                return true;
+            }
+        } else {
+            return false;
+        }
+        let begun = self.context.begin_examination(&spec);
         let begun = begun.and_then(|examination| Ok((self.watch_helper(&examination.child)?, examination)));
         match begun {
             Ok((serial, examination)) => {
-                let deadline = now + TIME;
-                if let Some(start) = self.starts.get_mut(&slot) {
-                    *start = deadline;
-                }
-                self.examinations.running.insert(slot, Running { serial, examination, deadline });
+                self.examinations.begin(slot, Running { serial, examination, deadline: now + TIME });
                 true
             }
             Err(error) => {
@@ -52,36 +63,66 @@ impl Supervisor {
         }
     }
 
-    /// Has `start` start processes for a slot, if all is known that there is to know of its program.
-    pub fn if_known(&mut self, slot: usize, start: impl FnOnce(&mut Self)) {
-        self.context.only_known.set(self.is_examined_beside(slot));
-        start(self);
-        self.context.only_known.set(false);
+    /// The same for a slot that is to be started now, and is when that has ended.
+    pub fn is_started_later(&mut self, slot: usize, now: Instant) -> bool {
+        if self.specs[slot].role == Role::Filter {
+            return false;
+        }
+        self.starts.insert(slot, now);
+        let is_later = self.is_examined_first(slot, now);
+        if !is_later {
+            self.starts.remove(&slot);
+        }
+        is_later
     }
 
-    /// Whether the program of a slot is examined beside the loop at all.
-    fn is_examined_beside(&self, slot: usize) -> bool {
-        self.announced && self.stopping.is_none() && self.context.has_helper(&self.specs[slot])
+    /// Has a slot started when an examination has ended that was begun for it, or for another filter of its chain.
+    pub(crate) fn start_when_examined(&mut self, slot: usize, now: Instant) {
+        self.starts.insert(slot, now + 2 * TIME);
+    }
+
+    /// The filters of which the programs have to be examined before a chain is made of those that are there for so long.
+    pub fn filters_examined_first(&mut self, life: Life, now: Instant) -> Vec<usize> {
+        let filters = self.filters_with(&[life]);
+        filters.into_iter().filter(|&slot| self.is_examined_first(slot, now)).collect()
     }
 
     /// Takes notice of the end of an examination, if `serial` is one.
     pub fn on_examined(&mut self, serial: u64) -> bool {
-        let found = self.examinations.running.iter().find(|(_, running)| running.serial == serial);
-        let Some((&slot, running)) = found else { return false };
+        if self.examinations.reap(serial) {
+            return true;
+        }
+        let Some((slot, running)) = self.examinations.of_serial(serial) else { return false };
         let exit = match running.examination.child.try_wait() {
             Ok(None) => return true,
             Ok(exit) => exit,
             Err(_) => None,
         };
-        let Some(Running { examination, .. }) = self.examinations.running.remove(&slot) else { return true };
-        self.context.adopt(examination, exit);
-        let is_there = self.slots.get(slot).is_some_and(|state| state.life == Life::Serving);
-        if is_there && (self.starts.contains_key(&slot) || self.broken.contains(&slot)) {
-            self.examinations.ended.insert(slot);
-            if let Some(start) = self.starts.get_mut(&slot) {
-                *start = Instant::now();
-            }
+        if let Some(examination) = self.examinations.end(slot) {
+            self.context.adopt(&self.specs[slot], examination, exit);
         }
         true
+    }
+
+    /// What has become of slots whose programs are examined, once. What was due of them is due now.
+    pub fn take_examined(&mut self, now: Instant) -> Vec<(usize, News)> {
+        self.examinations.end_late(now);
+        let news = self.examinations.take_news();
+        for (slot, _) in &news {
+            let is_filter = self.specs[*slot].role == Role::Filter;
+            let specs = &self.specs;
+            let is_due = |other: &usize| other == slot || is_filter && specs[*other].role == Role::Filter;
+            self.starts.iter_mut().filter(|(other, _)| is_due(other)).for_each(|(_, start)| *start = now);
+        }
+        news
+    }
+
+    /// Ends all examinations, as a successor of this process knows nothing of them; whether one has yet to go.
+    pub fn end_examinations(&mut self) -> bool {
+        let later = Instant::now() + LATER;
+        for slot in self.examinations.end_all() {
+            self.starts.entry(slot).and_modify(|start| *start = later);
+        }
+        !self.examinations.is_empty()
     }
 }

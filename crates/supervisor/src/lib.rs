@@ -15,7 +15,7 @@ pub mod directories;
 mod due;
 pub mod error;
 pub mod events;
-mod examinations;
+pub mod examinations;
 pub mod examine;
 mod examined;
 pub mod foreign;

@@ -56,6 +56,7 @@ impl Supervisor {
 
     fn on_start(&mut self, slot: usize, started: Result<u64, Error>) {
         self.starts.remove(&slot);
+        self.examinations.use_up(slot);
         match started {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
@@ -282,11 +283,15 @@ impl Supervisor {
         ticket
     }
 
+    /// Forgets what was wrong with the program of a slot, which somebody has asked for.
+    pub fn forgive(&self, slot: usize) {
+        self.context.forgive(&self.specs[slot]);
+    }
+
     /// Starts a successor for the process of a slot, or a process for a slot that has none, as part of a transaction.
     pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<u64, String> {
         self.slots[slot].backoff.forgive();
-        // Whoever asks for it may have installed what was missing.
-        self.program_of(slot).into_iter().for_each(|path| self.context.failures.forget(&path));
+        self.examinations.use_up(slot);
         let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serial = match self.slots[slot].current {
             Some(_) => {

@@ -170,6 +170,7 @@ impl Supervisor {
     /// Retires the processes of a slot that was removed.
     pub fn empty_slot(&mut self, slot: usize) {
         self.starts.remove(&slot);
+        self.examinations.forget(slot);
         self.broken.remove(&slot);
         let state = &mut self.slots[slot];
         (state.broken, state.memory) = (None, None);

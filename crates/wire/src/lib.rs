@@ -14,6 +14,7 @@ mod codec;
 mod connector;
 mod control;
 pub mod data;
+pub mod examination;
 pub mod log;
 pub mod orders;
 mod site;

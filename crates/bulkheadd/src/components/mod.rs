@@ -8,6 +8,7 @@ pub(crate) mod admin_socket;
 pub(crate) mod bans;
 pub(crate) mod certificates;
 pub(crate) mod conditioning_report;
+pub(crate) mod configuration_examination;
 pub(crate) mod core_copies;
 pub(crate) mod fan_out;
 pub(crate) mod file_reload;

@@ -17,7 +17,7 @@ mod upgrade;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{Cache, Config, Source};
 use rustix::event::epoll;
@@ -28,6 +28,7 @@ use crate::components::admin_socket::AdminSocket;
 use crate::components::bans::Bans;
 use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
+use crate::components::configuration_examination::ConfigurationExamination;
 use crate::components::core_copies::CoreCopies;
 use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
@@ -62,6 +63,10 @@ use supervisor::survivors::{self, Ended};
 use sys::signals::Signal;
 use wire::Role;
 
+/// LIMIT: for how long programs are examined one after the other at the start of the server, when nothing is served yet. What is
+/// left then is examined beside the loop.
+const EXAMINED_AT_START: Duration = Duration::from_secs(10);
+
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]
 struct Components {
@@ -77,12 +82,13 @@ struct Components {
     stderr_drain: StderrDrain,
     health: Health,
     rehearsal: Rehearsal,
+    configuration_examination: ConfigurationExamination,
     service_manager: ServiceManager,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 13] {
+    fn all(&mut self) -> [&mut dyn Component; 14] {
         let Self {
             admin_commands,
             certificates,
@@ -96,6 +102,7 @@ impl Components {
             stderr_drain,
             health,
             rehearsal,
+            configuration_examination,
             service_manager,
         } = self;
         [
@@ -111,6 +118,7 @@ impl Components {
             stderr_drain,
             health,
             rehearsal,
+            configuration_examination,
             service_manager,
         ]
     }
@@ -201,6 +209,7 @@ impl Launcher {
             stderr_drain,
             health: Health::default(),
             rehearsal: Rehearsal::default(),
+            configuration_examination: ConfigurationExamination::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
         };
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
@@ -257,12 +266,14 @@ impl Launcher {
     fn start_all(&mut self) {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
         let slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
-        self.start_each(slots);
+        self.start_each(slots, Some(Instant::now() + EXAMINED_AT_START));
+        self.supervisor.examine_beside();
     }
 
     /// Starts a process for each of these slots, unless it has one by then. Those that may be given one program file, under
-    /// different uids, are not on their way at the same time.
-    fn start_each(&mut self, slots: Vec<usize>) {
+    /// different uids, are not on their way at the same time. Up to a time, if there is one, what is to be known of programs is
+    /// found out here, and from then on beside the loop.
+    fn start_each(&mut self, slots: Vec<usize>, examined_until: Option<Instant>) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
         for slot in slots {
@@ -272,6 +283,13 @@ impl Launcher {
             }
             while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
                 self.finish_start(begun.pop_front());
+            }
+            let now = Instant::now();
+            if examined_until.is_some_and(|until| until <= now) {
+                self.supervisor.examine_beside();
+            }
+            if self.supervisor.is_started_later(slot, now) {
+                continue;
             }
             if self.supervisor.spec(slot).role == Role::Filter {
                 self.supervisor.start(slot);
@@ -354,7 +372,7 @@ impl Launcher {
         }
         self.on_time(Instant::now());
         let wanted = self.supervisor.next_wanted();
-        self.start_each(wanted);
+        self.start_each(wanted, None);
         self.supervisor.watch_for_room();
         Ok(())
     }
@@ -372,12 +390,14 @@ impl Launcher {
 
     /// Does what is due.
     fn on_time(&mut self, now: Instant) {
+        self.launch_after_examinations(now);
         self.supervisor.on_time(now);
         self.configure_new();
         self.look_at_chain();
         for component in self.components.all() {
             component.on_time(&mut self.supervisor, now);
         }
+        self.use_examined_configuration();
         let written = self.components.certificates.files.take_written();
         if !written.is_empty() {
             self.carry_out(Asker::Log, &written);

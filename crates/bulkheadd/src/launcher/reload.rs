@@ -10,19 +10,22 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Instant;
 
-use config::{Config, Diagnostics, Source};
+use config::{Cache, Config, Diagnostics, Examine, Source};
 use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
+use crate::components::configuration_examination::Purpose;
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
+use crate::site_watch::SiteWatch;
 use crate::transactions::{Asker, Look, Mode, Reload};
 use supervisor::Supervisor;
 use supervisor::change::Change;
 use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
-use supervisor::examine::{Depth, Examiner};
+use supervisor::examine::{Depth, Examiner, Recorded};
 use supervisor::life::Life;
 use supervisor::numbers::leave_place;
 use supervisor::process::Untold;
@@ -33,6 +36,8 @@ use supervisor::spawn::context::duplicate;
 use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::uids::Uids;
 
+/// LIMIT: how often a configuration is examined that is written to again meanwhile, as by several who add sites.
+const ATTEMPTS: u32 = 3;
 /// LIMIT: changes of one reload that are lines of the log.
 const LOGGED_MAX: usize = 20;
 
@@ -42,7 +47,7 @@ impl Launcher {
         if self.supervisor.is_stopping() {
             return self.refuse_reload(asker, "the server stops");
         }
-        if !self.transactions.is_empty() {
+        if !self.transactions.is_empty() || self.components.configuration_examination.is_under_way() {
             return match asker {
                 Asker::Admin { admin, ticket } => {
                     let reason = "something is being started; try again when that is done";
@@ -55,7 +60,65 @@ impl Launcher {
             self.components.service_manager.reload_begins();
         }
         self.free_numbers();
-        let prepared = self.read_configuration(look).map_err(|mistakes| mistakes.to_string());
+        self.begin_examination(asker, mode, look, 1);
+    }
+
+    fn begin_examination(&mut self, asker: Asker, mode: Mode, look: Look, attempt: u32) {
+        match self.examine_configuration(Purpose::Reload { asker, mode, look, attempt }) {
+            Ok(true) => self.transactions.is_reload_examined = true,
+            Ok(false) => self.go_on_reloading(asker, mode, look, None),
+            Err(error) => self.refuse_reload(asker, &error.to_string()),
+        }
+    }
+
+    /// Has what the configuration names examined beside the loop, where its length is somebody else's; whether it is.
+    fn examine_configuration(&mut self, purpose: Purpose) -> Result<bool, Error> {
+        if self.supervisor.context().empty_root.is_none() {
+            return Ok(false);
+        }
+        let look = match purpose {
+            Purpose::Reload { look, .. } => look,
+            Purpose::Know => Look::All,
+        };
+        self.site_watch.look(&self.config_path);
+        self.look_at_generations();
+        let Self { supervisor, components, read_files, site_watch, config_path, identities, holders, .. } = self;
+        let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders);
+        // The copy's own, which ends with it.
+        let load = |examine: &dyn Examine| drop(load((config_path, read_files, site_watch), look, examine));
+        components.configuration_examination.begin(supervisor, purpose, &examiner, load)?;
+        Ok(true)
+    }
+
+    /// Goes on with a configuration that was examined.
+    pub(super) fn use_examined_configuration(&mut self) {
+        let Some((purpose, found)) = self.components.configuration_examination.take_result() else { return };
+        match purpose {
+            Purpose::Know => drop(found.map(|found| self.read_configuration(Look::All, Some(&found)))),
+            Purpose::Reload { asker, mode, look, attempt } => {
+                self.transactions.is_reload_examined = false;
+                match found {
+                    _ if self.supervisor.is_stopping() => self.refuse_reload(asker, "the server stops"),
+                    Some(found) => self.go_on_reloading(asker, mode, look, Some((&found, attempt))),
+                    None => self.refuse_reload(
+                        asker,
+                        "the files and folders that it names could not be examined in time; see which of them does not answer",
+                    ),
+                }
+                if self.transactions.is_empty() && std::mem::take(&mut self.transactions.is_reload_wanted) {
+                    self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
+                }
+            }
+        }
+    }
+
+    /// Begins to change what has changed. `found` is what is wrong with what the configuration names, if that is known.
+    fn go_on_reloading(&mut self, asker: Asker, mode: Mode, look: Look, found: Option<(&Recorded, u32)>) {
+        let read = self.read_configuration(look, found.map(|(found, _)| found));
+        if let Some((_, attempt)) = found.filter(|(found, attempt)| found.is_short() && *attempt < ATTEMPTS) {
+            return self.begin_examination(asker, mode, look, attempt + 1);
+        }
+        let prepared = read.map_err(|mistakes| mistakes.to_string());
         let prepared = prepared.and_then(|(config, source)| Ok((prepare(&self.supervisor, config)?, source)));
         let (prepared, source) = match prepared {
             Ok(prepared) => prepared,
@@ -76,23 +139,38 @@ impl Launcher {
         }
     }
 
-    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of.
-    pub(super) fn read_configuration(&mut self, look: Look) -> Result<(Config, Source), Diagnostics> {
+    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of. What it names
+    /// is examined, unless it is known what is wrong with that.
+    fn read_configuration(
+        &mut self,
+        look: Look,
+        found: Option<&Recorded>,
+    ) -> Result<(Config, Source), Diagnostics> {
         self.site_watch.look(&self.config_path);
-        // If the file cannot be read, the examiner says so, and nothing changes.
-        let _ = self.identities.as_mut().map(Uids::look_again);
+        self.look_at_generations();
         let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref(), &self.holders);
-        let changed = self.site_watch.changed().filter(|_| look == Look::Seen);
-        let read = match changed {
-            Some(changed) => {
-                Config::load_changed(&self.config_path, &examiner, &mut self.read_files, changed)
-            }
-            None => Config::load_again(&self.config_path, &examiner, &mut self.read_files),
-        };
+        let examine = found.map_or(&examiner as &dyn Examine, |found| found);
+        let read = load((&self.config_path, &mut self.read_files, &self.site_watch), look, examine);
         if let Ok((config, _)) = &read {
             self.site_watch.all_is_read(config);
         }
         read
+    }
+
+    /// Reads the generations of names, which the commands write. If the file cannot be read, the examiner says so, and nothing changes.
+    fn look_at_generations(&mut self) {
+        let _ = self.identities.as_mut().map(Uids::look_again);
+    }
+
+    /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one file then, as
+    /// it does after a start.
+    pub(super) fn know_files(&mut self) {
+        if self.supervisor.context().config.include.is_some() {
+            // A mistake is for those to hear who order a reload.
+            if let Ok(false) = self.examine_configuration(Purpose::Know) {
+                let _ = self.read_configuration(Look::All, None);
+            }
+        }
     }
 
     pub(super) fn refuse_reload(&mut self, asker: Asker, reason: &str) {
@@ -424,6 +502,18 @@ impl Launcher {
                 self.supervisor.send(admin, &message, None);
             }
         }
+    }
+}
+
+/// Loads a configuration: what is new of its files of sites, or what the kernel has said so of.
+fn load(
+    (path, read_files, site_watch): (&Path, &mut Cache, &SiteWatch),
+    look: Look,
+    examine: &dyn Examine,
+) -> Result<(Config, Source), Diagnostics> {
+    match site_watch.changed().filter(|_| look == Look::Seen) {
+        Some(changed) => Config::load_changed(path, examine, read_files, changed),
+        None => Config::load_again(path, examine, read_files),
     }
 }
 

@@ -203,6 +203,7 @@ impl Components {
             probes: Default::default(),
             core_copies: Default::default(),
             rehearsal: Default::default(),
+            configuration_examination: Default::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
         })
     }

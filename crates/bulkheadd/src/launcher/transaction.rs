@@ -8,6 +8,7 @@
 //! there is one at a time, and no relaunch goes on meanwhile.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use wire::{Outcome, Role};
 
@@ -15,6 +16,7 @@ use crate::components::admin_commands::{GONE, signer_can_start};
 use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
 use supervisor::change::Change;
+use supervisor::examinations::News;
 use supervisor::life::Life;
 use supervisor::process::Untold;
 
@@ -115,8 +117,21 @@ impl Launcher {
         set_held(self, false);
     }
 
-    /// Starts a chain of filters for a transaction.
+    /// Starts a chain of filters for a transaction, when all of their programs have been examined.
     pub(super) fn stage_chain(&mut self, id: u32, of: Life) {
+        let filters = self.supervisor.filters_with(&[of]);
+        filters.into_iter().for_each(|filter| self.supervisor.forgive(filter));
+        let examined = self.supervisor.filters_examined_first(of, Instant::now());
+        if let Some(transaction) = self.transactions.get(id) {
+            transaction.chain_of = of;
+            transaction.examined.extend(&examined);
+        }
+        if examined.is_empty() {
+            self.stage_examined_chain(id, of);
+        }
+    }
+
+    fn stage_examined_chain(&mut self, id: u32, of: Life) {
         match self.supervisor.stage_chain(of, id) {
             Ok(started) => {
                 let transaction = self.transactions.get(id).into_iter();
@@ -127,8 +142,43 @@ impl Launcher {
         self.configure_new();
     }
 
-    /// Starts a process for a slot, which the transaction waits for.
+    /// Starts a process for a slot, which the transaction waits for, when its program has been examined.
     pub(super) fn launch(&mut self, id: u32, slot: usize) {
+        self.supervisor.forgive(slot);
+        if !self.supervisor.is_examined_first(slot, Instant::now()) {
+            return self.launch_examined(id, slot);
+        }
+        if let Some(transaction) = self.transactions.get(id) {
+            transaction.examined.insert(slot);
+        }
+    }
+
+    /// Goes on with the slots whose programs have been examined, or can be now.
+    pub(super) fn launch_after_examinations(&mut self, now: Instant) {
+        for (slot, news) in self.supervisor.take_examined(now) {
+            for id in self.transactions.awaiting_examination(slot) {
+                if news == News::Ended || !self.supervisor.is_examined_first(slot, now) {
+                    self.launch_after_examination(id, slot);
+                }
+            }
+        }
+    }
+
+    fn launch_after_examination(&mut self, id: u32, slot: usize) {
+        let Some(transaction) = self.transactions.get(id) else { return };
+        transaction.examined.remove(&slot);
+        let (is_chain_known, of) = (transaction.examined.is_empty(), transaction.chain_of);
+        let is_filter = self.supervisor.spec(slot).role == Role::Filter;
+        match is_filter {
+            _ if self.supervisor.is_stopping() => self.transactions.fail(id, "the server stops".into()),
+            true if is_chain_known => self.stage_examined_chain(id, of),
+            true => {}
+            false => self.launch_examined(id, slot),
+        }
+        self.advance(id);
+    }
+
+    fn launch_examined(&mut self, id: u32, slot: usize) {
         match self.supervisor.relaunch(slot, id) {
             Ok(serial) => {
                 self.transactions.await_process(id, serial);
@@ -168,7 +218,8 @@ impl Launcher {
         let Some(transaction) = self.transactions.get(id) else { return };
         // A filter that has ended is one that nobody waits for any more.
         let awaits_chain = transaction.awaits_chain && transaction.failures.is_empty();
-        if transaction.is_held || awaits_chain || !transaction.waiting.is_empty() {
+        let awaits_examination = !transaction.examined.is_empty() && transaction.failures.is_empty();
+        if transaction.is_held || awaits_chain || awaits_examination || !transaction.waiting.is_empty() {
             return;
         }
         match transaction.stage {

@@ -19,7 +19,7 @@ use crate::components::admin_commands::signer_can_start;
 use crate::components::rehearsal::{self, Rehearsal};
 use crate::entry::{Entry, VERSION};
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Look};
+use crate::transactions::Asker;
 use crate::upgrades::{Ordered, Replacing, Step};
 use supervisor::error::{Error, during};
 use supervisor::life::Life;
@@ -112,6 +112,7 @@ impl Launcher {
         match self.supervisor.what_is_under_way() {
             None if !self.transactions.is_empty() => Some("something is being started"),
             None if !is_quiet => Some("another order is being carried out"),
+            None if self.supervisor.end_examinations() => Some("a program is being examined"),
             found => found,
         }
     }
@@ -295,15 +296,6 @@ impl Launcher {
             }
         }
         self.know_files();
-    }
-
-    /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one file then, as
-    /// it does after a start.
-    fn know_files(&mut self) {
-        if self.supervisor.context().config.include.is_some() {
-            // A mistake is for those to hear who order a reload.
-            let _ = self.read_configuration(Look::All);
-        }
     }
 
     fn send_upgraded(

@@ -14,10 +14,12 @@ mod folders;
 mod hosts;
 mod identities;
 mod libraries;
+mod recorded;
 mod statements;
 
 pub use self::contents::jail_of_check;
 pub use self::finding::Depth;
+pub use self::recorded::{Recorded, Recording};
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

@@ -62,11 +62,13 @@ pub struct SpawnContext {
     /// What the inspector has answered, by the program's path.
     pub inspected: RefCell<HashMap<PathBuf, (FileVersion, Inspected)>>,
     /// What was wrong with programs.
-    pub failures: Failures,
+    pub failures: Failures<PathBuf>,
+    /// Why programs are not started by whom: the titles of specs stand for these.
+    pub refusals: Failures<String>,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
     /// Whether a program is started only if all is known of it: nothing is inspected, asked or copied in the launcher's loop.
-    pub only_known: Cell<bool>,
+    pub examines_beside: Cell<bool>,
     /// Where a copy of a program is put, in a process that makes one beside the loop.
     pub copy_into: Option<OwnedFd>,
     /// What was done with programs of the operator's.
@@ -102,8 +104,9 @@ impl SpawnContext {
             without: RefCell::new(left_out(&config)),
             inspected: RefCell::default(),
             failures: Failures::default(),
+            refusals: Failures::default(),
             answers: Answers::default(),
-            only_known: Cell::new(false),
+            examines_beside: Cell::new(false),
             copy_into: None,
             operator_programs: OperatorPrograms::default(),
             started: Cell::new(0),

@@ -58,7 +58,7 @@ impl SpawnContext {
         if let Some(failure) = self.failures.known(path, version, Instant::now()) {
             return Err(failure.of(path));
         }
-        if self.only_known.get() {
+        if !self.may_find_out() {
             return Err(Error::NotExamined { path: path.into() });
         }
         let wrong = |problem: String| {
@@ -120,7 +120,7 @@ impl SpawnContext {
 }
 
 /// Why a program could make code, by the inspector's word for it.
-const LOOSE: [(&[u8], &str); 3] = [
+pub(super) const LOOSE: [(&[u8], &str); 3] = [
     (
         b"stack ",
         "asks for a stack that can be executed, so that it could make code while it runs; link it with `-z noexecstack` \

@@ -16,6 +16,7 @@ use wire::data::{GIVEN_UP_MAX, READERS};
 use crate::directories;
 use crate::error::{Error, at, during};
 use crate::setup::data::{DATA_AT, FILES_AT};
+use crate::spawn::Origin;
 use crate::spawn::cgroup::Share;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
@@ -65,7 +66,7 @@ impl SpawnContext {
     pub fn jail(
         &self,
         spec: &ProcessSpec,
-        program: &OwnedFd,
+        (program, origin): (&OwnedFd, Origin),
         descriptors: Vec<(OwnedFd, i32)>,
         cgroups: Vec<OwnedFd>,
         calls: Option<OwnedFd>,
@@ -82,7 +83,7 @@ impl SpawnContext {
             // By descriptor alone: there is nothing in its root.
             (Role::Publisher, _) => view.reach.paths.push((self.templates_folder(spec)?, Access::Read)),
             (_, Some(service)) => {
-                self.let_service_reach(service, spec, program, &mut view)?;
+                self.let_service_reach(service, spec, (program, origin), &mut view)?;
                 if let Some(folder) = core_folder {
                     self.let_service_dump(folder, &mut view)?;
                 }
@@ -162,14 +163,16 @@ impl SpawnContext {
         &self,
         service: &Service,
         spec: &ProcessSpec,
-        program: &OwnedFd,
+        (program, origin): (&OwnedFd, Origin),
         view: &mut View,
     ) -> Result<(), Error> {
         for device in DEVICES {
             view.add(Path::new(device), Access::Write, Mode::Device)?;
         }
-        for needed in self.needed(service, spec, program)? {
-            view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
+        if origin == Origin::Operators || self.empty_root.is_none() {
+            for needed in self.needed(service, spec, program)? {
+                view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
+            }
         }
         for path in outermost(&service.read) {
             let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };

@@ -12,6 +12,7 @@ pub mod core_copy;
 pub mod core_dumps;
 pub mod examination;
 pub mod failures;
+mod findings;
 pub mod given_programs;
 pub mod helper;
 pub mod inheritance;
@@ -64,6 +65,15 @@ const REAPER_PROCESSES: u64 = 1;
 /// Where a child finds its ends of the channel to the launcher.
 pub fn placed(ends: ChildEnds) -> impl Iterator<Item = (OwnedFd, i32)> {
     std::iter::once((ends.control, CONTROL)).chain(ends.say.map(|say| (say, SAY)))
+}
+
+/// Whose program is executed in the jail of a service or filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// One of ours, which needs no libraries.
+    Ours,
+    /// One that the operator has named.
+    Operators,
 }
 
 /// A child that was started, with the launcher's ends of its channels.
@@ -120,13 +130,19 @@ impl SpawnContext {
 
     /// Begins to start a process for `spec`; others can be begun before it is there ([`SpawnContext::finish`]).
     pub fn begin(&self, spec: &ProcessSpec) -> Result<BegunProcess, Error> {
+        self.begin_known(spec).map_err(|error| self.explain(spec, error))
+    }
+
+    fn begin_known(&self, spec: &ProcessSpec) -> Result<BegunProcess, Error> {
         let (control, its) = ControlEnd::pair().map_err(during("make a channel"))?;
         let pair = || sys::seqpacket::pair_that_takes(false, false).map_err(during("make a channel"));
         let (log, its_log) = (spec.role != Role::Logger).then(pair).transpose()?.unzip();
         let (stderr, mut descriptors) = self.standard_descriptors()?;
         descriptors.extend(placed(its));
         descriptors.extend(its_log.map(|log| (log, LOG)));
-        let jailed = self.begin_in_jail(spec, &self.program(spec)?, &descriptors)?;
+        let is_remote = self.guest(spec).is_some_and(|service| service.remote);
+        let origin = if is_remote { Origin::Ours } else { Origin::Operators };
+        let jailed = self.begin_in_jail(spec, (&self.program(spec)?, origin), &descriptors)?;
         Ok(BegunProcess { jailed, control, log, stderr })
     }
 
@@ -149,7 +165,10 @@ impl SpawnContext {
         bundles: OwnedFd,
         onward: OwnedFd,
     ) -> Result<Started, Error> {
-        self.start_with(spec, &self.program(spec)?, [(bundles, BUNDLES), (onward, ONWARD)])
+        let started = self.program(spec);
+        let started = started
+            .and_then(|program| self.start_with(spec, &program, [(bundles, BUNDLES), (onward, ONWARD)]));
+        started.map_err(|error| self.explain(spec, error))
     }
 
     /// Starts `program` for `spec`, with `channels` and a pipe for standard error.
@@ -161,7 +180,7 @@ impl SpawnContext {
     ) -> Result<Started, Error> {
         let (stderr, mut descriptors) = self.standard_descriptors()?;
         descriptors.extend(channels);
-        let jailed = self.start_in_jail(spec, program, &descriptors)?;
+        let jailed = self.start_in_jail(spec, (program, Origin::Operators), &descriptors)?;
         Ok(Started { jailed, control: None, log: None, stderr })
     }
 
@@ -177,7 +196,7 @@ impl SpawnContext {
     pub fn start_in_jail(
         &self,
         spec: &ProcessSpec,
-        program: &Program,
+        program: (&Program, Origin),
         descriptors: &[(OwnedFd, i32)],
     ) -> Result<Jailed, Error> {
         loop {
@@ -191,7 +210,7 @@ impl SpawnContext {
     fn begin_in_jail(
         &self,
         spec: &ProcessSpec,
-        program: &Program,
+        (program, origin): (&Program, Origin),
         descriptors: &[(OwnedFd, i32)],
     ) -> Result<Begun, Error> {
         loop {
@@ -202,7 +221,8 @@ impl SpawnContext {
                 .collect::<Result<_, _>>()?;
             let (calls, its_calls) = self.calls_of(spec)?.unzip();
             let core_folder = self.core_folder(spec)?;
-            let jail = self.jail(spec, &program.file, inherited, joins, its_calls, core_folder.as_ref())?;
+            let file = (&program.file, origin);
+            let jail = self.jail(spec, file, inherited, joins, its_calls, core_folder.as_ref())?;
             let highest = jail.highest_descriptor();
             match sys::process::begin_start(program, jail.pids(), highest, || jail::enter(&jail)) {
                 Ok(begun) => return Ok(Begun { begun, group, calls, core_folder }),
@@ -275,10 +295,7 @@ impl SpawnContext {
             let title = text(&format!("bulkhead: {}", spec.title()))?;
             return Ok(Program { file, arguments: vec![title], environment: vec![] });
         };
-        let kind = match spec.role {
-            Role::Filter => config::ProgramKind::Filter,
-            _ => config::ProgramKind::of_service(&service.libraries),
-        };
+        let kind = examination::program_kind(spec, service);
         let file = match service.remote {
             true => program::role_program(&self.roles_folder, DOOR)?,
             false => self.operator_program(kind, &service.program, spec.identity)?,

@@ -210,17 +210,44 @@ impl SpawnContext {
         let was_given = self.operator_programs.given.borrow().contains(&id);
         match use_of(&found.stat, &found, Some(identity.gid()), was_given) {
             Use::AsItIs => {}
-            Use::Given => give_to(&content, identity).map_err(|source| {
-                Error::program(
-                    path,
-                    format!("cannot be given to root and gid {} with mode 0410: {source}", identity.gid()),
-                )
-            })?,
+            Use::Given => {
+                give_to(&content, identity).map_err(|source| {
+                    Error::program(
+                        path,
+                        format!(
+                            "cannot be given to root and gid {} with mode 0410: {source}",
+                            identity.gid()
+                        ),
+                    )
+                })?;
+                self.keep_known(path, &found.stat, &content);
+            }
             Use::Copied => return self.copy_for(identity, path, content),
             Use::Refused(unfit) => return Err(unfit.at(path)),
         }
         self.operator_programs.given.borrow_mut().insert(id);
         Ok(found.file)
+    }
+
+    /// Goes on knowing what is known of a program that was given from one gid to another.
+    ///
+    /// SECURITY: the time of its last change of any kind is this one's then. Before that it was root's, so nobody else can have set the
+    /// time of the last change of its contents, which is as it was.
+    fn keep_known(&self, path: &Path, before: &Stat, content: &File) {
+        let was_given = before.st_uid == 0 && before.st_mode & 0o7777 == MODE;
+        let before = FileVersion::from(before);
+        let Ok(after) = content.metadata().map(|found| FileVersion::of(&found)) else { return };
+        if !was_given || after != (FileVersion { changed_ns: after.changed_ns, ..before }) {
+            return;
+        }
+        let mut inspected = self.inspected.borrow_mut();
+        let known = inspected.get_mut(path).filter(|(version, _)| *version == before);
+        known.into_iter().for_each(|(version, _)| *version = after);
+        let mut answers = self.answers.0.borrow_mut();
+        let known = answers.get_mut(path).filter(|known| known.program == Some(before));
+        known.into_iter().for_each(|known| known.program = Some(after));
+        self.failures.renew(before, after);
+        self.refusals.renew(before, after);
     }
 
     /// A copy of a program that is `identity`'s to execute, and that has no name; the one that was made before, if the program is as
@@ -236,7 +263,7 @@ impl SpawnContext {
         if let Some((_, copy)) = copies.get(&key).filter(|(made_from, _)| *made_from == source) {
             return duplicate(copy);
         }
-        if self.only_known.get() {
+        if !self.may_find_out() {
             return Err(Error::NotExamined { path: path.to_owned() });
         }
         // Before the next is made, so that two are never on the disk for one program; nor what nobody names any more.

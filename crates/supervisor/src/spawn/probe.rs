@@ -15,7 +15,7 @@ use crate::error::{Error, during};
 use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
-use crate::spawn::{Jailed, placed};
+use crate::spawn::{Jailed, Origin, placed};
 
 /// What a filter ends a process for: a role can make no child that would be ended in its place.
 const FOREIGN: &str = r#"{"only":["int80"],"inline":true,"alone":true}"#;
@@ -50,6 +50,6 @@ impl SpawnContext {
             vec![(duplicate(&self.null)?, 0), (its_output, 1), (duplicate(&self.null)?, 2), (log, LOG)];
         descriptors.extend(placed(control));
         let program = Program { file, arguments, environment: vec![] };
-        Ok((self.start_in_jail(spec, &program, &descriptors)?, output))
+        Ok((self.start_in_jail(spec, (&program, Origin::Ours), &descriptors)?, output))
     }
 }

@@ -184,6 +184,7 @@ impl Supervisor {
         supervisor.slots.iter_mut().zip(lives).for_each(|(slot, life)| slot.life = life);
         supervisor.order = order;
         supervisor.announced = true;
+        supervisor.examine_beside();
         supervisor.resume_slots(handed)?;
         supervisor.resume_processes(handed)?;
         supervisor.resume_chain(handed)?;

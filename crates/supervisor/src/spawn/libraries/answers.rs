@@ -16,7 +16,7 @@ pub struct Answers(pub(crate) RefCell<HashMap<PathBuf, Known>>);
 /// An answer, with the versions of all files on which it depends.
 #[derive(Clone, Debug)]
 pub struct Known {
-    program: Option<FileVersion>,
+    pub(crate) program: Option<FileVersion>,
     pub(crate) files: Vec<(PathBuf, Option<FileVersion>)>,
 }
 

@@ -101,7 +101,7 @@ impl SpawnContext {
                 if let Some(failure) = known {
                     return Err(failure.of(&service.program));
                 }
-                if self.only_known.get() {
+                if !self.may_find_out() {
                     return Err(Error::NotExamined { path: service.program.clone() });
                 }
                 let question =

@@ -1,0 +1,175 @@
+//! What was found in the files and folders of a configuration by another process: recorded there, and given back here.
+//!
+//! Runs in: the launcher, as root, and a copy of it that examines. Sees: items that the copy has written. Never: looks at a file, or
+//! lets something pass that nobody has looked at.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+
+use config::{Examine, Finding, Setting, Severity, Subject};
+use wire::examination::{ConfigurationToLauncher as Item, SUBJECTS_MAX, read_items, write_items};
+use wire::{NUMBERS_MAX, Text};
+
+use super::finding::error;
+
+/// The number of each subject: equal ones are told apart by their order.
+fn numbers(subjects: &[Subject<'_>]) -> Vec<u64> {
+    let mut seen: HashMap<(&str, &Path), u32> = HashMap::new();
+    let mut numbers = Vec::with_capacity(subjects.len());
+    for subject in subjects {
+        let before = seen.entry((subject.key, subject.path)).or_default();
+        *before += 1;
+        let mut hasher = DefaultHasher::new();
+        (subject.key, subject.path, *before).hash(&mut hasher);
+        numbers.push(hasher.finish());
+    }
+    numbers
+}
+
+/// Examines as another one does, and remembers what that has found.
+pub struct Recording<'e> {
+    examine: &'e dyn Examine,
+    found: RefCell<BTreeMap<u64, Vec<Finding>>>,
+}
+
+impl<'e> Recording<'e> {
+    /// Remembers what `examine` finds.
+    pub fn of(examine: &'e dyn Examine) -> Self {
+        Self { examine, found: RefCell::default() }
+    }
+
+    /// All of that, as it is said.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let found = self.found.borrow();
+        let subjects: Vec<u64> = found.keys().copied().collect();
+        let subjects =
+            subjects.chunks(NUMBERS_MAX).map(|subjects| Item::Examined { subjects: subjects.into() });
+        let findings = found.iter().flat_map(|(&subject, findings)| {
+            findings.iter().map(move |Finding { severity, message, help }| Item::Found {
+                subject,
+                is_error: *severity == Severity::Error,
+                message: Text::new(message),
+                help: Text::new(help),
+            })
+        });
+        write_items(&subjects.chain(findings).collect::<Vec<_>>())
+    }
+}
+
+impl Examine for Recording<'_> {
+    fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        let found = self.examine.examine(setting, subjects);
+        let numbers = numbers(subjects);
+        let mut all = self.found.borrow_mut();
+        numbers.iter().for_each(|&number| drop(all.insert(number, Vec::new())));
+        for (at, finding) in &found {
+            let of = numbers.get(*at).and_then(|number| all.get_mut(number));
+            of.into_iter().for_each(|of| of.push(finding.clone()));
+        }
+        found
+    }
+}
+
+/// What another process has found.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Whether something was asked for at which nobody has looked.
+    is_short: Cell<bool>,
+    examined: HashSet<u64>,
+    found: HashMap<u64, Vec<Finding>>,
+}
+
+impl Recorded {
+    /// What was said so; `None` if that makes no sense.
+    pub fn of_bytes(said: &[u8]) -> Option<Self> {
+        let mut recorded = Self::default();
+        for item in read_items(said, SUBJECTS_MAX).ok()? {
+            match item {
+                Item::Examined { subjects } => recorded.examined.extend(subjects),
+                Item::Found { subject, is_error, message, help } => {
+                    let severity = if is_error { Severity::Error } else { Severity::Warning };
+                    let (message, help) = (message.as_str().to_owned(), help.as_str().to_owned());
+                    recorded.found.entry(subject).or_default().push(Finding { severity, message, help });
+                }
+            }
+        }
+        Some(recorded)
+    }
+
+    /// Whether the configuration names what it did not name when it was examined.
+    pub fn is_short(&self) -> bool {
+        self.is_short.get()
+    }
+
+    fn lacking(&self) -> Finding {
+        self.is_short.set(true);
+        error("was written into the configuration while that was examined", "reload again")
+    }
+}
+
+impl Examine for Recorded {
+    fn examine(&self, _: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        let of_subject = |(at, number): (usize, u64)| {
+            let found = match self.examined.contains(&number) {
+                true => self.found.get(&number).cloned().unwrap_or_default(),
+                false => vec![self.lacking()],
+            };
+            found.into_iter().map(move |finding| (at, finding))
+        };
+        numbers(subjects).into_iter().enumerate().flat_map(of_subject).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Cache, Config};
+
+    use super::*;
+
+    /// Finds something wrong with every root.
+    struct Stub;
+
+    impl Examine for Stub {
+        fn examine(&self, _: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+            let roots = subjects.iter().enumerate().filter(|(_, subject)| subject.key == "root");
+            roots
+                .map(|(at, subject)| (at, error(format!("is {}", subject.path.display()), "move it")))
+                .collect()
+        }
+    }
+
+    fn said(path: &Path, examine: &dyn Examine) -> String {
+        match Config::load_again(path, examine, &mut Cache::default()) {
+            Ok(_) => String::new(),
+            Err(mistakes) => mistakes.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_another_has_found_is_what_is_found_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bulkhead.toml");
+        let write = |sites: &[&str]| {
+            let site = |name: &&str| {
+                std::fs::create_dir_all(folder.path().join(name)).unwrap();
+                format!("[[site]]\nname = \"{name}\"\nhost = [\"{name}.test\"]\nroot = \"{name}\"\n")
+            };
+            let sites: String = sites.iter().map(site).collect();
+            std::fs::write(&path, format!("[[listen]]\naddress = \"127.0.0.1:80\"\n{sites}")).unwrap();
+        };
+        write(&["a", "b"]);
+        let recording = Recording::of(&Stub);
+        let there = said(&path, &recording);
+        assert!(there.contains("/a") && there.contains("/b"), "{there}");
+        let recorded = Recorded::of_bytes(&recording.to_bytes()).unwrap();
+        assert_eq!(said(&path, &recorded), there);
+        assert!(!recorded.is_short());
+        write(&["a", "b", "c"]);
+        let here = said(&path, &recorded);
+        assert!(here.contains("was written into the configuration while that was examined"), "{here}");
+        assert!(recorded.is_short());
+        assert!(Recorded::of_bytes(&[1, 2, 3]).is_none());
+    }
+}

@@ -1,0 +1,219 @@
+"""Whatever a tenant puts in the place of programs and files, no step of the launcher's loop takes long."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import pytest
+
+from client import until
+from harness import Server, service, site
+from slow_programs import examining, step_bar_ms, step_ms, with_missing_libraries
+
+#: A user of a file of users.
+USER = "a:$2y$04$CCCCCCCCCCCCCCCCCCCCCu6Ry1Yy8D0LpHlAr5zQ3LVvY3YF8XPqS\n"
+#: They measure time.
+pytestmark = pytest.mark.alone
+#: What is said of a program with too many missing libraries.
+SAID = r"libn0|more than 256 libraries|does not list its libraries in time"
+
+
+def built(folder, text, *words):
+    """A program in C."""
+    (folder / "made.c").write_text(text)
+    subprocess.run(["cc", "made.c", "-o", "made", *words], check=True, cwd=folder)
+    return folder / "made"
+
+
+class Programs(unittest.TestCase):
+    """A program that takes two seconds to examine, wherever it may come from."""
+
+    @classmethod
+    def setUpClass(cls):
+        made = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(made.cleanup)
+        cls.slow = with_missing_libraries(Path(made.name))
+        cls.waiting = built(Path(made.name), "#include <unistd.h>\nint main(void) { char text[4096]; while (read(3, text, sizeof text) > 0); }")
+
+    def assert_quick(self, server):
+        longest = step_ms(server)
+        self.assertLess(longest, step_bar_ms(), server.log())
+
+    def assert_said(self, server):
+        self.assertTrue(until(lambda: re.search(SAID, server.log()), 20), server.log())
+
+    def test_a_restart(self):
+        with Server([site("main", [service()])]) as server:
+            self.assertTrue(until(lambda: server.status("/probe") == 200))
+            server.copy_program(str(self.slow), under="probe")
+            server.process("bin/probe").kill()
+            self.assert_said(server)
+            self.assert_quick(server)
+            server.copy_program("probe")
+            self.assertTrue(until(lambda: server.status("/probe") == 200, 15), server.log())
+
+    def test_a_relaunch(self):
+        with Server([site("main", [service()])]) as server:
+            self.assertTrue(until(lambda: server.status("/probe") == 200))
+            running = server.process("bin/probe")
+            server.copy_program(str(self.slow), under="probe")
+            answer = server.command("relaunch", "--run-dir", "run", "main/probe")
+            self.assertNotEqual(answer.returncode, 0)
+            self.assertRegex(answer.stderr, SAID)
+            self.assertTrue(running.alive)
+            self.assert_quick(server)
+            server.copy_program("probe")
+            server.relaunch("main/probe")
+            self.assertTrue(until(lambda: not running.alive))
+            self.assert_quick(server)
+
+    def test_a_reload(self):
+        sites = [site("main", [service()])]
+        server = Server(sites)
+        with server:
+            server.copy_program(str(self.slow), under="slow")
+            text = server.config.read_text()
+            with_slow = text + '\n  [[site.service]]\n  name = "slow"\n  path = "/slow"\n  command = ["bin/slow"]\n'
+            server.config.write_text(with_slow)
+            answer = server.command("reload", "--run-dir", "run")
+            self.assertNotEqual(answer.returncode, 0)
+            self.assertRegex(answer.stderr, SAID)
+            self.assertEqual(server.status("/probe"), 200)
+            self.assert_quick(server)
+            server.copy_program("probe", under="slow")
+            self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
+            self.assertTrue(server.process("bin/slow").alive)
+            self.assert_quick(server)
+
+    def test_a_start_on_demand(self):
+        with Server([site(), site("lazy", [service()], start="on-demand", idle_stop="1s")], limits={"start_timeout": "3s"}) as server:
+            server.copy_program(str(self.slow), under="probe")
+            self.assertNotEqual(server.status("/probe", "lazy.test", timeout=20), 200)
+            self.assert_said(server)
+            self.assert_quick(server)
+            server.copy_program("probe")
+            self.assertTrue(until(lambda: server.status("/probe", "lazy.test") == 200, 15), server.log())
+
+    def test_filters(self):
+        filters = [["bin/one"], ["bin/other"]]
+        server = Server([site()], programs=(), conditioning={"filters": filters})
+        for name in ("one", "other"):
+            server.copy_program(str(self.waiting), under=name)
+        with server:
+            running = server.processes("bin/o")
+            server.copy_program(str(self.slow), under="other")
+            answer = server.command("relaunch", "--run-dir", "run", "filter")
+            self.assertNotEqual(answer.returncode, 0)
+            self.assertRegex(answer.stderr, SAID)
+            self.assertTrue(until(lambda: server.processes("bin/o") == running), server.log())
+            server.copy_program(str(self.slow), under="one")
+            running[0].kill()
+            self.assertTrue(until(lambda: re.search(f"filter 0: .*({SAID})", server.log()), 20), server.log())
+            self.assert_quick(server)
+            for name in ("one", "other"):
+                server.copy_program(str(self.waiting), under=name)
+            self.assertTrue(until(lambda: len(server.processes("bin/o")) == 2, 15), server.log())
+            server.relaunch("filter")
+            self.assert_quick(server)
+
+    def test_an_upgrade_leaves_none_behind(self):
+        """Who examines ends with the launcher, also if another takes the place of that."""
+        with Server([site("main", [service()])]) as server:
+            server.copy_program(str(self.slow), under="probe")
+            server.process("bin/probe").kill()
+            helper = until(lambda: examining(server), 5)
+            self.assertIsNotNone(helper, server.log())
+            helper.signal(signal.SIGSTOP)
+            server.copy_program("probe")
+            answer = server.command("upgrade", "--run-dir", "run", timeout=40)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertFalse(helper.folder.exists(), "not even its exit status")
+            self.assertTrue(until(lambda: server.status("/probe") == 200, 15), server.log())
+
+
+class Files(unittest.TestCase):
+    """Files of tenants', whatever is in their place, at a reload."""
+
+    COUNT = 24
+
+    def setUp(self):
+        names = ["main", *(f"s{number}" for number in range(1, self.COUNT))]
+        about = [site(name, auth={"users": f"tenants/users{number}", "realm": "x"}) for number, name in enumerate(names)]
+        self.server = Server(about, programs=(), tls={"reread": "1s"})
+        self.server.answers = 401
+        self.folder = self.server.folder / "tenants"
+        self.folder.mkdir()
+        os.chown(self.folder, 1001, 1001)
+        for number in range(self.COUNT):
+            self.put(number, USER)
+
+    def put(self, number, text):
+        path = self.folder / f"users{number}"
+        path.unlink(missing_ok=True)
+        path.write_text(text)
+        os.chown(path, 1001, 1001)
+        return path
+
+    def reload(self):
+        """A reload for which every file is looked at."""
+        text = self.server.config.read_text()
+        self.server.config.write_text(text.replace('"realm" = "x"', '"realm" = "y"', 1))
+        return self.server.command("reload", "--run-dir", "run")
+
+    def assert_quick(self):
+        longest = step_ms(self.server)
+        self.assertLess(longest, step_bar_ms(), self.server.log())
+
+    def test_large_ones_are_read_beside_the_loop(self):
+        """As large as they may be, and all of them together."""
+        line = "u{:06}:" + USER.partition(":")[2]
+        text = "".join(line.format(number) for number in range((1 << 20) // len(line.format(0))))
+        with self.server:
+            for number in range(self.COUNT):
+                self.put(number, text)
+            done = self.reload()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assert_quick()
+
+    def test_pipes_and_what_has_no_end_are_refused(self):
+        with self.server:
+            path = self.put(0, "")
+            os.truncate(path, 3 << 30)
+            done = self.reload()
+            self.assertNotEqual(done.returncode, 0)
+            path.unlink()
+            os.mkfifo(path)
+            done = self.reload()
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(self.server.status("/", "s1.test"), 401)
+            self.assert_quick()
+            self.put(0, USER)
+            done = self.reload()
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Loaders(unittest.TestCase):
+    def test_what_the_inspector_refuses_is_said_with_its_reason(self):
+        loader = Path("/lib/ld-musl-x86_64.so.1")
+        if loader.exists():
+            self.skipTest("this machine has the loader in whose place the test puts something else")
+        with Server([site("main", [service()])]) as server:
+            with tempfile.TemporaryDirectory() as made:
+                app = built(Path(made), "int main(void) { return 0; }", f"-Wl,--dynamic-linker={loader}")
+                server.copy_program(str(app), under="probe")
+            self.addCleanup(loader.unlink)
+            loader.write_bytes(b"\x7fELF" + b"\xff" * 200)
+            loader.chmod(0o755)
+            server.process("bin/probe").kill()
+            self.assertTrue(until(lambda: "service main/probe: " in server.log(), 10), server.log())
+            refusal = next(line for line in server.log().splitlines() if "service main/probe: " in line)
+            self.assertIn(f"program {loader}: ", refusal)
+            self.assertNotIn("was not examined in time", server.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
