@@ -23,6 +23,7 @@ import unittest
 from client import until
 from descriptor_kinds import IN_FUSE, Made, creatable, many
 from every_role import FILTERS, every_role
+from filter_program import PYTHON
 from guarded import Guarded
 from standstill import Standstill
 from topology import LAUNCHER, Topology, peers, send, table
@@ -263,7 +264,7 @@ class OfAGuard(Sweeping):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        command = lambda port: [sys.executable, "server.py", port]
+        command = lambda port: [PYTHON, "server.py", port]
         cls.guard = cls.enterClassContext(Guarded(command, files={"server.py": SERVER}))
 
     def look(self):
