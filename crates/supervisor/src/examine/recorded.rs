@@ -5,8 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::Path;
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use config::{Examine, Finding, Setting, Severity, Subject};
 use wire::examination::{ConfigurationToLauncher as Item, SUBJECTS_MAX, read_items, write_items};
@@ -14,18 +13,23 @@ use wire::{NUMBERS_MAX, Text};
 
 use super::finding::error;
 
-/// The number of each subject: equal ones are told apart by their order.
+/// The number of each subject, made of all that is asked of it: equal ones are told apart by their order.
 fn numbers(subjects: &[Subject<'_>]) -> Vec<u64> {
-    let mut seen: HashMap<(&str, &Path), u32> = HashMap::new();
+    let mut seen: HashMap<u64, u32> = HashMap::new();
     let mut numbers = Vec::with_capacity(subjects.len());
     for subject in subjects {
-        let before = seen.entry((subject.key, subject.path)).or_default();
+        let question = (subject.key, subject.path, format!("{:?}", subject.content));
+        let before = seen.entry(hash(&question)).or_default();
         *before += 1;
-        let mut hasher = DefaultHasher::new();
-        (subject.key, subject.path, *before).hash(&mut hasher);
-        numbers.push(hasher.finish());
+        numbers.push(hash(&(question, *before)));
     }
     numbers
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Examines as another one does, and remembers what that has found.
@@ -166,6 +170,12 @@ mod tests {
         let recorded = Recorded::of_bytes(&recording.to_bytes()).unwrap();
         assert_eq!(said(&path, &recorded), there);
         assert!(!recorded.is_short());
+        // The same folder is another question when another site has it.
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("name = \"a\"", "name = \"z\"")).unwrap();
+        said(&path, &recorded);
+        assert!(recorded.is_short());
+        recorded.is_short.set(false);
         write(&["a", "b", "c"]);
         let here = said(&path, &recorded);
         assert!(here.contains("was written into the configuration while that was examined"), "{here}");
