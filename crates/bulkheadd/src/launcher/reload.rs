@@ -82,7 +82,8 @@ impl Launcher {
         };
         self.site_watch.look(&self.config_path);
         self.look_at_generations();
-        let Self { supervisor, components, read_files, site_watch, config_path, identities, holders, .. } = self;
+        let Self { supervisor, components, read_files, site_watch, config_path, identities, holders, .. } =
+            self;
         let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders);
         // The copy's own, which ends with it.
         let load = |examine: &dyn Examine| drop(load((config_path, read_files, site_watch), look, examine));
