@@ -18,10 +18,6 @@ const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
 /// What a helper may have to hand over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file, or memory in the place of one.
-    File,
-    /// A folder.
-    Folder,
     /// A namespace of mounts.
     MountNamespace,
     /// Where the calls of a process arrive ([`crate::notify`]).
@@ -42,15 +38,15 @@ impl Kind {
     }
 
     fn is_of(self, descriptor: &OwnedFd) -> bool {
-        let file_type = || fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
         match self {
-            Self::File => file_type() == Ok(FileType::RegularFile) && !is_namespace(descriptor),
-            Self::Folder => file_type() == Ok(FileType::Directory),
             Self::MountNamespace => {
                 is_namespace(descriptor) && kind_of_namespace(descriptor) == libc::CLONE_NEWNS
             }
             // What is no file has no type; of those, only this one knows that there is no such call.
-            Self::Calls => file_type() == Ok(FileType::Unknown) && knows_of_no_call(descriptor),
+            Self::Calls => {
+                let found = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
+                found == Ok(FileType::Unknown) && knows_of_no_call(descriptor)
+            }
         }
     }
 }
@@ -93,10 +89,10 @@ mod tests {
         let (reading, writing) = rustix::pipe::pipe().unwrap();
         let (one, other) = crate::seqpacket::pair().unwrap();
         vec![
-            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[Kind::File]),
-            (opened("/proc/self/exe"), &[Kind::File]),
-            (opened("/"), &[Kind::Folder]),
-            (path, &[Kind::Folder]),
+            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[]),
+            (opened("/proc/self/exe"), &[]),
+            (opened("/"), &[]),
+            (path, &[]),
             (opened("/proc/self/ns/mnt"), &[Kind::MountNamespace]),
             (opened("/proc/self/ns/net"), &[]),
             (opened("/proc/self/ns/uts"), &[]),
@@ -116,7 +112,7 @@ mod tests {
 
     #[test]
     fn each_kind_takes_its_own_and_nothing_else() {
-        for kind in [Kind::File, Kind::Folder, Kind::MountNamespace, Kind::Calls] {
+        for kind in [Kind::MountNamespace, Kind::Calls] {
             for (number, (descriptor, kinds)) in all().into_iter().enumerate() {
                 let taken = kind.take(descriptor);
                 assert_eq!(taken.is_ok(), kinds.contains(&kind), "{kind:?} of descriptor {number}");

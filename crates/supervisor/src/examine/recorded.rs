@@ -128,6 +128,8 @@ impl Examine for Recorded {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use config::{Cache, Config};
 
     use super::*;
