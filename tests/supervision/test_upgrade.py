@@ -151,6 +151,19 @@ class Upgrade(unittest.TestCase):
         self.assertIsNone(server.reload([site("plain"), *SITES]))
         self.assertEqual(server.get("/probe", "main.test").status, 200)
 
+    def test_a_site_that_was_refused_is_no_hindrance(self):
+        server = self.server
+        worse = site("worse", [service("probe", command=["bin/probe", "--fail-init"])])
+        for sites in ([*SITES, site("more"), worse], [worse, *SITES]):
+            self.assertIsNotNone(server.reload(sites))
+            server.put_programs()
+            server.upgrade()
+            self.assertEqual(server.get("/probe", "main.test").status, 200)
+        self.assertIsNone(server.reload([*SITES, site("more")]))
+        server.put_programs()
+        server.upgrade()
+        self.assertEqual(server.get("/", "more.test").status, 200)
+
     def test_another_folder(self):
         server = self.server
         new = server.put_programs(server.folder / "other", version="0.1.7")

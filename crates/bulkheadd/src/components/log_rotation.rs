@@ -239,9 +239,16 @@ impl LogRotation {
         self.log_missing_syslog(supervisor);
     }
 
-    /// Forgets the logs of a configuration that was given up.
-    pub(crate) fn discard(&mut self) {
+    /// Forgets the logs of a configuration that was given up. The numbers of sites that were tried stay, and log where those do
+    /// that have gone, in files that are open.
+    pub(crate) fn discard(&mut self, supervisor: &mut Supervisor) {
         self.staged = None;
+        match self.logs.open_next(&supervisor.context().config, SystemTime::now()) {
+            Ok(logs) => self.logs = logs,
+            Err(error) => {
+                supervisor.warn(format!("logs: {error}; an upgrade is refused until a reload holds"))
+            }
+        }
     }
 
     fn hand_over(&mut self, supervisor: &mut Supervisor) -> Result<(), Error> {

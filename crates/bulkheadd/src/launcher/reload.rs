@@ -340,7 +340,7 @@ impl Launcher {
         for slot in self.supervisor.end_change(false).removed {
             self.supervisor.empty_slot(slot);
         }
-        self.components.log_rotation.discard();
+        self.components.log_rotation.discard(&mut self.supervisor);
         self.after_change(&Changed::default());
     }
 
