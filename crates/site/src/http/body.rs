@@ -230,7 +230,7 @@ enum Source {
     /// Memory; nothing, for a request without a body that is made again.
     Memory {
         left: Bytes,
-        /// All of it, as long as it may be wanted again.
+        /// All of it, if it may be wanted again when some of it has come.
         whole: Option<Bytes>,
     },
     /// A file, in which all of it is.
@@ -285,7 +285,7 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self::of(Source::Memory { left: bytes.clone(), whole: Some(bytes) })
+        Self::of(Source::Memory { left: bytes, whole: None })
     }
 
     /// One that has been read already, and waits in a file.
@@ -319,24 +319,25 @@ impl BoundedBody {
         }
     }
 
-    /// Whether all of it is here, and can come once more.
-    pub(crate) fn can_rewind(&self) -> bool {
-        matches!(self.inner, Source::Memory { whole: Some(_), .. } | Source::File(_))
+    /// Whether all of it is here.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.inner, Source::Memory { .. } | Source::File(_))
     }
 
-    /// Has it come from its beginning once more, if that can be.
-    pub(crate) fn rewind(&mut self) {
-        match &mut self.inner {
-            Source::Memory { left, whole: Some(whole) } => *left = whole.clone(),
-            Source::File(part) => part.rewind(),
-            Source::Memory { .. } | Source::Codec(_) => {}
+    /// Keeps all of it, if it is here, so that it can come once more when some of it was used up.
+    pub(crate) fn keep(&mut self) {
+        if let Source::Memory { left, whole } = &mut self.inner {
+            *whole = Some(left.clone());
         }
     }
 
-    /// Keeps nothing in memory of what has come already: it is not wanted again.
-    pub(crate) fn forget(&mut self) {
-        if let Source::Memory { whole, .. } = &mut self.inner {
-            *whole = None;
+    /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of it has come.
+    pub(crate) fn rewind(&mut self, unsent: Bytes) {
+        match &mut self.inner {
+            Source::Memory { left, whole: Some(whole) } => *left = whole.clone(),
+            Source::Memory { left, whole: None } if left.is_empty() => *left = unsent,
+            Source::File(part) => part.rewind(),
+            Source::Memory { .. } | Source::Codec(_) => {}
         }
     }
 

@@ -28,7 +28,7 @@ impl Attempt {
     /// read nothing.
     pub fn first(method: &Method, body: &BoundedBody, reset_means_unread: bool) -> Self {
         let (has_body, is_idempotent) = (!body.is_end_stream(), is_idempotent(method));
-        let is_whole = !has_body || body.can_rewind();
+        let is_whole = !has_body || body.is_here();
         Self { number: 1, is_kept: false, is_idempotent, has_body, is_whole, reset_means_unread }
     }
 
@@ -52,7 +52,7 @@ impl Attempt {
 /// Whether a request may be sent again on a new connection when a kept one has failed without a response: its method says
 /// so, and all of its body is here.
 pub(crate) fn is_repeatable(method: &Method, body: &BoundedBody) -> bool {
-    is_idempotent(method) && (body.is_end_stream() || body.can_rewind())
+    is_idempotent(method) && (body.is_end_stream() || body.is_here())
 }
 
 /// RFC 9110 9.2.2: whether twice is as good as once.

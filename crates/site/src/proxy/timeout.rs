@@ -112,14 +112,14 @@ impl Upload {
         Self { inner, progress }
     }
 
-    /// Has it come from its beginning once more, if that can be.
-    pub fn rewind(&mut self) {
-        self.inner.rewind();
+    /// Has it come from its beginning once more, if that can be; `unsent` is what has come of it and was not sent.
+    pub fn rewind(&mut self, unsent: Bytes) {
+        self.inner.rewind(unsent);
     }
 
-    /// Keeps nothing in memory of what has come already.
-    pub fn forget(&mut self) {
-        self.inner.forget();
+    /// Keeps all of it, if it is here, so that it can come once more when some of it was sent.
+    pub fn keep(&mut self) {
+        self.inner.keep();
     }
 }
 

@@ -134,8 +134,8 @@ impl FastCgi {
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let repeatable = is_repeatable(&parts.method, &body);
-        if !repeatable {
-            body.forget();
+        if repeatable {
+            body.keep();
         }
         let to_head = parts.method == Method::HEAD;
         let requested = parts.extensions.remove();

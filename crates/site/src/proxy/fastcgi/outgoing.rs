@@ -59,7 +59,7 @@ impl Outgoing {
         self.text.truncate(self.begin);
         self.written = 0;
         (self.piece, self.came, self.end) = (Bytes::new(), Bytes::new(), &[]);
-        self.body.rewind();
+        self.body.rewind(Bytes::new());
         (self.left, self.is_new) = (self.length, self.length > 0);
     }
 

@@ -248,7 +248,9 @@ fn an_answer_before_the_end_of_the_request_is_whole_and_its_connection_is_not_ke
 fn a_request_with_a_body_is_the_same_when_it_is_written_again() {
     run(async {
         let body = Bytes::from((0..200_000_u32).map(|at| at as u8).collect::<Vec<_>>());
-        let mut outgoing = outgoing(BoundedBody::whole(body.clone()), body.len() as u64);
+        let mut whole = BoundedBody::whole(body.clone());
+        whole.keep();
+        let mut outgoing = outgoing(whole, body.len() as u64);
         let mut written = Vec::new();
         for _ in 0..2 {
             let (ours, theirs) = sys::seqpacket::stream_pair().unwrap();

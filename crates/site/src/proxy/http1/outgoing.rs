@@ -44,14 +44,17 @@ pub(crate) struct Outgoing {
     is_new: bool,
     /// Whether all of the body is in `text` and `piece`.
     is_ended: bool,
-    /// Whether it may be written again after some of it was.
-    repeats: bool,
+    /// What of the body a server was to take that was gone already.
+    unsent: Bytes,
 }
 
 impl Outgoing {
     /// A request with these `parts`, whose fields are those for the backend.
-    pub fn new(parts: &Parts, body: Upload) -> Self {
+    pub fn new(parts: &Parts, mut body: Upload) -> Self {
         let is_ended = body.is_end_stream();
+        if !is_ended && is_idempotent(&parts.method) {
+            body.keep();
+        }
         let framing = match body.size_hint().exact() {
             _ if is_ended => Framing::Length(0),
             Some(length) => Framing::Length(length),
@@ -60,15 +63,15 @@ impl Outgoing {
         // Of no body, nothing is said unless the client has said it.
         let is_told = !is_ended || parts.headers.contains_key(header::CONTENT_LENGTH);
         let text = encode(parts, is_told.then_some(framing));
-        let (piece, repeats) = (Bytes::new(), is_idempotent(&parts.method));
-        Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended, repeats }
+        let (piece, unsent) = (Bytes::new(), Bytes::new());
+        Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended, unsent }
     }
 
     /// A request without a body, of whose `text` so much is written.
     pub fn resumed(text: Vec<u8>, written: usize, body: Upload) -> Self {
-        let (piece, framing) = (Bytes::new(), Framing::Length(0));
-        let (chunk_is_open, is_new, is_ended, repeats) = (false, false, true, true);
-        Self { text, written, piece, body, framing, chunk_is_open, is_new, is_ended, repeats }
+        let (piece, unsent, framing) = (Bytes::new(), Bytes::new(), Framing::Length(0));
+        let (chunk_is_open, is_new, is_ended) = (false, false, true);
+        Self { text, written, piece, body, framing, chunk_is_open, is_new, is_ended, unsent }
     }
 
     /// The head as it is written.
@@ -85,8 +88,8 @@ impl Outgoing {
     /// Has the request written once more, whose body can be if there is one.
     pub fn restart(&mut self) {
         self.written = 0;
-        self.piece = Bytes::new();
-        self.body.rewind();
+        let (piece, unsent) = (std::mem::take(&mut self.piece), std::mem::take(&mut self.unsent));
+        self.body.rewind(if unsent.is_empty() { piece } else { unsent });
         self.is_ended = self.body.is_end_stream();
         self.is_new = !self.is_ended;
         self.framing = Framing::Length(self.body.size_hint().exact().unwrap_or_default());
@@ -113,8 +116,8 @@ impl Outgoing {
                 if count == 0 {
                     return Poll::Ready(Err(io::Error::from(io::ErrorKind::WriteZero).into()));
                 }
-                if !self.repeats && stream.has_sent() {
-                    self.body.forget();
+                if !stream.has_sent() && self.unsent.is_empty() {
+                    self.unsent = self.piece.clone();
                 }
                 let of_text = count.min(rest.len());
                 self.written += of_text;
