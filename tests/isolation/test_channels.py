@@ -133,7 +133,8 @@ class Channels(unittest.TestCase):
                 self.assertRegex(log, pattern)
         self.no_line_is_forged()
         for host, target in loads:
-            self.assertEqual(server.status(target, host), 200)
+            # A gate that is a rogue may be there again, and takes some of the connections.
+            self.assertTrue(until(lambda host=host, target=target: server.status(target, host, timeout=1) == 200, 10), host)
 
     def no_line_is_forged(self):
         """No line of the error log pretends to be another's, and no access log of another has one of the rogue's."""

@@ -242,6 +242,12 @@ class Filters(Kills):
 class Inspector(unittest.TestCase):
     """The process that looks at a program before that is started; it lives for some milliseconds. Without root nobody has to look."""
 
+    @staticmethod
+    def inspectors(server):
+        """Those of copies of the launcher, which wait for them."""
+        found = [process for copy in server.processes() for process in harness.children(copy.pid)]
+        return [process for process in found if process.title.startswith("inspector")]
+
     def test_the_start_that_waits_for_it_says_that_it_has_ended(self):
         with UpgradingServer([site(services=[service()])]) as server:
             mute = server.programs / "mute"
@@ -253,7 +259,7 @@ class Inspector(unittest.TestCase):
             relaunch = lambda: said.append(server.command("relaunch", "--config", server.config, "main/probe"))
             relaunching = threading.Thread(target=relaunch)
             relaunching.start()
-            inspector = until(lambda: server.processes("inspector"), 5, 0.005)
+            inspector = until(lambda: self.inspectors(server), 5, 0.005)
             inspector[0].kill()
             relaunching.join(20)
             self.assertIn("cannot be inspected: the inspector ends with signal 9", said[0].stderr)
@@ -261,7 +267,7 @@ class Inspector(unittest.TestCase):
             # One that hangs is ended.
             relaunch()
             self.assertIn("cannot be inspected: the inspector does not answer in time", said[1].stderr)
-            self.assertFalse(server.processes("inspector"))
+            self.assertFalse(self.inspectors(server))
             server.put_programs(names=["inspector"])
             server.relaunch("main/probe")
             self.assertEqual(server.status("/probe"), 200)

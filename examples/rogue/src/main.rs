@@ -32,6 +32,8 @@ fn main() -> ExitCode {
     let role = match title.split(' ').next() {
         Some("gate") if title != "gate 1" => return worker::run(gate::run),
         Some("site") if title != "site rogue" => return worker::run(site::worker::run),
+        // Nothing starts with files that nobody can examine.
+        Some("signer") if title == "signer check" => return signer::check::main(),
         Some("connector") if !ROGUE_CONNECTORS.contains(&&*title) => return worker::run(connector::serve),
         Some("gate") => Role::Gate,
         Some("site") => Role::Site,
