@@ -11,8 +11,10 @@ use super::watch::Watch;
 use super::{functions, limits};
 use crate::queue::Lane;
 
-/// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to.
-const BUSY: Duration = Duration::from_secs(5);
+/// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to. It is less than the
+/// `timeout` of a statement that has none of its own, so that whoever asks hears that the database is locked, and not just that
+/// the call took too long.
+const BUSY: Duration = Duration::from_secs(4);
 
 /// Makes the database if it is not there, by `schema` if it has no tables.
 pub(super) fn create(path: &Path, schema: Option<&str>, heap_bytes: u64) -> Result<(), String> {
