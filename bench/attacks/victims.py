@@ -50,6 +50,8 @@ class Behind(http.server.BaseHTTPRequestHandler):
     """Reads a body, and says how long it was."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body are two writes, of which the second would wait for the kernel's late acknowledgement of the first.
+    disable_nagle_algorithm = True
 
     def do_POST(self):
         said = str(len(self.rfile.read(int(self.headers.get("content-length", 0))))).encode()
