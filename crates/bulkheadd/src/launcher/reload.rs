@@ -106,10 +106,11 @@ impl Launcher {
                         "the files and folders that it names could not be examined in time; see which of them does not answer",
                     ),
                 }
-                if self.transactions.is_empty() && std::mem::take(&mut self.transactions.is_reload_wanted) {
-                    self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
-                }
             }
+        }
+        // One that was ordered meanwhile; a transaction that has begun sees to it when it ends.
+        if self.transactions.is_empty() && std::mem::take(&mut self.transactions.is_reload_wanted) {
+            self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
         }
     }
 
