@@ -168,13 +168,26 @@ class Files(unittest.TestCase):
         longest = step_ms(self.server)
         self.assertLess(longest, step_bar_ms(), self.server.log())
 
-    def test_large_ones_are_read_beside_the_loop(self):
+    def put_large(self):
         """As large as they may be, and all of them together."""
         line = "u{:06}:" + USER.partition(":")[2]
         text = "".join(line.format(number) for number in range((1 << 20) // len(line.format(0))))
+        for number in range(self.COUNT):
+            self.put(number, text)
+
+    def test_a_reload_that_is_ordered_while_they_are_read_after_an_upgrade(self):
+        (self.server.folder / "sites").mkdir()
+        self.server.config.write_text('include = "sites/*.toml"\n' + self.server.config.read_text())
         with self.server:
-            for number in range(self.COUNT):
-                self.put(number, text)
+            self.put_large()
+            done = self.server.command("upgrade", "--run-dir", "run", timeout=40)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.server.launcher.send_signal(signal.SIGHUP)
+            self.assertTrue(until(lambda: "reloaded in" in self.server.log(), 20), self.server.log())
+
+    def test_large_ones_are_read_beside_the_loop(self):
+        with self.server:
+            self.put_large()
             done = self.reload()
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assert_quick()
