@@ -56,6 +56,15 @@ pub trait Message: Sized {
     fn layouts() -> Vec<Layout>;
 }
 
+/// Appends a message to a record of several, behind its length.
+pub(crate) fn add_item(record: &mut Vec<u8>, item: &impl Message) {
+    let at = record.len();
+    record.extend([0; 4]);
+    item.encode(record);
+    let length = (record.len() - at - 4) as u32;
+    record[at..at + 4].copy_from_slice(&length.to_le_bytes());
+}
+
 /// How one message is laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -81,6 +90,12 @@ impl<'a> Reader<'a> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
         self.0 = rest;
         Ok(*head)
+    }
+
+    /// An item of a record, as [`add_item`] has put it there.
+    pub(crate) fn item(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        self.bytes(length)
     }
 
     pub(crate) fn end(&self) -> Result<(), DecodeError> {

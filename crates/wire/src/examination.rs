@@ -3,7 +3,7 @@
 //! Runs in: the launcher, and a copy of it that examines. Sees: bytes that the copy has put into memory that both share. Never:
 //! takes a part of them: they are whole and right, or refused.
 
-use crate::codec::{Bytes, DecodeError, Message, Reader, Text, choice, messages};
+use crate::codec::{Bytes, DecodeError, Message, Reader, Text, add_item, choice, messages};
 use crate::successor::PATH_MAX;
 
 /// LIMIT: bytes of all that an examination says: 256 libraries with long names.
@@ -60,13 +60,7 @@ messages! {
 /// The bytes of these items.
 pub fn write_items<'i, Item: Message + 'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for item in items {
-        let at = bytes.len();
-        bytes.extend([0; 4]);
-        item.encode(&mut bytes);
-        let length = (bytes.len() - at - 4) as u32;
-        bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
-    }
+    items.into_iter().for_each(|item| add_item(&mut bytes, item));
     bytes
 }
 
@@ -80,8 +74,7 @@ pub fn read_items<Item: Message>(bytes: &[u8], most: usize) -> Result<Vec<Item>,
     }
     let (mut reader, mut items) = (Reader(bytes), Vec::new());
     while !reader.0.is_empty() {
-        let length = u32::from_le_bytes(reader.array()?) as usize;
-        items.push(Item::decode(reader.bytes(length)?)?);
+        items.push(Item::decode(reader.item()?)?);
     }
     Ok(items)
 }

@@ -12,7 +12,7 @@ use std::fmt;
 
 use crate::admin::ADMIN_SECRET_CHARS;
 use crate::channels::Role;
-use crate::codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Reader, Text, choice, messages};
+use crate::codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Reader, Text, add_item, choice, messages};
 use crate::tls::TICKET_KEY_BYTES;
 
 /// The version of the records that this launcher writes. It reads those of the version before and after as well.
@@ -189,13 +189,7 @@ impl std::error::Error for RecordError {}
 /// A whole record of these items.
 pub fn seal<'i>(items: impl IntoIterator<Item = &'i LauncherToSuccessor>) -> Vec<u8> {
     let mut record = vec![0; HEAD];
-    for item in items {
-        let at = record.len();
-        record.extend([0; 4]);
-        item.encode(&mut record);
-        let length = (record.len() - at - 4) as u32;
-        record[at..at + 4].copy_from_slice(&length.to_le_bytes());
-    }
+    items.into_iter().for_each(|item| add_item(&mut record, item));
     let (length, checksum) = ((record.len() - HEAD) as u64, checksum(&record[HEAD..]));
     let mut head = MAGIC.to_vec();
     head.extend(RECORD_VERSION.to_le_bytes());
@@ -229,8 +223,7 @@ pub fn unseal(record: &[u8]) -> Result<Vec<LauncherToSuccessor>, RecordError> {
     while !reader.0.is_empty() {
         number += 1;
         let wrong = |error| RecordError::Item(number, error);
-        let length = u32::from_le_bytes(reader.array().map_err(wrong)?) as usize;
-        match LauncherToSuccessor::decode(reader.bytes(length).map_err(wrong)?) {
+        match LauncherToSuccessor::decode(reader.item().map_err(wrong)?) {
             Err(DecodeError::Type(kind)) if kind >= OPTIONAL => {}
             item => items.push(item.map_err(wrong)?),
         }
