@@ -45,7 +45,7 @@ impl Supervisor {
         }
         let now = Instant::now();
         let filters = self.filters();
-        if filters.iter().filter(|&&other| self.is_examined_first(other, now)).count() > 0 {
+        if !self.filters_examined_first(&filters, now).is_empty() {
             self.start_when_examined(slot, now);
             return;
         }

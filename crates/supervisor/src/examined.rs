@@ -9,7 +9,6 @@ use wire::Role;
 
 use crate::Supervisor;
 use crate::examinations::{News, Running};
-use crate::life::Life;
 
 /// LIMIT: how long an examination may take: what the inspector and a loader may, one after the other, and a copy.
 const TIME: Duration = Duration::from_secs(10);
@@ -42,12 +41,11 @@ impl Supervisor {
             return false;
         }
         // Before it is asked whether all is known of it, which may give the program to this slot's uid.
-        if self.examinations.is_examined(&program) || !self.context.is_known(&spec) {
-            if self.examinations.waits(slot, &program) {
-                return true;
-            }
-        } else {
+        if !self.examinations.is_examined(&program) && self.context.is_known(&spec) {
             return false;
+        }
+        if self.examinations.waits(slot, &program) {
+            return true;
         }
         let begun = self.context.begin_examination(&spec);
         let begun = begun.and_then(|examination| Ok((self.watch_helper(&examination.child)?, examination)));
@@ -68,10 +66,9 @@ impl Supervisor {
         if self.specs[slot].role == Role::Filter {
             return false;
         }
-        self.starts.insert(slot, now);
         let is_later = self.is_examined_first(slot, now);
-        if !is_later {
-            self.starts.remove(&slot);
+        if is_later {
+            self.start_when_examined(slot, now);
         }
         is_later
     }
@@ -81,10 +78,9 @@ impl Supervisor {
         self.starts.insert(slot, now + 2 * TIME);
     }
 
-    /// The filters of which the programs have to be examined before a chain is made of those that are there for so long.
-    pub fn filters_examined_first(&mut self, life: Life, now: Instant) -> Vec<usize> {
-        let filters = self.filters_with(&[life]);
-        filters.into_iter().filter(|&slot| self.is_examined_first(slot, now)).collect()
+    /// Those of these filters of which the programs have to be examined before a chain is made of them.
+    pub fn filters_examined_first(&mut self, filters: &[usize], now: Instant) -> Vec<usize> {
+        filters.iter().copied().filter(|&slot| self.is_examined_first(slot, now)).collect()
     }
 
     /// Takes notice of the end of an examination, if `serial` is one.

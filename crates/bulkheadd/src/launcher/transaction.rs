@@ -120,8 +120,8 @@ impl Launcher {
     /// Starts a chain of filters for a transaction, when all of their programs have been examined.
     pub(super) fn stage_chain(&mut self, id: u32, of: Life) {
         let filters = self.supervisor.filters_with(&[of]);
-        filters.into_iter().for_each(|filter| self.supervisor.forgive(filter));
-        let examined = self.supervisor.filters_examined_first(of, Instant::now());
+        filters.iter().for_each(|&filter| self.supervisor.forgive(filter));
+        let examined = self.supervisor.filters_examined_first(&filters, Instant::now());
         if let Some(transaction) = self.transactions.get(id) {
             transaction.chain_of = of;
             transaction.examined.extend(&examined);
