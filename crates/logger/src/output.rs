@@ -202,7 +202,9 @@ impl Files {
         let before = out.len();
         access_line(out, &mut self.clock, self.format, access);
         if output.fits(self.access_bytes) {
-            self.waiting.insert(site);
+            if before == 0 {
+                self.waiting.insert(site);
+            }
             return;
         }
         output.pending.truncate(before);
