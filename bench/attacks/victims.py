@@ -1,12 +1,11 @@
 """The server whose other clients are measured: files, PHP and an HTTP server behind it, with and without TLS; and a site of an attacker's."""
 
-import http.server
 import os
 import pathlib
 import subprocess
 
 import tls_server
-from backend import Fpm, HttpServer
+from backend import Echo, Fpm, HttpServer
 from harness import Server, children, free_port
 
 CONFIG = """
@@ -46,26 +45,6 @@ host = ["owned.test"]
 """
 
 
-class Behind(http.server.BaseHTTPRequestHandler):
-    """Reads a body, and says how long it was."""
-
-    protocol_version = "HTTP/1.1"
-    # Head and body are two writes, of which the second would wait for the kernel's late acknowledgement of the first.
-    disable_nagle_algorithm = True
-
-    def do_POST(self):
-        said = str(len(self.rfile.read(int(self.headers.get("content-length", 0))))).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    do_GET = do_POST
-
-    def log_message(self, *_):
-        pass
-
-
 class Victims:
     """Use it with `with`; `stack` ends what it starts."""
 
@@ -75,7 +54,7 @@ class Victims:
     def __enter__(self):
         files = {"main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
         self.tls = free_port()
-        behind = self.stack.enter_context(HttpServer(Behind))
+        behind = self.stack.enter_context(HttpServer(Echo))
         server = Server(sites=[], programs=(), files=files, text=lambda port: "")
         fpm = Fpm(server.folder)
         self.stack.callback(fpm.close)

@@ -110,6 +110,8 @@ class Echo(http.server.BaseHTTPRequestHandler):
     """Says which path it has got."""
 
     protocol_version = "HTTP/1.1"
+    # Head and body are two writes, of which the second would wait for the kernel's late acknowledgement of the first.
+    disable_nagle_algorithm = True
 
     def do_GET(self):
         self.rfile.read(int(self.headers.get("content-length", 0)))

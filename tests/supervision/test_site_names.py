@@ -80,6 +80,18 @@ class Names(unittest.TestCase):
         if ROOTLESS and os.geteuid() == 0:
             os.chown(self.file, NOBODY, NOBODY)
 
+    def assert_refused(self, text, *words):
+        """A site that is put there by hand is refused by a reload, a check and a start, in these words; it is taken out again."""
+        self.put(text)
+        for refused in (self.reload(1), self.server.command("check", self.server.config).stderr):
+            for word in words:
+                self.assertIn(word, refused)
+        self.server.stop()
+        with self.assertRaises(AssertionError):
+            self.server.start()
+        self.file.unlink()
+        self.server.start()
+
 
 @rootless_too
 class Removed(Names):
@@ -97,16 +109,7 @@ class Removed(Names):
         listed = {one["name"]: one for one in json.loads(self.site("list", "--json"))["sites"]}
         self.assertEqual((listed["shop"]["removed"], listed["shop"]["left"]), (True, told["left"]))
         self.assertRegex(self.site("list"), r"shop +removed +/")
-        # By hand, by a reload, a check and a start.
-        self.put(shop())
-        for refused in (self.reload(1), self.server.command("check", self.server.config).stderr):
-            self.assertIn('site "shop" was removed, and has left', refused)
-            self.assertIn("bulkhead site adopt shop", refused)
-        self.server.stop()
-        with self.assertRaises(AssertionError):
-            self.server.start()
-        self.file.unlink()
-        self.server.start()
+        self.assert_refused(shop(), 'site "shop" was removed, and has left', "bulkhead site adopt shop")
         # On purpose.
         self.site("add", "shop", "--from", "new.toml", "--adopt")
         self.assertEqual((self.saved(file), self.uids()), ("ours", uids))
@@ -253,16 +256,10 @@ class OtherOwners(Names):
         file, uids, root = self.save(), self.uids(), self.server.folder / "shop"
         text = self.take_out()
         os.chown(root, OTHER, OTHER)
-        self.put(text)
-        for refused in (self.reload(1), self.server.command("check", self.server.config).stderr):
-            self.assertIn('site "shop" is not the one that had this name', refused)
-            self.assertIn(f"belongs to uid {OTHER}, and it belonged to uid 0", refused)
-            self.assertIn("bulkhead site remove --purge shop", refused)
-        self.server.stop()
-        with self.assertRaises(AssertionError):
-            self.server.start()
-        self.file.unlink()
-        self.server.start()
+        self.assert_refused(
+            text, 'site "shop" is not the one that had this name', f"belongs to uid {OTHER}, and it belonged to uid 0",
+            "bulkhead site remove --purge shop",
+        )
         self.put(text)
         self.reload(1)
         self.site("adopt", "shop")
