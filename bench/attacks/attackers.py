@@ -158,9 +158,9 @@ def run(act, port, tls):
 
 
 @contextlib.contextmanager
-def under(attack, server):
-    """While the attack goes on."""
-    process = multiprocessing.get_context("fork").Process(target=run, args=(attack.act, server.port, server.tls), daemon=True)
+def beside(act, *words):
+    """While ACT goes on in a process of its own: whoever asks must wait for the server, not for the interpreter of the attacker."""
+    process = multiprocessing.get_context("fork").Process(target=act, args=words, daemon=True)
     process.start()
     time.sleep(1)
     assert process.is_alive(), "the attack has ended"
@@ -169,3 +169,8 @@ def under(attack, server):
     finally:
         process.kill()
         process.join()
+
+
+def under(attack, server):
+    """While the attack goes on."""
+    return beside(run, attack.act, server.port, server.tls)
