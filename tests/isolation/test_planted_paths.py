@@ -1,6 +1,5 @@
 """What a tenant plants in the place of names that root follows: links, pipes, other names of files, and programs without end."""
 
-import json
 import os
 import re
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from client import until
 from harness import TOP, Server, program, service, site
-from slow_programs import examining, with_missing_libraries
+from slow_programs import examining, step_ms, with_missing_libraries
 from tls_server import certificate
 
 ALICE, BOB = 1001, 1002
@@ -291,8 +290,7 @@ class Examined(unittest.TestCase):
             failed = lambda: re.search(r"libn0|more than 256 libraries|does not list its libraries in time", server.log())
             self.assertTrue(until(failed, 10), server.log())
             # Milliseconds; in the loop, this took two seconds at each attempt.
-            steps = json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step_ms"]
-            self.assertLess(steps["lately"], 500)
+            self.assertLess(step_ms(server, "lately"), 500)
             server.copy_program("probe")
             self.assertTrue(until(lambda: server.status("/probe") == 200, 15), server.log())
 

@@ -9,7 +9,6 @@ A run takes cases by a seed that it prints (`BULKHEAD_SEED` repeats it); with `B
 
 import contextlib
 import fcntl
-import json
 import os
 import random
 import signal
@@ -25,6 +24,7 @@ from descriptor_kinds import IN_FUSE, Made, creatable, many
 from every_role import FILTERS, every_role
 from filter_program import PYTHON
 from guarded import Guarded
+from slow_programs import step_ms
 from standstill import Standstill
 from topology import LAUNCHER, Topology, peers, send, table
 
@@ -214,13 +214,13 @@ class OfAServer(Sweeping):
         quiet = {edge: self.quiet(edge) for edge in self.edges(takes=True)}
         self.ready()
         # Those who were killed were started again.
-        before = self.longest_step()
+        before = step_ms(self.server)
         for edge in quiet:
             with self.subTest(edge):
                 self.sweep(edge, quiet[edge])
         self.tell()
         self.ready()
-        after = self.longest_step()
+        after = step_ms(self.server)
         print(f"the launcher: {after:.0f} ms at most, {before:.0f} ms when nothing is sent", file=sys.stderr)
         self.assertLess(after, BAR * 1000 + FACTOR * before, "the launcher")
 
@@ -249,10 +249,6 @@ class OfAServer(Sweeping):
         """Of the table, those of less trusted senders to programs of ours."""
         ours = lambda edge: edge[0] != LAUNCHER and edge[1] not in OPERATORS
         return sorted({channel.edge for channel in self.look().channels if channel.takes == takes and ours(channel.edge)})
-
-    def longest_step(self):
-        """Milliseconds of the launcher's loop."""
-        return json.loads(self.server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step_ms"]["longest"]
 
 
 @unittest.skipUnless(os.geteuid() == 0 and peers(), "only root may send in others' places, and only where the kernel has unix_diag")

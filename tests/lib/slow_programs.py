@@ -35,9 +35,9 @@ def with_missing_libraries(folder, count=700):
     return folder / "app"
 
 
-def step_ms(server):
-    """How long the longest step of the launcher's loop has taken, in milliseconds."""
-    return json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step_ms"]["longest"]
+def step_ms(server, which="longest"):
+    """How long the longest step of the launcher's loop has taken, of all or `lately`, in milliseconds."""
+    return json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step_ms"][which]
 
 
 def examining(server):
