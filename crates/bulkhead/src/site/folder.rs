@@ -11,8 +11,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use config::SITE_FILE_SUFFIX;
-use rustix::fs::{FlockOperation, flock};
 
+use super::turn;
 use crate::fault::Fault;
 
 /// What the name of a file ends with that is not read.
@@ -49,9 +49,7 @@ pub struct Change<'f> {
 impl SiteFolder {
     /// Opens a folder, and waits for its lock.
     pub fn open(path: PathBuf) -> Result<Self, Fault> {
-        let folder = File::open(&path).map_err(Fault::io(path.display()))?;
-        flock(&folder, FlockOperation::LockExclusive)
-            .map_err(|error| Fault::io(path.display())(error.into()))?;
+        let folder = turn::wait(&path)?;
         Ok(Self { path, folder })
     }
 

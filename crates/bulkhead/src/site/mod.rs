@@ -13,6 +13,7 @@ mod list;
 mod purge;
 mod record;
 mod removal;
+mod turn;
 mod write;
 
 use std::io::Read as _;

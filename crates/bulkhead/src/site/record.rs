@@ -6,13 +6,13 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use supervisor::directories;
 use supervisor::site_names::generations::{Generation, Generations, Standing};
 use supervisor::site_names::holders::{Claim, Holder, Holders};
 use supervisor::site_names::{KEPT, left};
 use supervisor::spawn::uids::Uids;
 
+use super::turn;
 use crate::fault::Fault;
 
 /// The names of a server's sites, which no other command changes at the same time.
@@ -28,12 +28,10 @@ impl Record {
     /// Opens that of a configuration, and waits for its lock; `None` as long as no server has run with it.
     pub fn open(config: &Path) -> Result<Option<Self>, Fault> {
         let state = config::state_dir(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
-        let turn = match File::open(&state) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(Fault::io(state.display()))?,
-        };
-        flock(&turn, FlockOperation::LockExclusive)
-            .map_err(|error| Fault::io(state.display())(error.into()))?;
+        if state.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        let turn = turn::wait(&state)?;
         let generations = Generations::load(&state).map_err(failed)?;
         Ok(Some(Self { state, generations, _turn: turn }))
     }
