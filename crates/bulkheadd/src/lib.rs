@@ -21,12 +21,14 @@ mod upgrade;
 mod upgrades;
 
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use components::registry::Started;
 use entry::Entry;
 use given::Given;
 use site_watch::SiteWatch;
 use supervisor::examine::{Depth, Examiner};
+use supervisor::opened_files::OpenedFiles;
 
 /// What the user is told who starts it with the wrong words.
 const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
@@ -48,6 +50,8 @@ pub fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
+    // Before the configuration is read: what it names may lie where nobody answers.
+    config::open_beside(Rc::new(OpenedFiles::default()));
     let (entry, words) = Entry::parse(arguments.collect());
     let Some(started) = Started::parse(words.into_iter()) else {
         eprintln!("{USAGE}");

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::data::Engine;
 use crate::diagnostic::{Problems, Severity, show_path};
-use crate::paths::Opener;
+use crate::paths::{Opener, class_of};
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite};
-use crate::schema::{Config, Isolation};
+use crate::schema::Isolation;
 use crate::statics_schema::{Action, Target};
 
 /// What is to be looked at, and how the file calls it.
@@ -152,36 +152,10 @@ pub struct Setting<'c> {
 pub trait Examine {
     /// What is to be said of `subjects`, each with its number.
     fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)>;
-}
 
-impl Config {
-    /// What is wrong with the certificates and keys of all sites, as their files are now: each with its site.
-    pub fn broken_certificates(&self, examine: &dyn Examine) -> Vec<String> {
-        let setting = Setting {
-            dir: &self.dir,
-            state_dir: Some(&self.server.state_dir),
-            user_range: Some(self.server.user_range.clone()),
-            isolation: self.server.isolation,
-            danger_without: &self.server.danger_without,
-        };
-        let (mut subjects, mut names) = (Vec::new(), Vec::new());
-        for (number, site) in self.sites.iter().enumerate() {
-            let hosts: Vec<&str> = site.hosts.iter().map(String::as_str).collect();
-            for one in site.tls.iter().flat_map(|tls| &tls.certificates) {
-                let content =
-                    Content::Certificate { site: number, key: one.key.as_deref(), hosts: hosts.clone() };
-                subjects.push(Subject { key: "certificate", path: &one.certificate, content, offset: 0 });
-                names.push(&site.name);
-            }
-        }
-        let found = examine.examine(&setting, &subjects).into_iter();
-        let broken = found.filter(|(_, finding)| finding.severity == Severity::Error);
-        broken
-            .filter_map(|(number, finding)| {
-                let path = show_path(subjects.get(number)?.path);
-                Some(format!("certificate {path} of site {} {}", names.get(number)?, finding.message))
-            })
-            .collect()
+    /// Whether what is said was found by a process that waits for file systems of others: one that does not leaves out what lies there.
+    fn has_waited(&self) -> bool {
+        false
     }
 }
 
@@ -209,6 +183,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     let opener = Opener::of(dir);
     let found = |key: &str, path: &Path| opener.look_by_key(key, path).ok();
     subjects.retain(|subject| match subject.content {
+        _ if would_wait(&opener, subject) => examine.has_waited(),
         Content::Own | Content::Socket | Content::Named { .. } => true,
         Content::Published { .. }
         | Content::Linked { .. }
@@ -234,6 +209,17 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
             Severity::Error => problems.report_help(subject.offset, message, finding.help),
             Severity::Warning => problems.warn(subject.offset, message, finding.help),
         }
+    }
+}
+
+/// Whether this process would have to wait for somebody to look at a subject.
+fn would_wait(opener: &Opener, subject: &Subject<'_>) -> bool {
+    let waits = |key: &str, path: &Path| opener.would_wait(class_of(key), path);
+    match &subject.content {
+        Content::Own | Content::Named { .. } => false,
+        Content::Socket => waits(subject.key, subject.path.parent().unwrap_or(Path::new("/"))),
+        Content::Certificate { key: Some(key), .. } if waits("key", key) => true,
+        _ => waits(subject.key, subject.path),
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::check;
 use crate::diagnostic::{Diagnostics, Problems, show_path};
-use crate::paths::{Found, Opener, PathFault, class_of};
+use crate::paths::{self, Class, Found, Opener, PathFault, class_of};
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite};
 use crate::rules::FILE_BYTES_MAX;
@@ -173,7 +173,7 @@ impl Looker<'_> {
         let of_data = site.data.iter().filter_map(|data| Some(("server", data.socket()?, data.offset)));
         for (key, path, offset) in of_routes.chain(of_data) {
             match self.opener.look(class_of(key), path.parent().unwrap_or(Path::new("/"))) {
-                Ok(_) | Err(PathFault::Io { .. }) => {}
+                Ok(_) | Err(PathFault::Io { .. } | PathFault::Remote { .. }) => {}
                 Err(fault) => self.refuse(key, path, offset, &fault),
             }
         }
@@ -261,6 +261,8 @@ impl Looker<'_> {
                 let message = format!("`{key}` {} cannot be looked at: {source}", show_path(&at.value));
                 self.problems.report_help(at.offset, message, help);
             }
+            // Whoever may wait for it has looked at it.
+            Err(PathFault::Remote { .. }) => {}
             Err(fault) => self.refuse(key, &at.value, at.offset, &fault),
         }
         None
@@ -274,12 +276,19 @@ impl Looker<'_> {
 
 /// The path with its links followed as far as it exists; the rest, which is still to be created, as written.
 fn resolved(path: &Path) -> PathBuf {
-    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, real(ancestor)?)));
     match existing {
         Some((ancestor, real)) => {
             let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
             check::lexical(&real.join(rest))
         }
         None => check::lexical(path),
+    }
+}
+
+fn real(path: &Path) -> Option<PathBuf> {
+    match paths::may_wait() {
+        true => path.canonicalize().ok(),
+        false => Some(Opener::of(Path::new("/")).look(Class::Published, path).ok()?.real),
     }
 }

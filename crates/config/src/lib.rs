@@ -52,7 +52,10 @@ pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
-pub use paths::{Class, Found, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed, class_of};
+pub use paths::{
+    ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed,
+    class_of, open_beside, open_here,
+};
 pub use remote::{DOOR, Identity, RemoteServer, Secured};
 pub use rewrite::Matcher;
 pub use rules::LAYERS;

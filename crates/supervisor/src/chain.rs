@@ -49,7 +49,7 @@ impl Supervisor {
             self.start_when_examined(slot, now);
             return;
         }
-        filters.iter().for_each(|&filter| self.examinations.use_up(filter));
+        filters.iter().for_each(|&filter| self.use_up(filter));
         match self.start_chain(&filters) {
             Ok((started, chain)) => {
                 for (slot, serial) in started {

@@ -34,6 +34,8 @@ impl Supervisor {
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
+        let news = self.examinations.has_news().then_some(now);
+        let others = others.chain([news, self.openings.deadline()]);
         starts.chain(others.flatten()).min()
     }
 

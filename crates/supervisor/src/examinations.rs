@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Instant;
 
-use sys::process::Child;
-
+use crate::leaving::Leaving;
 use crate::spawn::examination::Examination;
 
 /// LIMIT: examinations at a time, each a copy of this process; those that take too long are not among them. A machine has
@@ -24,7 +23,7 @@ pub(crate) struct Examinations {
     /// The slots of those that have ended, until a process is started.
     ended: BTreeSet<usize>,
     /// Processes that examine for nobody any more and were killed, by their serial numbers, until they have gone.
-    leaving: BTreeMap<u64, (usize, Child)>,
+    leaving: Leaving<usize>,
     /// What has become of slots, until the launcher takes notice.
     news: Vec<(usize, News)>,
 }
@@ -44,6 +43,8 @@ pub enum News {
     Ended,
     /// Its examination can begin now.
     Room,
+    /// A file system that it needs does not answer.
+    Silent,
 }
 
 impl Examinations {
@@ -62,12 +63,12 @@ impl Examinations {
 
     /// Whether one that had to be killed has yet to go: no other is begun for its slot.
     pub(crate) fn is_leaving(&self, slot: usize) -> bool {
-        self.leaving.values().any(|(of, _)| *of == slot)
+        self.leaving.each().any(|of| *of == slot)
     }
 
-    /// Whether none is there.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty() && self.leaving.is_empty()
+    /// Whether none is there that is waited for.
+    pub(crate) fn are_over(&self, now: Instant) -> bool {
+        self.running.is_empty() && !self.leaving.is_waited_for(now)
     }
 
     /// Has a slot wait, if as many are under way as may be, or one of the same program: it is given to one uid at a time. Whether the
@@ -128,7 +129,7 @@ impl Examinations {
         self.ended.remove(&slot);
         self.news.retain(|(of, _)| *of != slot);
         // Whose slot it is next must not wait for it.
-        self.leaving.values_mut().filter(|(of, _)| *of == slot).for_each(|(of, _)| *of = usize::MAX);
+        self.leaving.each_mut().filter(|of| **of == slot).for_each(|of| *of = usize::MAX);
     }
 
     /// A process of a slot is started: what was found out is used up.
@@ -140,8 +141,7 @@ impl Examinations {
     /// nobody waits for that.
     fn kill(&mut self, slot: usize) {
         if let Some(Running { serial, examination, .. }) = self.running.remove(&slot) {
-            examination.child.kill();
-            self.leaving.insert(serial, (slot, examination.child));
+            self.leaving.kill(serial, slot, examination.child);
             self.make_room();
         }
     }
@@ -153,11 +153,17 @@ impl Examinations {
 
     /// Lets go of a process that was killed and has gone; whether `serial` is such a one.
     pub(crate) fn reap(&mut self, serial: u64) -> bool {
-        let Some((_, child)) = self.leaving.get(&serial) else { return false };
-        if !matches!(child.try_wait(), Ok(None)) {
-            self.leaving.remove(&serial);
-        }
-        true
+        self.leaving.reap(serial)
+    }
+
+    /// Notes what has become of a slot.
+    pub(crate) fn tell(&mut self, slot: usize, news: News) {
+        self.news.push((slot, news));
+    }
+
+    /// Whether something has become of slots that nobody has taken notice of.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
     }
 
     /// What has become of slots, once.
@@ -200,7 +206,8 @@ mod tests {
         all.forget(100);
         assert!(!all.is_leaving(100) && !all.has_ended(100));
         assert_eq!(all.end_all().len(), RUNNING_MAX - 1);
-        while !all.is_empty() {
+        let is_there = |all: &Examinations| !all.running.is_empty() || all.leaving.each().next().is_some();
+        while is_there(&all) {
             (0..=100).filter(|&serial| all.reap(serial)).count();
             std::thread::yield_now();
         }

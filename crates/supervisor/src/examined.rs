@@ -25,8 +25,9 @@ impl Supervisor {
     /// of the slot is due when that has ended.
     pub fn is_examined_first(&mut self, slot: usize, now: Instant) -> bool {
         let is_examined = self.stopping.is_none()
-            && self.context.is_examined_beside(&self.specs[slot])
-            && (self.examinations.is_running(slot) || self.is_examination_due(slot, now));
+            && (self.is_opened_first(slot, now)
+                || self.context.is_examined_beside(&self.specs[slot])
+                    && (self.examinations.is_running(slot) || self.is_examination_due(slot, now)));
         if is_examined && let Some(start) = self.starts.get_mut(&slot) {
             *start = now + 2 * TIME;
         }
@@ -85,7 +86,7 @@ impl Supervisor {
 
     /// Takes notice of the end of an examination, if `serial` is one.
     pub fn on_examined(&mut self, serial: u64) -> bool {
-        if self.examinations.reap(serial) {
+        if self.examinations.reap(serial) || self.on_opened(serial, Instant::now()) {
             return true;
         }
         let Some((slot, running)) = self.examinations.of_serial(serial) else { return false };
@@ -103,8 +104,9 @@ impl Supervisor {
     /// What has become of slots whose programs are examined, once. What was due of them is due now.
     pub fn take_examined(&mut self, now: Instant) -> Vec<(usize, News)> {
         self.examinations.end_late(now);
+        self.openings_on_time(now);
         let news = self.examinations.take_news();
-        for (slot, _) in &news {
+        for (slot, _) in news.iter().filter(|(_, news)| *news != News::Silent) {
             let is_filter = self.specs[*slot].role == Role::Filter;
             let specs = &self.specs;
             let is_due = |other: &usize| other == slot || is_filter && specs[*other].role == Role::Filter;
@@ -119,6 +121,8 @@ impl Supervisor {
         for slot in self.examinations.end_all() {
             self.starts.entry(slot).and_modify(|start| *start = later);
         }
-        !self.examinations.is_empty()
+        let now = Instant::now();
+        let are_open = self.end_openings(now);
+        !are_open || !self.examinations.are_over(now)
     }
 }

@@ -20,11 +20,15 @@ pub mod examine;
 mod examined;
 pub mod foreign;
 mod index;
+pub mod leaving;
 pub mod life;
 mod lookup;
 mod memory;
 pub mod numbers;
 pub mod on_demand;
+mod opened;
+pub mod opened_files;
+mod openings;
 pub mod outbox;
 pub mod own_log;
 mod pace;
@@ -65,6 +69,7 @@ use crate::foreign::{Closer, Foreign};
 use crate::index::Index;
 use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
+use crate::openings::Openings;
 use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
@@ -138,6 +143,7 @@ pub struct Supervisor {
     pub steps_us: (u64, u64),
     /// Programs that are examined beside the loop.
     examinations: Examinations,
+    openings: Openings,
     /// Slots whose processes are wanted, in that order.
     wanted: VecDeque<usize>,
     /// Processes that were started and have not been sent their set-up.
@@ -216,6 +222,7 @@ impl Supervisor {
             starts: BTreeMap::new(),
             steps_us: (0, 0),
             examinations: Examinations::default(),
+            openings: Openings::default(),
             wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
             unread_logs: VecDeque::new(),
@@ -242,6 +249,7 @@ impl Supervisor {
             started: Instant::now(),
         };
         supervisor.let_rest(slots);
+        config::open_beside(supervisor.context.opened.clone());
         Ok(supervisor)
     }
 

@@ -4,6 +4,7 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -54,9 +55,15 @@ impl Supervisor {
         self.on_start(slot, started);
     }
 
+    /// What was found out of a slot's program, and opened for it, is used up.
+    pub(crate) fn use_up(&mut self, slot: usize) {
+        self.examinations.use_up(slot);
+        self.openings.forget(slot);
+    }
+
     fn on_start(&mut self, slot: usize, started: Result<u64, Error>) {
         self.starts.remove(&slot);
-        self.examinations.use_up(slot);
+        self.use_up(slot);
         match started {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
@@ -140,13 +147,16 @@ impl Supervisor {
                 || state.life.is_over()
                 || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
         };
+        // A site whose file system does not answer is waited for by itself alone.
+        let silent: HashSet<u16> = self.openings.silent().map(|slot| self.specs[slot].site).collect();
+        let up = |(slot, state): (usize, &Slot)| up(state) || silent.contains(&self.specs[slot].site);
         if self.announced {
             return;
         }
         // Those before it are looked at again once all others are up, as they may have ended since.
-        let not_up = self.slots.iter().skip(self.not_up).position(|state| !up(state));
+        let not_up = self.slots.iter().enumerate().skip(self.not_up).position(|state| !up(state));
         self.not_up = not_up.map_or(0, |after| self.not_up + after);
-        if not_up.is_some() || !self.slots.iter().all(up) {
+        if not_up.is_some() || !self.slots.iter().enumerate().all(up) {
             return;
         }
         self.announced = true;
@@ -283,15 +293,16 @@ impl Supervisor {
         ticket
     }
 
-    /// Forgets what was wrong with the program of a slot, which somebody has asked for.
-    pub fn forgive(&self, slot: usize) {
+    /// Forgets what was wrong with the program of a slot, which somebody has asked for, and which file systems have not answered.
+    pub fn forgive(&mut self, slot: usize) {
         self.context.forgive(&self.specs[slot]);
+        self.openings.forgive(slot);
     }
 
     /// Starts a successor for the process of a slot, or a process for a slot that has none, as part of a transaction.
     pub fn relaunch(&mut self, slot: usize, ticket: u32) -> Result<u64, String> {
         self.slots[slot].backoff.forgive();
-        self.examinations.use_up(slot);
+        self.use_up(slot);
         let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serial = match self.slots[slot].current {
             Some(_) => {

@@ -171,6 +171,7 @@ impl Supervisor {
     pub fn empty_slot(&mut self, slot: usize) {
         self.starts.remove(&slot);
         self.examinations.forget(slot);
+        self.openings.forget(slot);
         self.broken.remove(&slot);
         let state = &mut self.slots[slot];
         (state.broken, state.memory) = (None, None);
@@ -263,7 +264,8 @@ impl Supervisor {
 
     /// Whether a process is to take the place of another.
     pub fn is_successor(&self, serial: u64) -> bool {
-        self.slots.iter().any(|slot| slot.next == Some(serial))
+        let is_next = |process: &Process| self.slots[process.slot].next == Some(serial);
+        self.processes.get(&serial).is_some_and(is_next)
     }
 
     /// Takes over another configuration; what was there comes back.

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::fs::{FileType, fstat, fstatfs};
+use rustix::fs::{FileType, OFlags, fcntl_get_seals, fcntl_getfl, fstat, fstatfs};
 
 use crate::foreign;
 use crate::notify::ID_VALID;
@@ -22,6 +22,12 @@ pub enum Kind {
     MountNamespace,
     /// Where the calls of a process arrive ([`crate::notify`]).
     Calls,
+    /// A file or a folder that is open only to be named.
+    Named,
+    /// A folder that is open to be read.
+    Folder,
+    /// What a file had in it, in memory.
+    Contents,
 }
 
 impl Kind {
@@ -47,6 +53,11 @@ impl Kind {
                 let found = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
                 found == Ok(FileType::Unknown) && knows_of_no_call(descriptor)
             }
+            // By their flags: whoever answers for their file system is not asked.
+            Self::Named => fcntl_getfl(descriptor).is_ok_and(|flags| flags.contains(OFlags::PATH)),
+            Self::Folder => fcntl_getfl(descriptor)
+                .is_ok_and(|flags| flags.contains(OFlags::DIRECTORY) && !flags.contains(OFlags::PATH)),
+            Self::Contents => fcntl_get_seals(descriptor).is_ok(),
         }
     }
 }
@@ -86,13 +97,15 @@ mod tests {
     /// One of each type that a descriptor can be of, and the kinds that it is.
     fn all() -> Vec<(OwnedFd, &'static [Kind])> {
         let path = openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let folder = openat(CWD, "/dev", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let (reading, writing) = rustix::pipe::pipe().unwrap();
         let (one, other) = crate::seqpacket::pair().unwrap();
         vec![
-            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[]),
+            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[Kind::Contents]),
+            (folder, &[Kind::Folder]),
             (opened("/proc/self/exe"), &[]),
             (opened("/"), &[]),
-            (path, &[]),
+            (path, &[Kind::Named]),
             (opened("/proc/self/ns/mnt"), &[Kind::MountNamespace]),
             (opened("/proc/self/ns/net"), &[]),
             (opened("/proc/self/ns/uts"), &[]),
@@ -112,7 +125,7 @@ mod tests {
 
     #[test]
     fn each_kind_takes_its_own_and_nothing_else() {
-        for kind in [Kind::MountNamespace, Kind::Calls] {
+        for kind in [Kind::MountNamespace, Kind::Calls, Kind::Named, Kind::Folder, Kind::Contents] {
             for (number, (descriptor, kinds)) in all().into_iter().enumerate() {
                 let taken = kind.take(descriptor);
                 assert_eq!(taken.is_ok(), kinds.contains(&kind), "{kind:?} of descriptor {number}");

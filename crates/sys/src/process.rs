@@ -133,31 +133,55 @@ pub fn run(work: impl FnOnce() -> Result<(), (&'static str, io::Error)>) -> Resu
     Ok(())
 }
 
-/// Has a child do `work`, and does not wait for it: the child is a copy of this process, with the descriptors that are not above `highest`,
-/// and says what it has found in a file that it shares with its parent. The child ends with its parent.
+/// Has a child do `work`, and does not wait for it: the child is a copy of this process, with no descriptors but these and the
+/// first three, and says what it has found in a file that it shares with its parent. The child ends with its parent.
+///
+/// One that waits for a file system cannot always be ended. It must hold nothing that others wait for: no socket that listens,
+/// no channel whose end is to be heard of, no lock.
 ///
 /// # Errors
 /// There is no child.
 pub fn begin_work(
-    highest: RawFd,
+    kept: &[RawFd],
     work: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
     let parent = rustix::process::getpid();
+    let table = Table::UpTo(kept.iter().copied().max().unwrap_or_default());
     let bound = || {
         let signal = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(signal)
             .map_err(|error| ("parent death", error.into()))?;
+        let_go_of_others(kept).map_err(|error| ("descriptors", error))?;
         match rustix::process::getppid() == Some(parent) {
             true => work(),
             false => Err(("parent death", io::ErrorKind::NotFound.into())),
         }
     };
     // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
-    let Begun { child, report } =
-        begin(Pids::Shared, Table::UpTo(highest), bound, || unsafe { libc::_exit(0) })?;
+    let Begun { child, report } = begin(Pids::Shared, table, bound, || unsafe { libc::_exit(0) })?;
     // Nobody reads what failed: how the child has ended says that something did.
     drop(report);
     Ok(child)
+}
+
+/// Has every number above the first three stand for `/dev/null` that is open and not among `kept`. No number becomes free: values of
+/// the copied process still have them, and close them where they end.
+fn let_go_of_others(kept: &[RawFd]) -> io::Result<()> {
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    let null = null.as_raw_fd();
+    let mut open = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        open.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    }
+    for number in open.into_iter().filter(|number| *number > 2 && *number != null && !kept.contains(number)) {
+        // SAFETY: F_GETFD takes no argument, and fails for a number that is not open, as that of the list is by now.
+        let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        // SAFETY: dup3 takes integers; the number goes on being its owner's, whose value is closed as any other.
+        if is_open && unsafe { libc::dup3(null, number, libc::O_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 /// Which of its parent's descriptors a child has until it executes its program.

@@ -10,6 +10,8 @@ use crate::successor::PATH_MAX;
 pub const FINDINGS_MAX: usize = 256 << 10;
 /// LIMIT: bytes of all that an examination of a configuration says: ten numbers for each of ten thousand sites, and what is wrong.
 pub const SUBJECTS_MAX: usize = 16 << 20;
+/// LIMIT: bytes of what is said of one file that was opened: two paths and some numbers, or what is wrong with it.
+pub const OPENED_MAX: usize = 20 << 10;
 /// LIMIT: bytes of what is wrong with a program: the names of 256 missing libraries are cut there.
 pub const PROBLEM_MAX: usize = 8192;
 
@@ -54,6 +56,17 @@ messages! {
         1 => Examined { subjects: Vec<u64> },
         /// What is wrong with one of them, or perhaps not meant, and what to do about it.
         2 => Found { subject: u64, is_error: bool, message: Text<PROBLEM_MAX>, help: Text<PROBLEM_MAX> },
+    }
+}
+
+messages! {
+    /// From a copy of the launcher that opens files to the launcher. Paths are numbers, in the order in which they were asked for.
+    pub enum OpeningToLauncher {
+        /// What a path leads to, which comes along: what the kernel says of it, its path without links, who can have put it there, and
+        /// the folder that it lies in, with its owner and its mode.
+        1 => Opened { number: u32, found: Vec<u64>, real: Bytes<PATH_MAX>, placed: Vec<u64>, folder: Bytes<PATH_MAX>, owner: Vec<u64> },
+        /// What is wrong with it.
+        2 => NotOpened { number: u32, problem: Text<PROBLEM_MAX>, remedy: Text<PROBLEM_MAX> },
     }
 }
 

@@ -12,7 +12,6 @@ use wire::{Counters, LauncherToAdmin, Role, Text};
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
 use supervisor::Supervisor;
-use supervisor::examine::{Depth, Examiner};
 use supervisor::life::Life;
 use supervisor::process::Process;
 use supervisor::restart::Ended;
@@ -131,18 +130,6 @@ impl AdminCommands {
     /// The slots of a target; none, if it has gone with a change of the configuration.
     pub fn slots(&self, target: u16) -> Option<&[usize]> {
         self.targets.get(usize::from(target)).map(|(_, slots)| &slots[..])
-    }
-}
-
-/// A new signer would have the files as they are now, and the old one's keys would go with it.
-pub(crate) fn signer_can_start(supervisor: &Supervisor) -> Result<(), String> {
-    let broken = supervisor.context().config.broken_certificates(&Examiner::new(Depth::Start));
-    match broken.is_empty() {
-        true => Ok(()),
-        false => Err(format!(
-            "{}; the signer goes on with the certificates and keys that it has",
-            broken.join("; ")
-        )),
     }
 }
 

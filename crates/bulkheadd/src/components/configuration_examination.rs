@@ -18,6 +18,7 @@ use crate::transactions::{Asker, Look, Mode};
 use supervisor::Supervisor;
 use supervisor::error::{Error, during};
 use supervisor::examine::{Recorded, Recording};
+use supervisor::leaving::Leaving;
 
 /// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128 files.
 const TIME: Duration = Duration::from_secs(60);
@@ -36,7 +37,7 @@ pub(crate) enum Purpose {
 pub(crate) struct ConfigurationExamination {
     running: Option<Running>,
     /// Copies that were killed, until they have gone.
-    leaving: Vec<(u64, Child)>,
+    leaving: Leaving<()>,
     /// What has come of one, until the launcher takes notice.
     result: Option<(Purpose, Option<Recorded>)>,
 }
@@ -62,11 +63,12 @@ impl ConfigurationExamination {
         let memory = rustix::fs::memfd_create("findings", rustix::fs::MemfdFlags::CLOEXEC);
         let findings = File::from(memory.map_err(during("make a file in memory"))?);
         let work = || {
+            config::open_here();
             let recording = Recording::of(examine);
             load(&recording);
             (&findings).write_all(&recording.to_bytes()).map_err(|error| ("examination", error))
         };
-        let child = sys::process::begin_work(findings.as_raw_fd(), work).map_err(Error::Start)?;
+        let child = sys::process::begin_work(&[findings.as_raw_fd()], work).map_err(Error::Start)?;
         let serial = match supervisor.watch_helper(&child) {
             Ok(serial) => serial,
             Err(error) => {
@@ -99,17 +101,13 @@ impl Component for ConfigurationExamination {
         let is_over = |running: &mut Running| running.deadline <= now || supervisor.is_stopping();
         if let Some(Running { purpose, child, serial, .. }) = self.running.take_if(is_over) {
             // It may wait for a file system that does not answer.
-            child.kill();
-            self.leaving.push((serial, child));
+            self.leaving.kill(serial, (), child);
             self.result = Some((purpose, None));
         }
     }
 
     fn on_helper_exit(&mut self, _: &mut Supervisor, serial: u64) -> bool {
-        if let Some(at) = self.leaving.iter().position(|(leaving, _)| *leaving == serial) {
-            if !matches!(self.leaving[at].1.try_wait(), Ok(None)) {
-                self.leaving.swap_remove(at);
-            }
+        if self.leaving.reap(serial) {
             return true;
         }
         let Some(running) = self.running.take_if(|running| running.serial == serial) else { return false };
@@ -124,7 +122,7 @@ impl Component for ConfigurationExamination {
     }
 
     fn is_quiet(&self) -> bool {
-        !self.is_under_way() && self.leaving.is_empty()
+        !self.is_under_way() && !self.leaving.is_waited_for(Instant::now())
     }
 }
 

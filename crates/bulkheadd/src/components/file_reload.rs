@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use config::{Class, Config, Opener, Site};
+use config::{Class, Config, Opener, PathFault, Site};
 use wire::data::LauncherToDataProxy;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use wire::{LauncherToSite, Role, Text};
@@ -28,6 +27,9 @@ use sys::file_version::FileVersion;
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
+
+/// What is said of a signer that stays, as another one could not take its place.
+const GOES_ON: &str = "; the signer goes on with the certificates and keys that it has";
 
 /// What a file is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +129,7 @@ impl ReloadedFile {
     }
 
     /// As the files are now, without opening them.
-    fn look(&self, opener: &Opener) -> io::Result<Stamp> {
+    fn look(&self, opener: &Opener) -> Result<Stamp, PathFault> {
         let opener = &self.opener(opener);
         let look = |path| look(opener, path);
         Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
@@ -139,12 +141,11 @@ impl ReloadedFile {
     }
 
     /// The files, and as they are now.
-    fn open(&self, opener: &Opener) -> io::Result<(File, Option<File>, Stamp)> {
+    fn open(&self, opener: &Opener) -> Result<(File, Option<File>, Stamp), PathFault> {
         let opener = &self.opener(opener);
-        let key = self.key.as_deref().map(|path| opener.file(path)).transpose()?;
-        let file = opener.file(&self.path)?;
-        let stamps = (stamp(&file)?, key.as_ref().map(stamp).transpose()?);
-        Ok((file, key, stamps))
+        let (key, of_key) = self.key.as_deref().map(|path| open(opener, path)).transpose()?.unzip();
+        let (file, version) = open(opener, &self.path)?;
+        Ok((file, key, (version, of_key)))
     }
 
     /// Whether this signer's word was asked for; it is asked for once.
@@ -238,17 +239,20 @@ impl Component for FileReload {
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
         let is_due =
             |next: Option<Instant>| next.is_some_and(|next| next <= now) && !supervisor.is_stopping();
-        let (files_due, names_due) = (is_due(self.next), is_due(self.next_names));
+        let (is_time, names_due) = (is_due(self.next), is_due(self.next_names));
+        // What others have opened is looked at when it has come; that is asked for again when it is time.
+        let files_due = supervisor.take_opened() || is_time;
         if !files_due && !names_due {
             return;
         }
-        if files_due {
+        if is_time {
             self.next = Some(now + self.every);
         }
         if names_due {
             self.next_names = Some(now + NAMES_EVERY.min(self.every));
         }
         let opener = supervisor.context().opener();
+        supervisor.context().opened.take_looked();
         let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
         for place in 0..self.files.len() {
             let file = &self.files[place];
@@ -262,9 +266,14 @@ impl Component for FileReload {
                     read.insert(id.clone(), file.given.unwrap_or_default());
                     there.insert(id, found);
                 }
-                Err(error) => self.complain(supervisor, place, &error.to_string()),
+                Err(fault) if fault.is_remote() => {}
+                Err(fault) => self.complain(supervisor, place, &fault.to_string()),
             }
             self.object(supervisor, place);
+        }
+        if is_time {
+            let looked = supervisor.context().opened.take_looked();
+            supervisor.open_again(looked, now);
         }
         self.written = plan_files(&read, &there);
     }
@@ -371,6 +380,11 @@ impl FileReload {
                 }
                 Ok(())
             }
+            // It is given when it has been opened, which is begun with the next look.
+            Err(fault) if fault.is_remote() => {
+                self.look_soon();
+                Ok(())
+            }
             Err(error) => {
                 self.complain(supervisor, place, &error.to_string());
                 Err(format!("{}: {error}", self.about(supervisor, place).unwrap_or_default()))
@@ -407,7 +421,7 @@ impl FileReload {
     }
 
     /// Takes a signer's word about a file. What is wrong, if the signer cannot use a file of which no other signer has said
-    /// so.
+    /// so, or is to take the place of another: that one goes on with what it has, which would go with it.
     pub(crate) fn on_certificate(
         &mut self,
         supervisor: &mut Supervisor,
@@ -418,14 +432,18 @@ impl FileReload {
     ) -> Option<String> {
         let place = self.certificates.get(&id).copied();
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
+        let is_successor = supervisor.is_successor(serial);
         let mut worse = None;
         if let Some(place) = place {
             let file = &mut self.files[place];
             let was_bad = file.is_judged && file.said.0 != Verdict::Good;
             (file.said, file.is_judged) = ((verdict, holding), true);
-            if verdict != Verdict::Good && !was_bad {
+            if verdict != Verdict::Good && (is_successor || !was_bad) {
                 let about = self.about(supervisor, place).unwrap_or_default();
-                worse = Some(format!("{about}: the file {}", verdict.words()));
+                worse = Some(match is_successor {
+                    true => format!("{about} {}{GOES_ON}", verdict.words()),
+                    false => format!("{about}: the file {}", verdict.words()),
+                });
             }
         }
         match place {
@@ -436,6 +454,7 @@ impl FileReload {
                 self.files[place].objected.clear();
                 self.object(supervisor, place);
             }
+            Some(_) if is_successor => worse.iter().for_each(|what| supervisor.warn(what.clone())),
             Some(place) => {
                 let what =
                     format!("the file {}; the site goes on without it, or with what it had", verdict.words());
@@ -475,10 +494,13 @@ fn take_of(
 }
 
 /// As a file is now, without opening it.
-fn look(opener: &Opener, path: &Path) -> io::Result<FileVersion> {
+fn look(opener: &Opener, path: &Path) -> Result<FileVersion, PathFault> {
     Ok(FileVersion::from(&opener.look(Class::Private, path)?.stat))
 }
 
-fn stamp(file: &File) -> io::Result<FileVersion> {
-    Ok(FileVersion::of(&file.metadata()?))
+/// A file, and its version before it was opened: what is written meanwhile is another one.
+fn open(opener: &Opener, path: &Path) -> Result<(File, FileVersion), PathFault> {
+    let found = opener.look(Class::Private, path)?;
+    found.check_owner()?;
+    Ok((found.open_file()?, FileVersion::from(&found.stat)))
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use wire::{Outcome, Role};
 
-use crate::components::admin_commands::{GONE, signer_can_start};
+use crate::components::admin_commands::GONE;
 use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
 use supervisor::change::Change;
@@ -49,12 +49,6 @@ impl Launcher {
         }
         if self.transactions.has_reload() {
             return refuse(self, Outcome::Busy, "the configuration is being reloaded");
-        }
-        if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Signer)
-            && let Err(reason) = signer_can_start(&self.supervisor)
-        {
-            self.supervisor.warn(format!("relaunch: {reason}"));
-            return refuse(self, Outcome::Failed, &reason);
         }
         if is_under_way || self.transactions.is_full() {
             return refuse(self, Outcome::Busy, "it is being relaunched already");
@@ -157,7 +151,7 @@ impl Launcher {
     pub(super) fn launch_after_examinations(&mut self, now: Instant) {
         for (slot, news) in self.supervisor.take_examined(now) {
             for id in self.transactions.awaiting_examination(slot) {
-                if news == News::Ended || !self.supervisor.is_examined_first(slot, now) {
+                if news != News::Room || !self.supervisor.is_examined_first(slot, now) {
                     self.launch_after_examination(id, slot);
                 }
             }

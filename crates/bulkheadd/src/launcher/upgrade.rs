@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use wire::{LauncherToAdmin, Outcome, Role, Text};
 
-use crate::components::admin_commands::signer_can_start;
 use crate::components::rehearsal::{self, Rehearsal};
 use crate::entry::{Entry, VERSION};
 use crate::launcher::Launcher;
@@ -240,13 +239,8 @@ impl Launcher {
         if let Some(replacing) = &mut self.upgrade.replacing {
             replacing.under_way.push((role, name));
         }
-        let refused = match role {
-            Role::Signer => signer_can_start(&self.supervisor).err(),
-            _ => None,
-        };
-        match (role, refused) {
-            (_, Some(reason)) => self.transactions.fail(id, reason),
-            (Role::Filter, None) => self.stage_chain(id, Life::Serving),
+        match role {
+            Role::Filter => self.stage_chain(id, Life::Serving),
             _ => self.launch_in_turn(id, slots),
         }
         self.release(id);

@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Class;
+use super::beside::ANSWER_TIME;
 use crate::diagnostic::show_path;
 
 /// Why a path is not opened.
@@ -51,6 +52,25 @@ pub enum PathFault {
         file: PathOwner,
         /// The folder that it lies in.
         folder: PathOwner,
+    },
+    /// It lies on a file system that somebody else than the kernel answers for, and this process does not wait for that.
+    Remote {
+        /// The part of the path that lies there first.
+        at: PathBuf,
+        /// The kernel's number of the mount, if it has said it.
+        mount: Option<u64>,
+    },
+    /// The file system on which it lies does not answer.
+    Silent {
+        /// The path.
+        at: PathBuf,
+    },
+    /// What another process has said that opened it.
+    Told {
+        /// What is wrong, to follow the path.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
     },
     /// Neither a file nor a folder, where one of the two is needed.
     WrongKind {
@@ -97,6 +117,11 @@ impl PathFault {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether it could not be looked at yet: the file system on which it lies has yet to answer to somebody who waits for that.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote { .. })
+    }
+
     /// What is wrong, to follow the path.
     pub fn problem(&self) -> String {
         match self {
@@ -126,6 +151,11 @@ impl PathFault {
                 "leads to {file} in {folder}; what root reads for others from a folder that root does not own alone belongs to \
                  the folder's owner, or everybody can read it"
             ),
+            Self::Remote { .. } => "lies on a file system of another machine or of a program (NFS, FUSE), which has yet to answer".into(),
+            Self::Silent { .. } => format!(
+                "lies on a file system of another machine or of a program (NFS, FUSE), which has not answered within {ANSWER_TIME:?}"
+            ),
+            Self::Told { problem, .. } => problem.clone(),
             Self::WrongKind { wanted, .. } => format!("is not {wanted}"),
         }
     }
@@ -146,6 +176,9 @@ impl PathFault {
                 folder.uid,
                 show_path(&file.path)
             ),
+            Self::Remote { .. } => "wait for that".into(),
+            Self::Silent { at } => format!("see to it that `stat {}` answers, or unmount it", show_path(at)),
+            Self::Told { remedy, .. } => remedy.clone(),
             Self::WrongKind { .. } => "name the file or folder itself".into(),
         }
     }

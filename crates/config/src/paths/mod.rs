@@ -7,17 +7,21 @@
 //! SECURITY: root opens what a configuration names. Whoever owns a folder on the way decides what its names lead to, so
 //! that each key says how much that owner may decide ([`Class`]).
 
+mod beside;
 mod fault;
+mod mounts;
 mod open;
 mod rights;
 mod walk;
 
+pub(crate) use beside::may_wait;
+pub use beside::{ANSWER_TIME, Beside, open_beside, open_here};
 pub use fault::{PathFault, PathOwner};
-pub use open::{Found, Opener};
+pub use open::{Found, Held, Opener};
 pub use rights::Placed;
 
 /// What the path of a key may lead through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Secrets, programs, and what decides over people: links only in folders that only root can write. What lies in a
     /// folder of another user's is that user's, or that user could read it anyway.

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, Stat};
 
+use super::beside;
 use super::fault::{PathFault, PathOwner};
+use super::mounts::MountId;
 use super::rights::{Placed, Right};
 use super::walk::{Walk, place};
 use super::{Class, class_of};
@@ -25,8 +27,10 @@ pub struct Opener {
 /// What a path has led to.
 #[derive(Debug)]
 pub struct Found {
-    /// It, opened only to name it.
+    /// It, opened as `held` says.
     pub file: OwnedFd,
+    /// For what it is open.
+    pub held: Held,
     /// What it is.
     pub stat: Stat,
     /// Its path without links.
@@ -35,6 +39,19 @@ pub struct Found {
     pub placed: Placed,
     /// The folder that it lies in.
     pub folder: PathOwner,
+    /// Whether somebody else than the kernel answers for its file system: a server of the network, or a program.
+    pub is_remote: bool,
+}
+
+/// For what something is open that a path has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Only to name it.
+    Named,
+    /// A folder, to be read.
+    Folder,
+    /// It is the contents of a file, in memory.
+    Contents,
 }
 
 impl Opener {
@@ -58,13 +75,35 @@ impl Opener {
         self.trusted.as_ref().is_none_or(|trusted| trusted.contains(&uid))
     }
 
+    /// Whether this process would have to wait for somebody else than the kernel to look at a path, and does not.
+    pub fn would_wait(&self, class: Class, path: &Path) -> bool {
+        !beside::may_wait() && self.remote_mount(class, path).is_some()
+    }
+
     /// What the path of a key leads to, opened only to name it.
     ///
     /// # Errors
     /// It is not there, or leads through what the key does not allow.
     pub fn look(&self, class: Class, path: &Path) -> Result<Found, PathFault> {
+        let beside = beside::get();
+        match (self.walk(class, beside.is_none()).to(path), beside) {
+            (Err(PathFault::Remote { .. }), Some(beside)) => beside.found(class, path),
+            (found, _) => found,
+        }
+    }
+
+    fn walk(&self, class: Class, enters_remote: bool) -> Walk<'_> {
         let trusted = self.trusted.as_ref().map(|trusted| &trusted[..]);
-        Walk { class, trusted }.to(path)
+        Walk { class, trusted, enters_remote }
+    }
+
+    /// The mount on which a path leaves what the kernel answers for, if it does; nobody else is asked. `None` within stands for
+    /// one that has no number.
+    pub fn remote_mount(&self, class: Class, path: &Path) -> Option<Option<MountId>> {
+        match self.walk(class, false).to(path) {
+            Err(PathFault::Remote { mount, .. }) => Some(mount),
+            _ => None,
+        }
     }
 
     /// The same by the name of the key.
@@ -95,6 +134,16 @@ impl Opener {
 }
 
 impl Found {
+    /// The same, once more.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn again(&self) -> std::io::Result<Self> {
+        let Self { held, stat, ref real, placed, ref folder, is_remote, .. } = *self;
+        let (file, real, folder) = (self.file.try_clone()?, real.clone(), folder.clone());
+        Ok(Self { file, held, stat, real, placed, folder, is_remote })
+    }
+
     /// Whether it is a folder.
     pub fn is_folder(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
@@ -140,6 +189,9 @@ impl Found {
     /// # Errors
     /// It is none, or cannot be opened.
     pub fn open_folder(&self) -> Result<OwnedFd, PathFault> {
+        if self.held == Held::Folder {
+            return self.file.try_clone().map_err(|source| PathFault::Io { at: self.real.clone(), source });
+        }
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let opened = rustix::fs::openat(&self.file, ".", flags, rustix::fs::Mode::empty());
         opened.map_err(|error| PathFault::io(&self.real, error))
@@ -152,6 +204,10 @@ impl Found {
     pub fn open_file(&self) -> Result<File, PathFault> {
         if !self.is_file() {
             return Err(PathFault::WrongKind { at: self.real.clone(), wanted: "a file" });
+        }
+        if self.held == Held::Contents {
+            let read = sys::memfd::to_be_read(&self.file).map(File::from);
+            return read.map_err(|source| PathFault::Io { at: self.real.clone(), source });
         }
         let flags = OFlags::NONBLOCK.bits() as i32;
         // The same inode again, whatever the name may lead to by now.

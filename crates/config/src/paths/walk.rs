@@ -12,6 +12,8 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::fault::{PathFault, PathOwner};
+use super::mounts::{self, MountId};
+use super::open::Held;
 use super::rights::{self, Placed, Right};
 use super::{Class, Found};
 
@@ -25,6 +27,15 @@ pub(super) struct Walk<'w> {
     pub(super) class: Class,
     /// Root and the owner of the configuration; `None` without root, where everything is the user's.
     pub(super) trusted: Option<&'w [u32]>,
+    /// Whether the walk goes on where somebody else than the kernel answers, for however long that takes.
+    pub(super) enters_remote: bool,
+}
+
+/// The mount that a file lies on, and whether somebody else than the kernel answers for it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Mounted {
+    id: Option<MountId>,
+    is_remote: bool,
 }
 
 /// A link that its maker could have led anywhere, and the users who can have made it.
@@ -38,16 +49,19 @@ struct At {
     path: PathBuf,
     folder: OwnedFd,
     stat: Stat,
+    mounted: Mounted,
 }
 
 impl At {
+    /// What this process's own root lies on has answered to it before.
     fn root() -> Result<Self, PathFault> {
         let path = PathBuf::from("/");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|error| PathFault::io(&path, error))?;
         let stat = stat(&folder, &path)?;
-        Ok(Self { path, folder, stat })
+        let mounted = Mounted { id: mounts::mount(&folder), is_remote: false };
+        Ok(Self { path, folder, stat, mounted })
     }
 
     fn place(&self) -> PathOwner {
@@ -78,23 +92,61 @@ impl Walk<'_> {
             return None;
         }
         let (parent, name) = (path.parent()?, path.file_name()?);
+        let mut resolve = ResolveFlags::NO_SYMLINKS;
+        // SECURITY: on another mount somebody else may answer; each step there is looked at.
+        resolve.set(ResolveFlags::NO_XDEV, self.is_wary());
         let open = |at: &OwnedFd, path: &Path| {
             let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            rustix::fs::openat2(at, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+            rustix::fs::openat2(at, path, flags, Mode::empty(), resolve).ok()
         };
-        let folder = open(&At::root().ok()?.folder, parent)?;
+        let root = At::root().ok()?;
+        let folder = open(&root.folder, parent)?;
         let file = open(&folder, Path::new(name))?;
         let (of_folder, of_file) = (stat(&folder, parent).ok()?, stat(&file, path).ok()?);
         if FileType::from_raw_mode(of_file.st_mode) == FileType::Symlink {
             return None;
         }
         let real = crate::check::lexical(path);
-        Some(self.found(file, of_file, real, (parent, &of_folder)))
+        let mounted = self.mounted(root.mounted, &file, path).ok()?;
+        Some(self.found((file, mounted), of_file, real, (parent, &of_folder)))
     }
 
-    fn found(&self, file: OwnedFd, stat: Stat, real: PathBuf, folder: (&Path, &Stat)) -> Found {
+    /// Whether it matters who answers for a file: the server's own lies where root has put it, and without root nobody else waits.
+    fn looks_at_mounts(&self) -> bool {
+        self.trusted.is_some() && self.class != Class::Own
+    }
+
+    /// Whether the walk asks nobody but the kernel.
+    fn is_wary(&self) -> bool {
+        self.looks_at_mounts() && !self.enters_remote
+    }
+
+    /// What a file lies on that was reached from `before`.
+    fn mounted(&self, before: Mounted, file: &OwnedFd, here: &Path) -> Result<Mounted, PathFault> {
+        if !self.looks_at_mounts() {
+            return Ok(Mounted::default());
+        }
+        let id = mounts::mount(file);
+        if id.is_some() && id == before.id {
+            return Ok(before);
+        }
+        let is_remote = !id.is_some_and(mounts::is_local);
+        match is_remote && self.is_wary() {
+            true => Err(PathFault::Remote { at: here.to_owned(), mount: id }),
+            false => Ok(Mounted { id, is_remote }),
+        }
+    }
+
+    fn found(
+        &self,
+        (file, mounted): (OwnedFd, Mounted),
+        stat: Stat,
+        real: PathBuf,
+        folder: (&Path, &Stat),
+    ) -> Found {
         let placed = self.trusted.map_or(Placed::Root, |trusted| Placed::of(trusted, folder.1, &stat));
-        Found { file, stat, real, placed, folder: place(folder.0, folder.1) }
+        let (held, is_remote) = (Held::Named, mounted.is_remote);
+        Found { file, held, stat, real, placed, folder: place(folder.0, folder.1), is_remote }
     }
 
     fn step_by_step(&self, path: &Path) -> Result<Found, PathFault> {
@@ -105,7 +157,8 @@ impl Walk<'_> {
         while let Some(name) = names.pop() {
             self.may_search(&at, &doubtful)?;
             let here = if name == ".." { parent_of(&at.path) } else { at.path.join(&name) };
-            let file = open(&at.folder, &name).map_err(|error| PathFault::io(&here, error))?;
+            let file = self.open(&at.folder, &name).map_err(|error| PathFault::io(&here, error))?;
+            let mounted = self.mounted(at.mounted, &file, &here)?;
             let of_file = stat(&file, &here)?;
             if name != ".." {
                 self.allows(&at, &here, &of_file)?;
@@ -127,17 +180,17 @@ impl Walk<'_> {
                 continue;
             }
             last = Some(self.found(
-                file.try_clone().map_err(|source| PathFault::Io { at: here.clone(), source })?,
+                (file.try_clone().map_err(|source| PathFault::Io { at: here.clone(), source })?, mounted),
                 of_file,
                 here.clone(),
                 (&at.path, &at.stat),
             ));
-            at = At { path: here, folder: file, stat: of_file };
+            at = At { path: here, folder: file, stat: of_file, mounted };
         }
         let found = match last {
             Some(found) => found,
             // The root itself, or a link to the folder in which it lies.
-            None => self.found(at.folder, at.stat, at.path.clone(), (&at.path, &at.stat)),
+            None => self.found((at.folder, at.mounted), at.stat, at.path.clone(), (&at.path, &at.stat)),
         };
         for one in &doubtful {
             let right = if found.is_folder() { Right::Enter } else { Right::Read };
@@ -146,6 +199,20 @@ impl Walk<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Opens a name only to name it. As a folder first: what is mounted when somebody looks for it is mounted then, which may take
+    /// its time.
+    fn open(&self, folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let as_it_is = || rustix::fs::openat(folder, name, flags, Mode::empty());
+        if self.is_wary() {
+            return as_it_is();
+        }
+        match rustix::fs::openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
+            Err(Errno::NOTDIR) => as_it_is(),
+            opened => opened,
+        }
     }
 
     /// SECURITY: the kernel asks root for no right. Who has made a link on the way could not have gone on here.
@@ -198,15 +265,6 @@ impl Walk<'_> {
 
 fn closed(one: &Doubtful, folder: PathOwner) -> PathFault {
     PathFault::Closed { link: one.link.clone(), uid: one.uid, folder }
-}
-
-/// Opens a name only to name it. As a folder first: what is mounted when somebody looks for it is mounted then.
-fn open(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty()) {
-        Err(Errno::NOTDIR) => rustix::fs::openat(folder, name, flags, Mode::empty()),
-        opened => opened,
-    }
 }
 
 fn parent_of(path: &Path) -> PathBuf {

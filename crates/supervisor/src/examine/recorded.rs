@@ -124,6 +124,10 @@ impl Examine for Recorded {
         };
         numbers(subjects).into_iter().enumerate().flat_map(of_subject).collect()
     }
+
+    fn has_waited(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use config::Site;
+use config::{Class, Opener, Site};
 
 use crate::directories::replace;
 use crate::error::{Error, at};
@@ -42,12 +42,21 @@ pub struct Claim<'c> {
     pub owner: Option<u32>,
 }
 
+/// Who owns a folder, if nobody has to be waited for to say so.
+fn owner(folder: &Path) -> Option<u32> {
+    let (opener, above) = (Opener::of(Path::new("/")), folder.parent()?);
+    let would_wait = |path| opener.would_wait(Class::Published, path);
+    if would_wait(above) || would_wait(folder) {
+        return None;
+    }
+    folder.symlink_metadata().ok().map(|found| found.uid())
+}
+
 impl<'c> Claim<'c> {
     /// That of a site with this account and this folder.
     pub fn new(user: Option<&'c str>, root: Option<&'c Path>) -> Self {
         // A link is its maker's: where it leads is no matter of whose the site is.
-        let owner = root.and_then(|root| root.symlink_metadata().ok()).map(|found| found.uid());
-        Self { user, root, owner }
+        Self { user, root, owner: root.and_then(owner) }
     }
 
     /// That of a site.

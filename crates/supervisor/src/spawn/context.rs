@@ -11,11 +11,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use config::{Class, Config, Opener, Service, Site};
+use config::{Class, Config, Found, Opener, Service, Site};
 use jail::MountTemplate;
 use wire::Role;
 
 use crate::error::{Error, at, during};
+use crate::opened_files::OpenedFiles;
 use crate::spawn::cgroup::Cgroups;
 use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
@@ -69,6 +70,8 @@ pub struct SpawnContext {
     pub answers: Answers,
     /// Whether a program is started only if all is known of it: nothing is inspected, asked or copied in the launcher's loop.
     pub examines_beside: Cell<bool>,
+    /// What others have opened for this process, which does not wait for their file systems.
+    pub opened: Rc<OpenedFiles>,
     /// Where a copy of a program is put, in a process that makes one beside the loop.
     pub copy_into: Option<OwnedFd>,
     /// What was done with programs of the operator's.
@@ -91,6 +94,18 @@ impl SpawnContext {
         state: &Path,
         cgroups: Cgroups,
     ) -> Result<Self, Error> {
+        Self::with_roles(program::roles_folder()?, config, empty_root, directory, state, cgroups)
+    }
+
+    /// The same, with the programs of the roles in this folder.
+    pub(crate) fn with_roles(
+        roles_folder: PathBuf,
+        config: Config,
+        empty_root: Option<OwnedFd>,
+        directory: OwnedFd,
+        state: &Path,
+        cgroups: Cgroups,
+    ) -> Result<Self, Error> {
         let null = File::options().read(true).write(true).open("/dev/null");
         let mut context = Self {
             degrades: empty_root.is_none() || config.server.isolation == config::Isolation::Degraded,
@@ -107,11 +122,12 @@ impl SpawnContext {
             refusals: Failures::default(),
             answers: Answers::default(),
             examines_beside: Cell::new(false),
+            opened: Rc::default(),
             copy_into: None,
             operator_programs: OperatorPrograms::default(),
             started: Cell::new(0),
             chains: HashMap::from([(0, chain(&config))]),
-            roles_folder: program::roles_folder()?,
+            roles_folder,
             null: null.map_err(during("open /dev/null"))?.into(),
             template: None,
             config,
@@ -168,8 +184,8 @@ impl SpawnContext {
     }
 
     /// The same, opened only to name it.
-    pub fn named(&self, path: &Path) -> Result<OwnedFd, Error> {
-        Ok(self.opener().look(Class::Published, path).map_err(at("open", path))?.file)
+    pub fn named(&self, path: &Path) -> Result<Found, Error> {
+        self.opener().look(Class::Published, path).map_err(at("open", path))
     }
 
     /// A directory for a role that works below it; as root, a view of it that has nothing above.

@@ -140,9 +140,9 @@ impl SpawnContext {
             let (findings, copy) = (&findings, copy.as_ref());
             let kept = [&self.null, &self.directory].into_iter().chain(&self.empty_root).chain(copy);
             let kept = kept.map(|kept| kept.as_raw_fd()).chain([findings.as_raw_fd()]);
-            let highest = kept.chain(self.template.iter().map(|template| template.number())).max();
+            let kept: Vec<_> = kept.chain(self.template.iter().map(|template| template.number())).collect();
             let work = || self.examine_here(spec, findings, copy).map_err(|error| ("examination", error));
-            sys::process::begin_work(highest.unwrap_or_default(), work).map_err(Error::Start)?
+            sys::process::begin_work(&kept, work).map_err(Error::Start)?
         };
         Ok(Examination { child, findings, copy, path })
     }
@@ -154,6 +154,7 @@ impl SpawnContext {
         mut findings: &File,
         copy: Option<&OwnedFd>,
     ) -> io::Result<()> {
+        config::open_here();
         // Those that are started here end with this process.
         self.launcher = jail::Launcher::this()?;
         self.copy_into = copy.map(OwnedFd::try_clone).transpose()?;
@@ -248,7 +249,7 @@ impl Examination {
                 std::thread::park();
             }
         };
-        let child = sys::process::begin_work(2, work).unwrap();
+        let child = sys::process::begin_work(&[], work).unwrap();
         let findings = std::fs::File::open("/dev/null").unwrap();
         Self { child, findings, copy: None, path }
     }

@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use config::Service;
+use config::{Found, Service};
 use jail::policy::{Grants, Policy};
 use jail::{Access, Bind, Jail, Limits, Mode, MountTemplate, Network, Reach, Root};
+use rustix::fs::{FileType, Stat};
 use wire::Role;
 use wire::data::{GIVEN_UP_MAX, READERS};
 
@@ -171,17 +172,19 @@ impl SpawnContext {
         }
         if origin == Origin::Operators || self.empty_root.is_none() {
             for needed in self.needed(service, spec, program)? {
-                view.add_opened(&needed.at, needed.file, needed.access, Mode::Execute)?;
+                let found = rustix::fs::fstat(&needed.file).map_err(at("examine", &needed.at))?;
+                view.add_opened(&needed.at, (needed.file, is_folder(&found)), needed.access, Mode::Execute)?;
             }
         }
         for path in outermost(&service.read) {
             let mode = if libraries::executes(spec, &path) { Mode::Execute } else { Mode::Read };
-            view.add_opened(&path, self.named(&path)?, Access::Read, mode)?;
+            let Found { file, stat, .. } = self.named(&path)?;
+            view.add_opened(&path, (file, is_folder(&stat)), Access::Read, mode)?;
         }
         // Last, as a folder of `read` would hide one of these that it has in it.
         for path in outermost(&service.libraries) {
             let folder = self.libraries_folder(service, &path)?;
-            view.add_opened(&path, folder, Access::Read, Mode::Execute)?;
+            view.add_opened(&path, (folder, true), Access::Read, Mode::Execute)?;
         }
         if let Some(path) = self.files_folder(spec) {
             view.add_kept(FILES_AT, self.kept_folder(spec, path)?)?;
@@ -294,7 +297,9 @@ struct View {
 impl View {
     /// Lets it reach `path`, which appears at the same place in its root if it has one.
     fn add(&mut self, path: &Path, access: Access, mode: Mode) -> Result<(), Error> {
-        self.add_opened(path, directories::existing(path)?, access, mode)
+        let opened = directories::existing(path)?;
+        let found = rustix::fs::fstat(&opened).map_err(at("examine", path))?;
+        self.add_opened(path, (opened, is_folder(&found)), access, mode)
     }
 
     /// Lets it write in a folder of its own, which appears as `at` in its root if it has one.
@@ -307,17 +312,25 @@ impl View {
         Ok(())
     }
 
-    /// The same for what is open already.
-    fn add_opened(&mut self, path: &Path, opened: OwnedFd, access: Access, mode: Mode) -> Result<(), Error> {
+    /// The same for what is open already, and is a folder or is none.
+    fn add_opened(
+        &mut self,
+        path: &Path,
+        (opened, directory): (OwnedFd, bool),
+        access: Access,
+        mode: Mode,
+    ) -> Result<(), Error> {
         if self.jailed {
             let tree = jail::view(&opened, mode).map_err(at("make a view of", path))?;
-            let stat = rustix::fs::fstat(&opened).map_err(at("examine", path))?;
-            let directory = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
             self.binds.push(Bind { at: config::lexical(path), tree, directory });
         }
         self.reach.paths.push((opened, access));
         Ok(())
     }
+}
+
+fn is_folder(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode).is_dir()
 }
 
 /// The folders that are not in another one of them.

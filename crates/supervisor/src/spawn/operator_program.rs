@@ -162,6 +162,21 @@ fn too_large() -> Unfit {
     )
 }
 
+/// Whether a program outside of the configuration's folder may be executed as it is.
+fn fit_of_the_machine(kind: ProgramKind, stat: &Stat, identity: Identity) -> Result<(), Unfit> {
+    match kind {
+        ProgramKind::Own
+            if (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777) != (0, identity.gid(), MODE) =>
+        {
+            Err(outside_of_folder(&identity.gid().to_string()))
+        }
+        ProgramKind::Interpreter | ProgramKind::Filter if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 => {
+            Err(FOREIGN.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 impl SpawnContext {
     /// Opens a program of this kind: one in the configuration's folder as a service's own, any other as it is if it is the
     /// machine's and may be.
@@ -174,6 +189,10 @@ impl SpawnContext {
         identity: Option<Identity>,
     ) -> Result<OwnedFd, Error> {
         let found = find(path, &self.opener()).map_err(|unfit| unfit.at(path))?;
+        // SECURITY: of one that somebody else answers for, a copy is executed, which was made beside the loop.
+        if let Some(identity) = identity.filter(|_| found.is_remote) {
+            return self.remote_program(kind, path, &found, identity);
+        }
         let content = found.open_file().map_err(at("read", path))?;
         if !is_elf(&content) {
             return Err(Unfit::from(no_program(kind)).at(path));
@@ -182,20 +201,47 @@ impl SpawnContext {
         if is_own(&found, &self.config.dir) {
             return self.own_program(path, found, content, identity);
         }
-        let stat = &found.stat;
-        match kind {
-            ProgramKind::Own
-                if (stat.st_uid, stat.st_gid, stat.st_mode & 0o7777) != (0, identity.gid(), MODE) =>
-            {
-                Err(outside_of_folder(&identity.gid().to_string()).at(path))
-            }
-            ProgramKind::Interpreter | ProgramKind::Filter
-                if stat.st_uid != 0 || stat.st_mode & 0o022 != 0 =>
-            {
-                Err(Unfit::from(FOREIGN).at(path))
-            }
-            _ => Ok(found.file),
+        fit_of_the_machine(kind, &found.stat, identity).map_err(|unfit| unfit.at(path))?;
+        Ok(found.file)
+    }
+
+    /// A copy of a program that lies on a file system of another machine or of a program.
+    fn remote_program(
+        &self,
+        kind: ProgramKind,
+        path: &Path,
+        found: &Found,
+        identity: Identity,
+    ) -> Result<OwnedFd, Error> {
+        match is_own(found, &self.config.dir) {
+            true => found.check_owner().map_err(|fault| Unfit::new(fault.problem(), fault.remedy())),
+            false => fit_of_the_machine(kind, &found.stat, identity),
         }
+        .map_err(|unfit| unfit.at(path))?;
+        let source = FileVersion::from(&found.stat);
+        if let Some(copy) = self.known_copy(identity, path, source) {
+            return copy;
+        }
+        if !self.may_find_out() {
+            return Err(Error::NotExamined { path: path.to_owned() });
+        }
+        let content = found.open_file().map_err(at("read", path))?;
+        match is_elf(&content) {
+            true => self.copy_for(identity, path, content),
+            false => Err(Unfit::from(no_program(kind)).at(path)),
+        }
+    }
+
+    /// The copy that was made before of this version of a program.
+    fn known_copy(
+        &self,
+        identity: Identity,
+        path: &Path,
+        source: FileVersion,
+    ) -> Option<Result<OwnedFd, Error>> {
+        let copies = self.operator_programs.copies.borrow();
+        let (_, copy) = copies.get(&(path.to_owned(), identity.id())).filter(|(of, _)| *of == source)?;
+        Some(duplicate(copy))
     }
 
     /// A program in the configuration's folder, made `identity`'s alone to execute.
@@ -258,11 +304,11 @@ impl SpawnContext {
             return Err(too_large().at(path));
         }
         let source = FileVersion::of(&found);
+        if let Some(copy) = self.known_copy(identity, path, source) {
+            return copy;
+        }
         let key = (path.to_owned(), identity.id());
         let mut copies = self.operator_programs.copies.borrow_mut();
-        if let Some((_, copy)) = copies.get(&key).filter(|(made_from, _)| *made_from == source) {
-            return duplicate(copy);
-        }
         if !self.may_find_out() {
             return Err(Error::NotExamined { path: path.to_owned() });
         }
@@ -303,7 +349,7 @@ fn give_to(file: &File, identity: Identity) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{PathOwner, Placed};
+    use config::{Held, PathOwner, Placed};
 
     /// A program of this owner, group, mode and number of names, in a folder of `folder`'s.
     fn used(program: (u32, u32, u32, u64), folder: u32, placed: Placed, was_given: bool) -> Use {
@@ -312,7 +358,8 @@ mod tests {
         (stat.st_uid, stat.st_gid, stat.st_mode, stat.st_nlink) = (uid, gid, 0o100_000 | mode, names as _);
         let folder = PathOwner { path: "/f".into(), uid: folder, mode: 0o755 };
         let file = rustix::fs::open("/", rustix::fs::OFlags::PATH, Mode::empty()).unwrap();
-        let found = Found { file, stat, real: "/f/program".into(), placed, folder };
+        let (held, is_remote, real) = (Held::Named, false, "/f/program".into());
+        let found = Found { file, held, stat, real, placed, folder, is_remote };
         use_of(&stat, &found, Some(7), was_given)
     }
 

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use config::{Class, Opener};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sys::file_version::FileVersion;
 
@@ -208,5 +209,6 @@ pub struct Inspected {
 
 /// The version of the program at `path`; `None` if it is not there.
 pub fn version(path: &Path) -> Option<FileVersion> {
-    std::fs::metadata(path).ok().map(|metadata| FileVersion::of(&metadata))
+    let found = Opener::of(Path::new("/")).look(Class::Private, path).ok()?;
+    Some(FileVersion::from(&found.stat))
 }
