@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import select
 import socket
 import ssl
 import struct
@@ -99,6 +100,47 @@ def bytes_of_data(_port, tls):
             peer.sendall(frame(DATA, 0, 1, b"a") * 500)
 
 
+def bytes_of_chunks(port, _tls):
+    with connection(port, 6) as peer:
+        peer.sendall(b"POST /behind/form HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            peer.sendall(b"1\r\na\r\n" * 1000)
+
+
+def bytes_of_records(_port, tls):
+    """What `bytes_of_data` sends, each byte of it in a record of TLS of its own."""
+    context = insecure()
+    context.set_alpn_protocols(["h2"])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    inside = context.wrap_bio(incoming, outgoing, server_hostname="main.test")
+    with connection(tls, 7) as peer:
+        while True:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                inside.do_handshake()
+                break
+            peer.sendall(outgoing.read())
+            incoming.write(peer.recv(65_536))
+        inside.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + head(1, b"POST", b"/behind/form"))
+        while True:
+            for byte in frame(DATA, 0, 1, b"a" * 200):
+                inside.write(bytes([byte]))
+            peer.sendall(outgoing.read())
+
+
+def pipelined(port, _tls):
+    """A client that asks again and again without waiting, and takes all answers."""
+    requests = b"GET /page.txt HTTP/1.1\r\nHost: main.test\r\n\r\n" * 1500
+    with connection(port, 8) as peer:
+        peer.settimeout(0)
+        left = requests
+        while True:
+            readable, writable, _ = select.select([peer], [peer], [])
+            if writable:
+                left = left[peer.send(left) :] or requests
+            if readable and not peer.recv(1 << 20):
+                return
+
+
 def acknowledgements(_port, tls):
     with http2(tls) as peer:
         while True:
@@ -143,6 +185,9 @@ ATTACKS = {
     "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php", 60),
     "slow-posts-upstream": Attack(slow_upstream, "http://127.0.0.1:{port}/behind/x", 60),
     "bytes-of-data": Attack(again(bytes_of_data), "https://127.0.0.1:{tls}/h2/page.txt"),
+    "bytes-of-chunks": Attack(again(bytes_of_chunks), "http://127.0.0.1:{port}/page.txt"),
+    "bytes-of-records": Attack(again(bytes_of_records), "https://127.0.0.1:{tls}/h2/page.txt"),
+    "pipelined": Attack(again(pipelined), "http://127.0.0.1:{port}/page.txt"),
     "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
     "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
     "descriptors": Attack(owned("descriptors"), "http://127.0.0.1:{port}/page.txt"),
