@@ -11,6 +11,7 @@ import struct
 import time
 from typing import Callable
 
+import tenants
 from frames import DATA, END_HEADERS, HEADERS, SETTINGS, block, frame
 from tls_server import insecure
 
@@ -24,10 +25,14 @@ class Attack:
     #: What others ask for meanwhile, and how often a second each of eight does.
     url: str
     rate: int = 250
+    #: Whether it is done by who has the server's files, and not by a client: `act` gets the server.
+    is_local: bool = False
 
 
 def connection(port, number=1):
-    peer = socket.create_connection(("127.0.0.1", port), 10, (FROM.format(number % 250), 0))
+    """One from an address with this number, or from that of the others."""
+    own = (FROM.format(number), 0) if number else None
+    peer = socket.create_connection(("127.0.0.1", port), 10, own)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peer
 
@@ -167,11 +172,11 @@ def odd_paths(port, _tls):
                 pass
 
 
-def owned(deed):
+def owned(deed, number=5):
     """What a service does that was taken over, again and again; it may have been ended for what it did before."""
 
     def attack(port, _tls):
-        with connection(port, 5) as peer:
+        with connection(port, number) as peer:
             peer.sendall(f"GET /owned/{deed} HTTP/1.1\r\nHost: owned.test\r\nConnection: close\r\n\r\n".encode())
             while peer.recv(65_536):
                 pass
@@ -191,15 +196,21 @@ ATTACKS = {
     "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
     "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
     "descriptors": Attack(owned("descriptors"), "http://127.0.0.1:{port}/page.txt"),
+    # From the others' own address, which no site but the owned one may refuse.
+    "back": Attack(owned("back", None), "http://127.0.0.1:{port}/page.txt"),
     "log-flood": Attack(owned("flood"), "http://127.0.0.1:{port}/page.txt"),
     "odd-paths": Attack(again(odd_paths), "http://127.0.0.1:{port}/page.txt"),
+    "templates": Attack(tenants.templates, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "included-pipe": Attack(tenants.included_pipe, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "libraries": Attack(tenants.libraries, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "sparse-program": Attack(tenants.sparse_program, "http://127.0.0.1:{port}/page.txt", is_local=True),
 }
 
 
-def run(act, port, tls):
+def run(attack, victims):
     os.sched_setaffinity(0, {1})
     os.nice(19)
-    act(port, tls)
+    attack.act(victims.server) if attack.is_local else attack.act(victims.port, victims.tls)
 
 
 @contextlib.contextmanager
@@ -218,4 +229,4 @@ def beside(act, *words):
 
 def under(attack, server):
     """While the attack goes on."""
-    return beside(run, attack.act, server.port, server.tls)
+    return beside(run, attack, server)
