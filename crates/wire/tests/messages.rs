@@ -289,6 +289,7 @@ impl Samples for FromWorker {
             Self::Drain {},
             Self::Rate { address_high: 0, address_low: 0xffff_c000_0201, used_ms: 0 },
             Self::Rate { address_high: u64::MAX, address_low: u64::MAX, used_ms: u32::MAX },
+            Self::Offence { address_high: 0, address_low: u64::MAX },
         ]
     }
 }

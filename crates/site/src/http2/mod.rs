@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use ::http2::{self as codec, Head, Reason, Received, Shared};
 use http::HeaderValue;
 use tokio::task::JoinSet;
+use wire::FromWorker;
 
 use self::cached::Fast;
 use self::io::SocketIo;
@@ -171,6 +172,8 @@ impl Connection<'_> {
             }
             if session.ended_by_excess() {
                 self.site.shed.note(|shed| shed.abusive += 1);
+                let (address_high, address_low) = wire::halves(self.conn.peer.ip());
+                self.site.worker.receiver.notify_gates(&FromWorker::Offence { address_high, address_low });
                 continue;
             }
             let must_go = session.idle.is_some() && self.slot.must_go();
