@@ -4,12 +4,14 @@ import contextlib
 import dataclasses
 import multiprocessing
 import os
+import select
 import socket
 import ssl
 import struct
 import time
 from typing import Callable
 
+import tenants
 from frames import DATA, END_HEADERS, HEADERS, SETTINGS, block, frame
 from tls_server import insecure
 
@@ -23,10 +25,14 @@ class Attack:
     #: What others ask for meanwhile, and how often a second each of eight does.
     url: str
     rate: int = 250
+    #: Whether it is done by who has the server's files, and not by a client: `act` gets the server.
+    is_local: bool = False
 
 
 def connection(port, number=1):
-    peer = socket.create_connection(("127.0.0.1", port), 10, (FROM.format(number % 250), 0))
+    """One from an address with this number, or from that of the others."""
+    own = (FROM.format(number), 0) if number else None
+    peer = socket.create_connection(("127.0.0.1", port), 10, own)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peer
 
@@ -99,6 +105,47 @@ def bytes_of_data(_port, tls):
             peer.sendall(frame(DATA, 0, 1, b"a") * 500)
 
 
+def bytes_of_chunks(port, _tls):
+    with connection(port, 6) as peer:
+        peer.sendall(b"POST /behind/form HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            peer.sendall(b"1\r\na\r\n" * 1000)
+
+
+def bytes_of_records(_port, tls):
+    """What `bytes_of_data` sends, each byte of it in a record of TLS of its own."""
+    context = insecure()
+    context.set_alpn_protocols(["h2"])
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    inside = context.wrap_bio(incoming, outgoing, server_hostname="main.test")
+    with connection(tls, 7) as peer:
+        while True:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                inside.do_handshake()
+                break
+            peer.sendall(outgoing.read())
+            incoming.write(peer.recv(65_536))
+        inside.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0) + head(1, b"POST", b"/behind/form"))
+        while True:
+            for byte in frame(DATA, 0, 1, b"a" * 200):
+                inside.write(bytes([byte]))
+            peer.sendall(outgoing.read())
+
+
+def pipelined(port, _tls):
+    """A client that asks again and again without waiting, and takes all answers."""
+    requests = b"GET /page.txt HTTP/1.1\r\nHost: main.test\r\n\r\n" * 1500
+    with connection(port, 8) as peer:
+        peer.settimeout(0)
+        left = requests
+        while True:
+            readable, writable, _ = select.select([peer], [peer], [])
+            if writable:
+                left = left[peer.send(left) :] or requests
+            if readable and not peer.recv(1 << 20):
+                return
+
+
 def acknowledgements(_port, tls):
     with http2(tls) as peer:
         while True:
@@ -125,11 +172,11 @@ def odd_paths(port, _tls):
                 pass
 
 
-def owned(deed):
+def owned(deed, number=5):
     """What a service does that was taken over, again and again; it may have been ended for what it did before."""
 
     def attack(port, _tls):
-        with connection(port, 5) as peer:
+        with connection(port, number) as peer:
             peer.sendall(f"GET /owned/{deed} HTTP/1.1\r\nHost: owned.test\r\nConnection: close\r\n\r\n".encode())
             while peer.recv(65_536):
                 pass
@@ -143,18 +190,27 @@ ATTACKS = {
     "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php", 60),
     "slow-posts-upstream": Attack(slow_upstream, "http://127.0.0.1:{port}/behind/x", 60),
     "bytes-of-data": Attack(again(bytes_of_data), "https://127.0.0.1:{tls}/h2/page.txt"),
+    "bytes-of-chunks": Attack(again(bytes_of_chunks), "http://127.0.0.1:{port}/page.txt"),
+    "bytes-of-records": Attack(again(bytes_of_records), "https://127.0.0.1:{tls}/h2/page.txt"),
+    "pipelined": Attack(again(pipelined), "http://127.0.0.1:{port}/page.txt"),
     "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
     "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
     "descriptors": Attack(owned("descriptors"), "http://127.0.0.1:{port}/page.txt"),
+    # From the others' own address, which no site but the owned one may refuse.
+    "back": Attack(owned("back", None), "http://127.0.0.1:{port}/page.txt"),
     "log-flood": Attack(owned("flood"), "http://127.0.0.1:{port}/page.txt"),
     "odd-paths": Attack(again(odd_paths), "http://127.0.0.1:{port}/page.txt"),
+    "templates": Attack(tenants.templates, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "included-pipe": Attack(tenants.included_pipe, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "libraries": Attack(tenants.libraries, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "sparse-program": Attack(tenants.sparse_program, "http://127.0.0.1:{port}/page.txt", is_local=True),
 }
 
 
-def run(act, port, tls):
+def run(attack, victims):
     os.sched_setaffinity(0, {1})
     os.nice(19)
-    act(port, tls)
+    attack.act(victims.server) if attack.is_local else attack.act(victims.port, victims.tls)
 
 
 @contextlib.contextmanager
@@ -173,4 +229,4 @@ def beside(act, *words):
 
 def under(attack, server):
     """While the attack goes on."""
-    return beside(run, attack.act, server.port, server.tls)
+    return beside(run, attack, server)

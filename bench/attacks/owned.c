@@ -2,6 +2,7 @@
  *
  *     /owned/flood          a MiB of lines for error.log
  *     /owned/descriptors    to each process that it has a channel to, sockets whose closing takes its time
+ *     /owned/back           the connection back, again and again, with garbage that its client is to have sent
  *
  * Runs in: the jail of a service that takes connections. Sees: requests of the benchmark. Never: uses anything of Bulkhead's.
  */
@@ -13,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MESSAGE = 70000, CHANNELS = 64, CONTROL = 3, CREDITS = 8, HEAD = 2 + 8 + 18 + 18 + 1 + 4, TOGETHER = 60, MESSAGES = 16, FLOOD = 1 << 20 };
+enum { MESSAGE = 70000, CHANNELS = 64, CONTROL = 3, CREDITS = 8, HEAD = 2 + 8 + 18 + 18 + 1 + 4, TOGETHER = 60, MESSAGES = 16, FLOOD = 1 << 20, BACK = 110 };
 
 static struct pollfd watched[CHANNELS] = {{.fd = CONTROL, .events = POLLIN}};
 static nfds_t count = 1;
@@ -63,8 +64,21 @@ static void flood(void) {
         if (write(2, line, sizeof line) < 0) return;
 }
 
+/* Each is an offence of the client's, as far as whoever gets it back believes that. */
+static void hand_back(int to, int connection) {
+    static const char garbage[] = "\1\2\3 / HTTP/9\r\n\r\n";
+    unsigned char message[14 + sizeof garbage - 1] = {1, 2, [10] = sizeof garbage - 1};
+    memset(message + 2, 0xff, 8);
+    memcpy(message + 14, garbage, sizeof garbage - 1);
+    for (int times = 0; times < BACK; times++) {
+        struct rights rights;
+        attach(&rights, &connection, 1, message, sizeof message);
+        sendmsg(to, &rights.message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
 /* The head came along, or has not been read from the connection yet. */
-static void answer(int connection, const char *head) {
+static void answer(int from, int connection, const char *head) {
     static const char said[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     static char own[4096];
     if (!*head) {
@@ -75,6 +89,7 @@ static void answer(int connection, const char *head) {
     }
     if (strstr(head, "/owned/flood")) flood();
     if (strstr(head, "/owned/descriptors")) send_descriptors();
+    if (strstr(head, "/owned/back")) hand_back(from, connection);
     send(connection, said, sizeof said - 1, MSG_NOSIGNAL);
     shutdown(connection, SHUT_WR);
 }
@@ -109,7 +124,7 @@ static void take(nfds_t at) {
     }
     if (length < HEAD || data[0] != 1 || data[1] != 1 || connection < 0) return;
     data[length] = 0;
-    answer(connection, (const char *)data + HEAD);
+    answer(watched[at].fd, connection, (const char *)data + HEAD);
     give_credits(watched[at].fd, 1, data + 2);
     close(connection);
 }

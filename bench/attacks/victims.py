@@ -9,6 +9,7 @@ from backend import Echo, Fpm, HttpServer
 from harness import Server, children, free_port
 
 CONFIG = """
+include = "sites/*.toml"
 [[listen]]
 address = "127.0.0.1:{port}"
 [[listen]]
@@ -42,6 +43,18 @@ host = ["owned.test"]
   path = "/owned"
   command = ["bin/owned"]
   takes_connections = true
+  [[site.service]]
+  name = "slow"
+  path = "/slow"
+  command = ["bin/slow"]
+  takes_connections = true
+  [[site.service]]
+  name = "sparse"
+  path = "/sparse"
+  command = ["bin/sparse"]
+  takes_connections = true
+  [site.templates]
+  folder = "templates"
 """
 
 
@@ -52,7 +65,7 @@ class Victims:
         self.stack = stack
 
     def __enter__(self):
-        files = {"main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
+        files = {"sites/.keep": "", "templates/0.html": "x", "main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
         self.tls = free_port()
         behind = self.stack.enter_context(HttpServer(Echo))
         server = Server(sites=[], programs=(), files=files, text=lambda port: "")
@@ -65,7 +78,8 @@ class Victims:
         owned = server.folder / "owned"
         source = pathlib.Path(__file__).with_name("owned.c")
         subprocess.run(["cc", "-O1", "-Wall", "-Werror", "-static", "-o", owned, source], check=True, timeout=60)
-        server.copy_program(str(owned), "owned")
+        for name in ("owned", "slow", "sparse"):
+            server.copy_program(str(owned), name)
         self.server = self.stack.enter_context(server)
         self.port = server.port
         for process in [server.launcher, *children(server.launcher.pid)]:

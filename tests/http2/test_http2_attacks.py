@@ -240,5 +240,18 @@ class Http2Attacks(unittest.TestCase):
             self.assert_served(name)
 
 
+@unittest.skipUnless(TLS, "this build has no TLS")
+@ours
+class Offences(unittest.TestCase):
+    def test_who_is_ended_again_and_again_is_refused_by_this_site_alone(self):
+        with serve(programs=(), conditioning={"ban_after": 3, "exempt": []}) as server:
+            for _ in range(3):
+                with Attacker(server.context(), server.tls_port) as attacker:
+                    self.assertIsNotNone(attacker.flood(FLOODS["pings"]))
+            refused = lambda: server.status("/", "main.test", timeout=2) is None
+            self.assertTrue(client.until(refused, 10), "it was not banned")
+            self.assertEqual(server.status("/", "nobody.test"), 404)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -40,6 +40,11 @@ def step_ms(server, which="longest"):
     return json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step_ms"][which]
 
 
+def step_was(server, which="longest"):
+    """What took most of that step."""
+    return json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["launcher_step"][which]
+
+
 def examining(server):
     """The launcher's copy that examines a program."""
     executable = os.readlink(f"/proc/{server.launcher.pid}/exe")

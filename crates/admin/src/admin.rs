@@ -270,7 +270,7 @@ impl Admin {
     }
 
     /// Takes the end of a status.
-    pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: (u64, u64)) {
+    pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: [(u64, String); 2]) {
         self.finish(ticket, |gathered| Reply::status(missing.to_owned(), steps, gathered.processes));
     }
 

@@ -132,7 +132,9 @@ pub(crate) enum Reply {
         ok: bool,
         missing: String,
         longest_step_us: u64,
+        longest_step: String,
         longest_lately_us: u64,
+        longest_lately: String,
         processes: Vec<Process>,
     },
     /// What every gate and site has shed.
@@ -160,9 +162,17 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn status(missing: String, steps: (u64, u64), processes: Vec<Process>) -> Self {
-        let (longest_step_us, longest_lately_us) = steps;
-        Self::Status { ok: true, missing, longest_step_us, longest_lately_us, processes }
+    pub(crate) fn status(missing: String, steps: [(u64, String); 2], processes: Vec<Process>) -> Self {
+        let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
+        Self::Status {
+            ok: true,
+            missing,
+            longest_step_us,
+            longest_step,
+            longest_lately_us,
+            longest_lately,
+            processes,
+        }
     }
 
     pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {

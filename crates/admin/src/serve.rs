@@ -130,8 +130,17 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Target { target, name } => admin.add_target(target, name.as_str()),
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),
-        LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us, longest_lately_us } => {
-            admin.status_end(ticket, missing.as_str(), (longest_step_us, longest_lately_us));
+        LauncherToAdmin::StatusEnd {
+            ticket,
+            missing,
+            longest_step_us,
+            longest_step,
+            longest_lately_us,
+            longest_lately,
+        } => {
+            let longest = (longest_step_us, longest_step.as_str().to_owned());
+            let lately = (longest_lately_us, longest_lately.as_str().to_owned());
+            admin.status_end(ticket, missing.as_str(), [longest, lately]);
         }
         LauncherToAdmin::TopRange { ticket, name: _, address_high, address_low, bits, held, waiting } => {
             admin.top_range(ticket, TopRange::new((address_high, address_low), bits, held, waiting));

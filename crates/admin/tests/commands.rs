@@ -130,7 +130,14 @@ fn shed(evicted: u64) -> Shed {
 }
 
 fn status_end(ticket: u32, missing: Text<1024>) -> LauncherToAdmin {
-    LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us: 2000, longest_lately_us: 1000 }
+    LauncherToAdmin::StatusEnd {
+        ticket,
+        missing,
+        longest_step_us: 2000,
+        longest_step: Text::new("end"),
+        longest_lately_us: 1000,
+        longest_lately: Text::new("message"),
+    }
 }
 
 #[test]
@@ -195,6 +202,7 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(answer["ok"], true);
         assert_eq!(answer["missing"], "seccomp");
         assert_eq!((&answer["longest_step_us"], &answer["longest_lately_us"]), (&2000.into(), &1000.into()));
+        assert_eq!((&answer["longest_step"], &answer["longest_lately"]), (&"end".into(), &"message".into()));
         assert_eq!(answer["processes"].as_array().unwrap().len(), 1);
         let process = &answer["processes"][0];
         assert_eq!(process["role"], "service");

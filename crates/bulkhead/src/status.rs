@@ -120,7 +120,10 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         let processes: Vec<Value> = seen.iter().map(Seen::json).collect();
         let milliseconds = |key: &str| answer[key].as_u64().map(|step_us| step_us as f64 / 1000.0);
         let loop_ms = json!({ "longest": milliseconds("longest_step_us"), "lately": milliseconds("longest_lately_us") });
-        let mut document = json!({ "missing": missing, "launcher_step_ms": loop_ms, "processes": processes });
+        let loop_did = json!({ "longest": answer["longest_step"], "lately": answer["longest_lately"] });
+        let mut document = json!({
+            "missing": missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
+        });
         if let Some(scores) = &scores {
             document["scores"] = scores.iter().map(score::Scored::json).collect();
         }

@@ -36,14 +36,14 @@ pub enum Event {
     Data {
         /// Bytes that somebody wants.
         useful: u32,
-        /// All bytes, with the head of the frame and its padding.
+        /// All bytes, with the head of the frame and its padding; of a short frame, what it costs.
         all: u32,
     },
     /// A DATA frame with data, or a response that went out whole: what the connection is for.
     Progress,
 }
 
-/// LIMIT: how many bytes may come for each useful one before they count: frames of three bytes cost four times as many.
+/// LIMIT: how many bytes may come for each useful one before they count: a frame of eight counts as 32, which is not too much.
 pub const USEFUL_SHARE: u64 = 4;
 
 /// How much of what is too much.
@@ -84,7 +84,7 @@ impl Default for Limits {
             settings: 32,
             pings: 64,
             empty_data: 64,
-            // The windows of a few dozen uploads that were refused; or 400,000 frames of one byte.
+            // The windows of a few dozen uploads that were refused; or 75,000 frames of one byte.
             useless_bytes: 2 << 20,
             adjustments: 200,
         }

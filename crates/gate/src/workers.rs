@@ -152,6 +152,13 @@ impl Owner for Workers {
         true
     }
 
+    fn offended(&self, client: IpAddr) -> bool {
+        if let Some(gate) = self.gate.upgrade() {
+            partition(&gate, self.number).offended(gate.policies(), client, Instant::now());
+        }
+        true
+    }
+
     /// What is gone, or answered for with 500, is not waited for.
     fn wanted(&self) {
         let is_there = !self.reports.removed.get() && !self.reports.broken.get();

@@ -243,6 +243,33 @@ fn more_than_the_rate_is_429() {
 }
 
 #[test]
+fn an_offence_that_a_worker_tells_of_counts_for_its_own_partition() {
+    run(async {
+        let gate = Gate::start_with(
+            Limits::default(),
+            vec![conditioning_message(Conditioning { ban_after: 2, ban_time_ms: 60_000, ..policies() })],
+        )
+        .await;
+        let (worker, line) = (gate.worker(2).await, gate.line(1).await);
+        let (address_high, address_low) = wire::halves(HEAVY.into());
+        let mut message = Vec::new();
+        FromWorker::Offence { address_high, address_low }.encode(&mut message);
+        sys::seqpacket::send(&line, &message, None).unwrap();
+        grant(&line, 10, vec![]);
+        let _first = gate.client_from(HEAVY, &get("a.test")).await;
+        let _taken = received(&line, 1).await;
+        sys::seqpacket::send(&line, &message, None).unwrap();
+        grant(&line, 1, vec![]);
+        let _light = gate.client_from(LIGHT, &get("a.test")).await;
+        let _taken = received(&line, 1).await;
+        assert_eq!(read_all(&mut gate.client_from(HEAVY, &get("a.test")).await).await, "");
+        let mut elsewhere = gate.client_from(HEAVY, &get("b.test")).await;
+        answer(&worker, "b").await;
+        assert_eq!(read_all(&mut elsewhere).await, "b");
+    });
+}
+
+#[test]
 fn what_a_worker_says_of_a_client_counts_for_its_own_partition() {
     run(async {
         let conditioning = Conditioning { rate_max: 1, rate_burst: 100, ban_after: 1, ..policies() };

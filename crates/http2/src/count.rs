@@ -11,6 +11,9 @@ use crate::frame::{self, FrameHead, HEAD_BYTES};
 /// LIMIT: a DATA frame with so little in it, and one with padding at most so long, is not what the connection is for.
 pub(crate) const WORTH_BYTES: usize = 256;
 
+/// A shorter DATA frame counts as one of so many bytes, with its head: it costs as much.
+const LEAST_BYTES: usize = 32;
+
 /// Whether a DATA frame may be what the connection is for.
 pub(crate) fn is_worth(frame: FrameHead) -> bool {
     frame.length > WORTH_BYTES || (frame.length > 0 && !frame.has(frame::PADDED))
@@ -23,7 +26,8 @@ pub(crate) fn taken(abuse: &mut Abuse, frame: FrameHead, useful: usize, now: Ins
     }
     // LIMIT: a frame has fewer bytes.
     let bytes = |count| u32::try_from(count).unwrap_or(u32::MAX);
-    abuse.note(Event::Data { useful: bytes(useful), all: bytes(frame.length + HEAD_BYTES) }, now)
+    let all = (frame.length + HEAD_BYTES).max(LEAST_BYTES);
+    abuse.note(Event::Data { useful: bytes(useful), all: bytes(all) }, now)
 }
 
 /// Counts a frame of the client's.

@@ -26,6 +26,11 @@ pub(crate) const HEAD_BYTES: usize = 9;
 /// LIMIT: bytes after the head, in both directions: the protocol's default, which we do not raise.
 pub(crate) const FRAME_BYTES: usize = 16 << 10;
 
+/// So many bytes cost as much as a frame without any.
+const COST_BYTES: usize = 256;
+/// What a request costs beyond its frames.
+const REQUEST_COST: u32 = 16;
+
 /// The head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHead {
@@ -48,6 +53,14 @@ impl FrameHead {
 
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// What it costs to take it, in units of some ten nanoseconds: some for each frame, however short, as many for each
+    /// [`COST_BYTES`], and more for a request, which is answered as well.
+    pub fn cost(&self) -> u32 {
+        let request = if self.kind == HEADERS { REQUEST_COST } else { 0 };
+        // LIMIT: a frame has fewer bytes.
+        1 + request + u32::try_from(self.length / COST_BYTES).unwrap_or(u32::MAX / 2)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the clock, versions of program files, how many bytes wait in a pipe. Never: looks at all
 //! processes for the sake of one: there may be thousands, of which each start and each end is a turn of the loop.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,10 @@ use crate::{BROKEN_CHECK, Supervisor};
 
 /// How often it is looked whether a logger has read what processes that are gone have left.
 const UNREAD_CHECK: Duration = Duration::from_millis(100);
+
+/// LIMIT: processes (or chains of filters) that are started again in one turn of the loop, each of which waits for the child to
+/// make its jail; messages and ends of others are heard in between.
+const RESTARTS_PER_TURN: usize = 1;
 
 impl Supervisor {
     /// Sets by when a process must be ready, or gone.
@@ -41,12 +46,17 @@ impl Supervisor {
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
-        let due: Vec<usize> =
-            self.starts.iter().filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect();
-        for slot in due {
+        let mut left = RESTARTS_PER_TURN;
+        for slot in due_in_turns(&self.starts, self.next_restart, now) {
             // Filters start together with the first of them.
             let is_filter = self.specs[slot].role == Role::Filter;
             if self.starts.contains_key(&slot) && (is_filter || !self.is_examined_first(slot, now)) {
+                // Others are due in the next turn as well.
+                if left == 0 {
+                    break;
+                }
+                left -= 1;
+                self.next_restart = slot + 1;
                 self.start(slot);
             }
         }
@@ -101,4 +111,31 @@ impl Supervisor {
 
 fn is_read(descriptor: &impl AsFd) -> bool {
     rustix::io::ioctl_fionread(descriptor).is_ok_and(|waiting| waiting == 0)
+}
+
+/// The slots whose start is due, from `next` on: one that ends again and again does not keep the others waiting.
+fn due_in_turns(starts: &BTreeMap<usize, Instant>, next: usize, now: Instant) -> Vec<usize> {
+    let in_turns = starts.range(next..).chain(starts.range(..next));
+    in_turns.filter(|(_, at)| **at <= now).map(|(slot, _)| *slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_due_have_their_turns() {
+        let now = Instant::now();
+        let starts = [(1, now), (5, now), (7, now + UNREAD_CHECK), (9, now)].into();
+        let mut next = 0;
+        let started: Vec<usize> = (0..4)
+            .map(|_| {
+                // It ends at once, and is due again.
+                let slot = due_in_turns(&starts, next, now)[0];
+                next = slot + 1;
+                slot
+            })
+            .collect();
+        assert_eq!(started, [1, 5, 9, 1]);
+    }
 }

@@ -139,8 +139,11 @@ pub struct Supervisor {
     broken: BTreeSet<usize>,
     /// The slots that are started again, and when.
     starts: BTreeMap<usize, Instant>,
-    /// The longest steps of the loop, since its start and of lately, in microseconds, as the launcher has measured them.
-    pub steps_us: (u64, u64),
+    /// Where it is looked first for one that is due.
+    next_restart: usize,
+    /// The longest steps of the loop, since its start and of lately, in microseconds, and what they were for, as the launcher has measured
+    /// them.
+    pub steps_us: [(u64, &'static str); 2],
     /// Programs that are examined beside the loop.
     examinations: Examinations,
     openings: Openings,
@@ -220,7 +223,8 @@ impl Supervisor {
             lookup: OnceCell::new(),
             broken: BTreeSet::new(),
             starts: BTreeMap::new(),
-            steps_us: (0, 0),
+            next_restart: 0,
+            steps_us: [(0, ""); 2],
             examinations: Examinations::default(),
             openings: Openings::default(),
             wanted: VecDeque::new(),

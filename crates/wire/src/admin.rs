@@ -113,8 +113,11 @@ messages! {
             age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool,
         },
         /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the launcher's loop has been
-        /// busy at most with one step, since its start and in the last half minute.
-        6 => StatusEnd { ticket: u32, missing: Text<1024>, longest_step_us: u64, longest_lately_us: u64 },
+        /// busy at most with one step, since its start and in the last half minute, and what it did in most of that step.
+        6 => StatusEnd {
+            ticket: u32, missing: Text<1024>, longest_step_us: u64, longest_step: Text<32>, longest_lately_us: u64,
+            longest_lately: Text<32>,
+        },
         /// The answer to an order that has no other.
         7 => Answer { ticket: u32, outcome: Outcome, reason: Text<REASON_MAX> },
         /// Asks for `Counters`.

@@ -110,6 +110,9 @@ messages! {
         /// worker holds, in milliseconds until it has all of it again. Only a gate takes it, for the worker's
         /// partition.
         4 => Rate { address_high: u64, address_low: u64, used_ms: u32 },
+        /// A client, its address as in `Ban`, has done so much of what costs it nothing that its connection was ended. Only a
+        /// gate takes it, for the worker's partition.
+        5 => Offence { address_high: u64, address_low: u64 },
     }
 }
 

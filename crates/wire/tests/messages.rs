@@ -289,6 +289,7 @@ impl Samples for FromWorker {
             Self::Drain {},
             Self::Rate { address_high: 0, address_low: 0xffff_c000_0201, used_ms: 0 },
             Self::Rate { address_high: u64::MAX, address_low: u64::MAX, used_ms: u32::MAX },
+            Self::Offence { address_high: 0, address_low: u64::MAX },
         ]
     }
 }
@@ -895,7 +896,9 @@ impl Samples for LauncherToAdmin {
                 ticket: 1,
                 missing: text(1024),
                 longest_step_us: u64::MAX,
+                longest_step: text(32),
                 longest_lately_us: 1,
+                longest_lately: text(0),
             },
             answer(Outcome::Done),
             answer(Outcome::Failed),

@@ -197,8 +197,16 @@ impl AdminCommands {
                 supervisor.send(admin, line, None);
             }
             let missing = Text::new(supervisor.missing().join(", "));
-            let (longest_step_us, longest_lately_us) = supervisor.steps_us;
-            let end = LauncherToAdmin::StatusEnd { ticket, missing, longest_step_us, longest_lately_us };
+            let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = supervisor.steps_us;
+            let (longest_step, longest_lately) = (Text::new(longest_step), Text::new(longest_lately));
+            let end = LauncherToAdmin::StatusEnd {
+                ticket,
+                missing,
+                longest_step_us,
+                longest_step,
+                longest_lately_us,
+                longest_lately,
+            };
             supervisor.send(admin, &end, None);
         }
     }

@@ -361,19 +361,36 @@ impl Launcher {
         self.steps.begin(now);
         self.supervisor.steps_us = self.steps.longest_us(now);
         for event in events.iter() {
-            match Event::from(event) {
-                Event::Signal => self.on_signal(),
-                Event::Pipes => self.components.stderr_drain.written(Instant::now()),
-                Event::Reaper => self.supervisor.on_reaper_end(),
-                Event::Exit(serial) => self.on_exit(serial),
-                Event::Channel(serial) => self.on_channel(serial),
-            }
+            let what = match Event::from(event) {
+                Event::Signal => {
+                    self.on_signal();
+                    "signal"
+                }
+                Event::Pipes => {
+                    self.components.stderr_drain.written(Instant::now());
+                    "log"
+                }
+                Event::Reaper => {
+                    self.supervisor.on_reaper_end();
+                    "reaper"
+                }
+                Event::Exit(serial) => {
+                    self.on_exit(serial);
+                    "end"
+                }
+                Event::Channel(serial) => {
+                    self.on_channel(serial);
+                    "message"
+                }
+            };
             self.configure_new();
+            self.steps.did(what);
         }
         self.on_time(Instant::now());
         let wanted = self.supervisor.next_wanted();
         self.start_each(wanted, None);
         self.supervisor.watch_for_room();
+        self.steps.did("wanted");
         Ok(())
     }
 
@@ -391,13 +408,17 @@ impl Launcher {
     /// Does what is due.
     fn on_time(&mut self, now: Instant) {
         self.launch_after_examinations(now);
+        self.steps.did("launch");
         self.supervisor.on_time(now);
         self.configure_new();
         self.look_at_chain();
+        self.steps.did("restart");
         for component in self.components.all() {
             component.on_time(&mut self.supervisor, now);
         }
+        self.steps.did("files");
         self.use_examined_configuration();
+        self.steps.did("configuration");
         let written = self.components.certificates.files.take_written();
         if !written.is_empty() {
             self.carry_out(Asker::Log, &written);
@@ -407,6 +428,7 @@ impl Launcher {
         }
         self.go_on_upgrading();
         self.configure_new();
+        self.steps.did("change");
     }
 
     /// Replaces a process, and only this one of its name.

@@ -14,6 +14,19 @@ use std::time::{Duration, Instant};
 /// LIMIT: for how long a step counts as one of lately: from once to twice this.
 const LATELY: Duration = Duration::from_secs(15);
 
+/// A step: how long it took, and what most of it was for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Step {
+    time: Duration,
+    what: &'static str,
+}
+
+impl Step {
+    fn told(self) -> (u64, &'static str) {
+        (self.time.as_micros() as u64, self.what)
+    }
+}
+
 /// Measures steps.
 #[derive(Debug)]
 pub(crate) struct StepClock {
@@ -21,9 +34,12 @@ pub(crate) struct StepClock {
     schedstat: Option<File>,
     /// When the step has begun, and how long the process had waited for a processor by then.
     begun: Option<(Instant, Duration)>,
-    longest: Duration,
+    /// What takes longest of the step that has begun, and up to when it is known what it was for.
+    most: Step,
+    known: Instant,
+    longest: Step,
     /// The longest of this part of time, and of the one before.
-    parts: (Duration, Duration),
+    parts: (Step, Step),
     part_since: Instant,
 }
 
@@ -32,8 +48,10 @@ impl StepClock {
         Self {
             schedstat: File::open("/proc/thread-self/schedstat").ok(),
             begun: None,
-            longest: Duration::ZERO,
-            parts: (Duration::ZERO, Duration::ZERO),
+            most: Step::default(),
+            known: now,
+            longest: Step::default(),
+            parts: (Step::default(), Step::default()),
             part_since: now,
         }
     }
@@ -41,16 +59,24 @@ impl StepClock {
     /// Something has happened, and a step begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.begun = Some((now, self.waited()));
+        (self.most, self.known) = (Step::default(), now);
+    }
+
+    /// What the step has done since it began, or since it was last told.
+    pub(crate) fn did(&mut self, what: &'static str) {
+        let now = Instant::now();
+        self.most = self.most.max(Step { time: now.duration_since(self.known), what });
+        self.known = now;
     }
 
     /// The step has ended.
     pub(crate) fn end(&mut self, now: Instant) {
         let Some((begun, waited)) = self.begun.take() else { return };
-        let step = now.duration_since(begun).saturating_sub(self.waited().saturating_sub(waited));
-        self.note(step, now);
+        let time = now.duration_since(begun).saturating_sub(self.waited().saturating_sub(waited));
+        self.note(Step { time, what: self.most.what }, now);
     }
 
-    fn note(&mut self, step: Duration, now: Instant) {
+    fn note(&mut self, step: Step, now: Instant) {
         self.turn(now);
         self.longest = self.longest.max(step);
         self.parts.0 = self.parts.0.max(step);
@@ -59,15 +85,15 @@ impl StepClock {
     fn turn(&mut self, now: Instant) {
         let since = now.duration_since(self.part_since);
         if since >= LATELY {
-            let before = if since < LATELY * 2 { self.parts.0 } else { Duration::ZERO };
-            (self.parts, self.part_since) = ((Duration::ZERO, before), now);
+            let before = if since < LATELY * 2 { self.parts.0 } else { Step::default() };
+            (self.parts, self.part_since) = ((Step::default(), before), now);
         }
     }
 
-    /// The longest step since the start, and of lately; in microseconds.
-    pub(crate) fn longest_us(&mut self, now: Instant) -> (u64, u64) {
+    /// The longest step since the start, and of lately; in microseconds, and what it was for.
+    pub(crate) fn longest_us(&mut self, now: Instant) -> [(u64, &'static str); 2] {
         self.turn(now);
-        (self.longest.as_micros() as u64, self.parts.0.max(self.parts.1).as_micros() as u64)
+        [self.longest.told(), self.parts.0.max(self.parts.1).told()]
     }
 
     /// How long this process has waited for a processor.
@@ -93,13 +119,26 @@ mod tests {
     fn the_longest_of_lately_is_forgotten_and_that_of_all_is_not() {
         let now = Instant::now();
         let mut clock = StepClock::new(now);
-        let ms = Duration::from_millis;
-        clock.note(ms(40), now);
-        clock.note(ms(7), now + LATELY);
-        assert_eq!(clock.longest_us(now + LATELY), (40_000, 40_000));
-        clock.note(ms(1), now + LATELY * 2);
-        assert_eq!(clock.longest_us(now + LATELY * 2), (40_000, 7_000));
-        assert_eq!(clock.longest_us(now + LATELY * 5), (40_000, 0));
+        let step = |ms, what| Step { time: Duration::from_millis(ms), what };
+        let (end, start) = ((40_000, "end"), (7_000, "start"));
+        clock.note(step(40, "end"), now);
+        clock.note(step(7, "start"), now + LATELY);
+        assert_eq!(clock.longest_us(now + LATELY), [end, end]);
+        clock.note(step(1, "time"), now + LATELY * 2);
+        assert_eq!(clock.longest_us(now + LATELY * 2), [end, start]);
+        assert_eq!(clock.longest_us(now + LATELY * 5), [end, (0, "")]);
+    }
+
+    #[test]
+    fn a_step_is_called_after_what_took_longest_in_it() {
+        let mut clock = StepClock::new(Instant::now());
+        clock.begin(Instant::now());
+        clock.did("message");
+        std::thread::sleep(Duration::from_millis(5));
+        clock.did("start");
+        clock.did("time");
+        clock.end(Instant::now());
+        assert_eq!(clock.longest_us(Instant::now()).map(|(_, what)| what), ["start", "start"]);
     }
 
     #[test]
@@ -113,6 +152,6 @@ mod tests {
         let wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         rustix::event::poll(&mut polled, Some(&wait)).unwrap();
         clock.end(Instant::now());
-        assert!(clock.longest_us(Instant::now()).0 >= 15_000, "a step that waits is a long one");
+        assert!(clock.longest_us(Instant::now())[0].0 >= 15_000, "a step that waits is a long one");
     }
 }

@@ -45,6 +45,8 @@ pub struct Limits {
     pub send_bytes: usize,
     /// Streams that we reset for errors of the client's in the life of a connection.
     pub provoked: usize,
+    /// What the frames that are taken in one turn may cost; see [`FrameHead::cost`].
+    pub turn: u32,
 }
 
 /// A header block of which a part has come.
@@ -81,6 +83,8 @@ pub enum Received {
     Request,
     /// Everything is used up.
     Nothing,
+    /// Others are to have their turn before the rest is taken.
+    Enough,
     /// Nothing more is taken.
     Over,
 }
@@ -100,6 +104,8 @@ pub struct Connection {
     abuse: Box<Abuse>,
     excess: Option<Excess>,
     provoked: usize,
+    /// What may still be taken in this turn.
+    turn: u32,
     pub(crate) streams: BTreeMap<u32, Box<State>>,
     /// How many of them are open.
     pub(crate) open: u32,
@@ -146,6 +152,7 @@ impl Connection {
             abuse: Box::new(Abuse::new(abuse::Limits::default())),
             excess: None,
             provoked: 0,
+            turn: limits.turn,
             streams: BTreeMap::new(),
             open: 0,
             last: 0,
@@ -165,11 +172,19 @@ impl Connection {
         }
     }
 
-    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`.
+    /// Lets as much be taken again as one turn may cost.
+    pub fn begin_turn(&mut self) {
+        self.turn = self.limits.turn;
+    }
+
+    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`, or of the turn.
     pub fn receive(&mut self, input: &mut &[u8], head: &mut Head, now: Instant) -> Received {
         loop {
             if self.is_over() || self.excess.is_some() {
                 return Received::Over;
+            }
+            if self.turn == 0 && !input.is_empty() {
+                return Received::Enough;
             }
             if self.greeted < PREFACE.len() {
                 if input.is_empty() {
@@ -238,6 +253,7 @@ impl Connection {
 
     /// Handles a frame; whether a request is whole.
     fn handle(&mut self, frame: FrameHead, payload: &[u8], head: &mut Head, now: Instant) -> bool {
+        self.turn = self.turn.saturating_sub(frame.cost());
         if let Err(excess) = count::received(&mut self.abuse, frame, now) {
             self.excess = Some(excess);
             return false;
@@ -298,6 +314,7 @@ pub(crate) fn fuzz(data: &[u8]) {
         list_bytes: 4096,
         send_bytes: 1024,
         provoked: 16,
+        turn: 20,
     };
     let now = Instant::now();
     let run = |step: usize| {
@@ -305,7 +322,16 @@ pub(crate) fn fuzz(data: &[u8]) {
         let (mut head, mut found, mut held) = (Head::default(), Vec::new(), VecDeque::new());
         for piece in [&PREFACE[..], data].concat().chunks(step.max(1)) {
             let mut piece = piece;
-            while shared.borrow_mut().receive(&mut piece, &mut head, now) == Received::Request {
+            loop {
+                let received = shared.borrow_mut().receive(&mut piece, &mut head, now);
+                match received {
+                    Received::Request => {}
+                    Received::Enough => {
+                        shared.borrow_mut().begin_turn();
+                        continue;
+                    }
+                    Received::Nothing | Received::Over => break,
+                }
                 found.push((
                     head.stream,
                     head.method().to_owned(),

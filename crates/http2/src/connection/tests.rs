@@ -20,6 +20,7 @@ const LIMITS: Limits = Limits {
     list_bytes: 4096,
     send_bytes: 32 << 10,
     provoked: 100,
+    turn: u32::MAX,
 };
 
 fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -415,6 +416,56 @@ fn data_for_a_stream_that_was_reset_ends_the_connection_in_the_end() {
         peer.shared.borrow().excess().is_some()
     });
     assert_eq!(rounds, Some(127));
+}
+
+/// Those that were sent in one piece, and how many were taken in each turn.
+fn turns(frame: &[u8], count: usize) -> Vec<usize> {
+    let mut peer = Peer::new();
+    drop(peer.open(1, 0));
+    peer.receive_all();
+    let bytes = frame.repeat(count);
+    let (mut input, mut turns) = (&bytes[..], Vec::new());
+    loop {
+        let before = input.len();
+        let mut connection = peer.shared.borrow_mut();
+        connection.limits.turn = 100;
+        connection.begin_turn();
+        let received = connection.receive(&mut input, &mut peer.head, Instant::now());
+        turns.push((before - input.len()) / frame.len());
+        if received != Received::Enough {
+            assert_eq!((received, input), (Received::Nothing, &b""[..]));
+            return turns;
+        }
+    }
+}
+
+#[test]
+fn a_turn_is_bounded_in_frames_and_in_bytes() {
+    assert_eq!(turns(&raw(DATA, 0, 1, b"a"), 250), [100, 100, 50]);
+    assert_eq!(turns(&raw(DATA, 0, 1, &[0; 16_384]), 5), [2, 2, 1]);
+    // One that is refused, with its cost.
+    assert_eq!(turns(&request(1, END_STREAM), 12), [6, 6]);
+}
+
+#[test]
+fn frames_of_a_byte_are_too_much() {
+    let rounds = |bytes: &[u8]| {
+        let mut peer = Peer::new();
+        let stream = peer.open(1, 0);
+        let data = raw(DATA, 0, 1, bytes).repeat(1000);
+        (0..200).find(|_| {
+            peer.shared.borrow_mut().receive(&mut &data[..], &mut peer.head, Instant::now());
+            while let Poll::Ready(Some(Ok(data))) = stream.poll_data(&mut Context::from_waker(Waker::noop()))
+            {
+                stream.release(data.len());
+            }
+            peer.receive_all();
+            peer.shared.borrow().excess().is_some()
+        })
+    };
+    // 28 bytes of each count.
+    assert_eq!(rounds(b"a"), Some(74));
+    assert_eq!(rounds(&[b'a'; 8]), None);
 }
 
 #[test]

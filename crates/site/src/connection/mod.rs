@@ -14,6 +14,7 @@ mod read;
 pub(crate) mod socket;
 pub(crate) mod state;
 pub(crate) mod stream;
+pub(crate) mod turn;
 mod write;
 
 use std::cell::Cell;
@@ -28,6 +29,7 @@ use request::chunks::Chunks;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::task::coop::unconstrained;
+use tokio::task::yield_now;
 
 use crate::connection::socket::Socket;
 pub use crate::connection::state::{Client, Ended};
@@ -46,6 +48,11 @@ use crate::router::rules::RouteMatch;
 /// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how
 /// the body comes.
 const RELAYED_BYTES: usize = 24 << 10;
+
+/// LIMIT: what of a client's that sends request after request is answered before others have their turn: those that are
+/// answered at once, and all others.
+const AT_ONCE_MAX: u32 = 64;
+const ANSWERS_MAX: u32 = 16;
 
 /// Serves a connection until it ends or is no longer ours. From beginning to end, the same task must poll it.
 ///
@@ -73,8 +80,18 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
     async move {
         let mut drained = pin!(unconstrained(connection.site.worker.receiver.drained()));
         let mut next = if client.tls { Next::Handshake } else { connection.first() };
+        let mut answers = 0;
         loop {
+            answers = if matches!(next, Next::Read) { 0 } else { answers + 1 };
+            if answers == ANSWERS_MAX {
+                answers = 0;
+                yield_now().await;
+            }
             next = match next {
+                Next::Yield => {
+                    yield_now().await;
+                    connection.go_on()
+                }
                 Next::Read => connection.wait(drained.as_mut()).await,
                 // On the heap, as an idle connection would keep the room for the largest of them.
                 Next::Write(partial) => Box::pin(connection.finish_write(*partial)).await,
@@ -166,7 +183,7 @@ impl<'a> Connection<'a> {
     fn work(&mut self, data: &[u8]) -> Worked {
         let head_bytes = self.head_bytes();
         let tick = self.site.clock.tick(self.arrived);
-        let (mut used, mut answered) = (0, false);
+        let (mut used, mut answered) = (0, 0);
         let next = loop {
             // RFC 9112 2.2: empty lines before a request line are to be ignored.
             while let [b'\r', b'\n', ..] = &data[used..] {
@@ -174,6 +191,9 @@ impl<'a> Connection<'a> {
             }
             if used == data.len() {
                 break Next::Read;
+            }
+            if answered == AT_ONCE_MAX {
+                break Next::Yield;
             }
             match self.preface(&data[used..]) {
                 Preface::Whole => break Next::Http2,
@@ -211,12 +231,12 @@ impl<'a> Connection<'a> {
             });
             let next = next.unwrap_or_else(|()| self.own(raw, &head, lines, relayed));
             used += head.length;
-            answered = true;
+            answered += 1;
             if !matches!(next, Next::Read) {
                 break next;
             }
         };
-        Worked { used, answered, next }
+        Worked { used, answered: answered > 0, next }
     }
 
     /// Whether a connection begins with the preface of HTTP/2, in plaintext, where that is allowed.

@@ -101,6 +101,8 @@ impl LastResponse {
 /// What is to be done next.
 pub(crate) enum Next {
     Read,
+    /// There is more to be worked on, in another turn.
+    Yield,
     Write(Box<Partial>),
     File(Box<Sending>),
     /// A request that is passed on as it came.

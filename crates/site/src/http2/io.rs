@@ -51,6 +51,11 @@ impl SocketIo {
         Poll::Ready(Ok(room.filled().len()))
     }
 
+    /// Keeps what was read, for a turn to come.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        self.preread.splice(..0, bytes.iter().copied());
+    }
+
     /// Writes what the connection has to say: as much at once as one encryption takes.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<io::Result<()>> {
         let now = Instant::now();

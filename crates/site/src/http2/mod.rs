@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use ::http2::{self as codec, Head, Reason, Received, Shared};
 use http::HeaderValue;
 use tokio::task::JoinSet;
+use wire::FromWorker;
 
 use self::cached::Fast;
 use self::io::SocketIo;
@@ -28,6 +29,7 @@ use crate::config::limits::Limits;
 use crate::connection::output::Output;
 use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next};
+use crate::connection::turn;
 use crate::tls::stream::STEP_BYTES;
 
 /// LIMIT: requests at once, on one connection: what browsers expect (RFC 9113 6.5.2 recommends at least 100).
@@ -37,6 +39,10 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// LIMIT: bytes of an answer that may wait for the socket, of one stream; of all of them, 4 MiB.
 const SEND_BYTES: usize = 32 << 10;
+/// LIMIT: what is taken of a connection before others have their turn: 1000 frames, or 256 KiB, or 60 requests. A read costs
+/// as much as so many frames, as all that came with it was decrypted.
+const TURN_COST: u32 = 1024;
+const READS_MAX: u32 = 8;
 /// LIMIT: streams that we reset for errors of the client's in the life of a connection; others are counted by the time.
 const PROVOKED_MAX: usize = 1000;
 /// LIMIT: after the last word, so long does the client have to take it.
@@ -85,6 +91,7 @@ fn limits_of(limits: &Limits) -> codec::Limits {
         list_bytes: u32::try_from(limits.head_bytes).unwrap_or(u32::MAX),
         send_bytes: SEND_BYTES,
         provoked: PROVOKED_MAX,
+        turn: TURN_COST,
     }
 }
 
@@ -165,6 +172,8 @@ impl Connection<'_> {
             }
             if session.ended_by_excess() {
                 self.site.shed.note(|shed| shed.abusive += 1);
+                let (address_high, address_low) = wire::halves(self.conn.peer.ip());
+                self.site.worker.receiver.notify_gates(&FromWorker::Offence { address_high, address_low });
                 continue;
             }
             let must_go = session.idle.is_some() && self.slot.must_go();
@@ -216,8 +225,10 @@ impl Connection<'_> {
 
     fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
         session.shared.borrow_mut().set_waker(cx);
+        session.shared.borrow_mut().begin_turn();
+        let mut reads = READS_MAX;
         loop {
-            let is_taken = match self.poll_receive(cx, session) {
+            let is_taken = match self.poll_receive(cx, session, &mut reads) {
                 Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(over)) => return Poll::Ready(over),
                 Poll::Pending => false,
@@ -236,7 +247,12 @@ impl Connection<'_> {
     }
 
     /// Takes what has come; ready when there is more, for which there must be room first, or at the end.
-    fn poll_receive(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Result<(), Over>> {
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: &mut Session,
+        reads: &mut u32,
+    ) -> Poll<Result<(), Over>> {
         let site = self.site;
         let mut scratch = site.scratch.borrow_mut();
         loop {
@@ -248,9 +264,17 @@ impl Connection<'_> {
                 return Poll::Ready(Ok(()));
             }
             drop(connection);
+            let Some(fewer) = reads.checked_sub(1) else { return turn::end(cx) };
+            *reads = fewer;
             match session.wire.poll_read(cx, &mut scratch) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(count)) if count > 0 => self.take(cx, session, &scratch[..count]),
+                Poll::Ready(Ok(count)) if count > 0 => {
+                    let left = self.take(cx, session, &scratch[..count]);
+                    if left > 0 {
+                        session.wire.unread(&scratch[count - left..count]);
+                        return turn::end(cx);
+                    }
+                }
                 Poll::Ready(end) => {
                     let is_clean = end.is_ok() && !session.shared.borrow().is_interrupted();
                     return Poll::Ready(Err(if is_clean { Over::Told } else { Over::Failed }));
@@ -259,14 +283,16 @@ impl Connection<'_> {
         }
     }
 
-    /// Has the requests in `bytes` answered.
-    fn take(&mut self, cx: &mut Context<'_>, session: &mut Session, mut bytes: &[u8]) {
+    /// Has the requests in `bytes` answered; how many bytes are left for another turn.
+    fn take(&mut self, cx: &mut Context<'_>, session: &mut Session, mut bytes: &[u8]) -> usize {
         let now = Instant::now();
         HEAD.with_borrow_mut(|head| {
             loop {
                 let received = session.shared.borrow_mut().receive(&mut bytes, head, now);
-                if received != Received::Request {
-                    return;
+                match received {
+                    Received::Request => {}
+                    Received::Enough => return bytes.len(),
+                    Received::Nothing | Received::Over => return 0,
                 }
                 self.request(session, head, now);
                 let mut connection = session.shared.borrow_mut();
@@ -275,7 +301,7 @@ impl Connection<'_> {
                     let _ = session.wire.poll_write(cx, &mut connection);
                 }
             }
-        });
+        })
     }
 
     /// Answers a request at once, or has it answered.

@@ -24,6 +24,8 @@ use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::connection::turn;
+
 /// LIMIT: bytes of a record, or of a handshake message, that are kept until the rest has come: what rustls allows
 /// with buffers of its own; a chain of certificates has a few KiB.
 const INCOMING_BYTES: usize = 64 << 10;
@@ -34,6 +36,9 @@ pub(crate) const STEP_BYTES: usize = 32 << 10;
 
 /// LIMIT: of what TLS itself has to say, so much may wait for the kernel before nothing more is read.
 const UNSENT_BYTES: usize = 32 << 10;
+
+/// LIMIT: reads that bring nothing before others have their turn.
+const FILLS_MAX: u32 = 4;
 
 /// What encryption adds to [`STEP_BYTES`], in two or three records.
 const OVERHEAD_BYTES: usize = 512;
@@ -135,6 +140,7 @@ impl TlsStream {
 
     /// Ready once the handshake is done, or has failed.
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut fills = 0;
         loop {
             let flushed = self.poll_flush(cx, &mut 0)?;
             match self.end {
@@ -146,12 +152,13 @@ impl TlsStream {
             if flushed.is_pending() && self.outgoing.len() > UNSENT_BYTES {
                 return Poll::Pending;
             }
-            ready!(self.poll_fill(cx))?;
+            ready!(self.poll_more(cx, &mut fills))?;
         }
     }
 
     /// Whether the client has gone; `watch` is cleared once it has sent more instead.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>, watch: &mut bool) -> bool {
+        let mut fills = 0;
         loop {
             if self.read < self.plain.len() {
                 *watch = false;
@@ -160,7 +167,7 @@ impl TlsStream {
             if self.end != End::Open {
                 return true;
             }
-            match self.poll_fill(cx) {
+            match self.poll_more(cx, &mut fills) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return true,
@@ -170,6 +177,7 @@ impl TlsStream {
 
     /// Reads decrypted bytes; none at the end.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut fills = 0;
         loop {
             if self.read < self.plain.len() {
                 let count = out.remaining().min(self.plain.len() - self.read);
@@ -192,8 +200,17 @@ impl TlsStream {
             {
                 return Poll::Pending;
             }
-            ready!(self.poll_fill(cx))?;
+            ready!(self.poll_more(cx, &mut fills))?;
         }
+    }
+
+    /// As `poll_fill`, but for a few times in a turn: nothing may be in what came.
+    fn poll_more(&mut self, cx: &mut Context<'_>, fills: &mut u32) -> Poll<io::Result<()>> {
+        if *fills == FILLS_MAX {
+            return turn::end(cx);
+        }
+        *fills += 1;
+        self.poll_fill(cx)
     }
 
     /// Reads records and decrypts them.

@@ -49,6 +49,11 @@ pub trait Owner {
         let _ = (client, used);
         false
     }
+    /// A worker says that a client has offended; whether that is for this owner to hear.
+    fn offended(&self, client: IpAddr) -> bool {
+        let _ = client;
+        false
+    }
     /// A guarded server has answered so many requests on connections that it kept.
     fn served(&self, requests: u32) {
         let _ = requests;

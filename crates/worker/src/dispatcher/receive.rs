@@ -80,6 +80,12 @@ impl Dispatcher {
                     false => self.protocol_violation(destination, "a client's rate, which is for gates"),
                 }
             }
+            (FromWorker::Offence { address_high, address_low }, None) => {
+                match self.owner.offended(wire::address_of(address_high, address_low).to_canonical()) {
+                    true => 0,
+                    false => self.protocol_violation(destination, "a client's offence, which is for gates"),
+                }
+            }
             (FromWorker::Drain {}, None) => {
                 destination.drain();
                 self.count_workers();
