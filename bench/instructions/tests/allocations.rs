@@ -28,7 +28,7 @@ const AT_MOST: &[(f64, Request)] = &[
     (19.5, Request { status: 404, ..get("/none") }),
     (30.5, Request { lines: "Range: bytes=0-4\r\n", status: 206, ..SMALL }),
     (3.5, get("/svc/")),
-    (39.5, Request { method: "POST", body: "body\r\n\r\n", ..get("/svc/") }),
+    (3.5, Request { method: "POST", body: "body\r\n\r\n", ..get("/svc/") }),
     (3.5, get("/up/")),
     (30.5, get("/run/")),
 ];

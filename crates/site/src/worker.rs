@@ -47,6 +47,8 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
     let accepting = tokio::task::spawn_local(accept(site.clone(), tls.clone()));
     tokio::task::spawn_local(watch_lists(site.clone(), tls.clone()));
     tokio::task::spawn_local(give_memory_back(site.clone()));
+    let keeper = site.clone();
+    tokio::task::spawn_local(async move { keeper.worker.cut_bodies_file().await });
     let receiver = &site.worker.receiver;
     let idle_stop = site.worker.limits().idle_stop;
     let reporting = (receiver.clone(), control.clone());

@@ -1,9 +1,11 @@
-//! A connected Unix socket that the event loop watches for what comes, and for room only once there was none.
+//! A connected socket that the event loop watches for what comes, and for room only once there was none.
 //!
-//! Runs in: a site's worker and a service's, on either end of a pair. Sees: the bytes of both. Never: blocks.
+//! Runs in: a site's worker and a service's, on either end of a pair; site workers and data proxies, on connections to servers.
+//! Sees: the bytes of both. Never: blocks.
 //!
 //! Whoever reads from a Unix socket makes room for the other end, and the kernel wakes whoever watches that for room: with
-//! every request and every response somebody would be woken for nothing, and take the processor from who has just read.
+//! every request and every response somebody would be woken for nothing, and take the processor from who has just read. On a
+//! new connection by TCP, the event loop would have to say that there is room before anything was written.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;

@@ -7,10 +7,9 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::pair::Pair;
 
@@ -18,7 +17,7 @@ use crate::pair::Pair;
 #[derive(Debug)]
 pub enum ServerStream {
     /// Over TCP.
-    Tcp(TcpStream),
+    Tcp(Pair),
     /// Over a Unix socket.
     Unix(Pair),
 }
@@ -35,10 +34,9 @@ impl TryFrom<OwnedFd> for ServerStream {
         match socket_domain(&socket)? {
             AddressFamily::UNIX => Ok(Self::Unix(Pair::new(socket)?)),
             AddressFamily::INET | AddressFamily::INET6 => {
-                let stream = std::net::TcpStream::from(socket);
                 // What comes in small pieces must not wait for acknowledgements.
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(TcpStream::from_std(stream)?))
+                set_tcp_nodelay(&socket, true)?;
+                Ok(Self::Tcp(Pair::new(socket)?))
             }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -51,29 +49,19 @@ impl ServerStream {
     /// # Errors
     /// `WouldBlock` if that is nothing.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read(buffer),
-            Self::Unix(stream) => stream.try_read(buffer),
-        }
+        let (Self::Tcp(stream) | Self::Unix(stream)) = self;
+        stream.try_read(buffer)
     }
 
     /// Waits for something to read, or the end.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_read_ready(cx),
-            Self::Unix(stream) => stream.poll_read_ready(cx),
-        }
+        self.inner().poll_read_ready(cx)
     }
-}
 
-/// Calls a method of the stream inside.
-macro_rules! inner {
-    ($self:ident, $stream:ident => $call:expr) => {
-        match &mut *$self {
-            ServerStream::Tcp($stream) => $call,
-            ServerStream::Unix($stream) => $call,
-        }
-    };
+    fn inner(&mut self) -> &mut Pair {
+        let (Self::Tcp(stream) | Self::Unix(stream)) = self;
+        stream
+    }
 }
 
 impl AsyncRead for ServerStream {
@@ -82,13 +70,13 @@ impl AsyncRead for ServerStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        inner!(self, stream => Pin::new(stream).poll_read(cx, buffer))
+        Pin::new(self.inner()).poll_read(cx, buffer)
     }
 }
 
 impl AsyncWrite for ServerStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        inner!(self, stream => Pin::new(stream).poll_write(cx, bytes))
+        Pin::new(self.inner()).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -96,7 +84,7 @@ impl AsyncWrite for ServerStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        inner!(self, stream => Pin::new(stream).poll_write_vectored(cx, slices))
+        Pin::new(self.inner()).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -108,6 +96,6 @@ impl AsyncWrite for ServerStream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        inner!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        Pin::new(self.inner()).poll_shutdown(cx)
     }
 }

@@ -38,16 +38,18 @@ enum Ended {
 }
 
 impl<'a> Connection<'a> {
-    /// Begins to pass a request on whose head this is, which was found in `raw`; `None` if that is not for this path, or
+    /// Begins to pass a request on whose head this is, with which `data` begins; `None` if that is not for this path, or
     /// no connection is kept. `route` is what the rules say of its path, if they have been asked.
     pub(super) fn begin_direct(
         &mut self,
-        raw: &[u8],
+        data: &[u8],
         (head, lines): (&Head<'_>, &[Line<'_>]),
         route: Option<RouteMatch<'a>>,
     ) -> Option<Next> {
         let site = self.site;
         let path = NormalPath::parse(head.path).ok()?;
+        let (raw, rest) = data.split_at(head.length);
+        let body = direct::body(head, rest)?;
         if !direct::is_simple(head) || self.is_for_general() || path.is_ambiguous() {
             return None;
         }
@@ -55,19 +57,21 @@ impl<'a> Connection<'a> {
             Some(route) => route,
             None => site.rules.find(&path).ok()?,
         };
-        let backend = direct::backend(&route, self.conn)?;
+        let backend = direct::backend(&route, self.conn, (body.len(), site.worker.limits().body_bytes))?;
         let link = site.worker.backends.link(backend).filter(|link| link.refusal().is_none())?;
         let generation = link.pool().generation();
-        let stream = link.pool().take()?;
+        let mut stream = link.pool().take()?;
+        stream.begin();
         let mut direct = site.spare.take();
         direct.text.clear();
-        let is_encoded = direct::encode(&mut direct.text, head, lines, self.conn, link.names_client());
+        let is_encoded = direct::encode(&mut direct.text, head, lines, self.conn, link.names_client(), body);
         let permit = site.worker.permit_now(backend, self.conn).filter(|_| is_encoded);
         let Some(permit) = permit else {
             link.pool().put(stream, generation);
             site.spare.keep(direct);
             return None;
         };
+        direct.body_bytes = body.len();
         direct.raw.clear();
         direct.raw.extend_from_slice(raw);
         direct.backend = backend;
@@ -97,7 +101,7 @@ impl<'a> Connection<'a> {
     pub(super) async fn direct(&mut self, mut direct: Box<Direct>) -> Next {
         match poll_fn(|cx| self.poll_direct(cx, &mut direct)).await {
             Ended::Whole(written) => self.send_direct(direct, written),
-            Ended::General => self.resume(*direct),
+            Ended::General => self.resume(direct),
             Ended::Gone => {
                 self.record_later(direct.logged.as_ref(), CLIENT_GONE, 0);
                 Next::Close
@@ -202,8 +206,8 @@ impl<'a> Connection<'a> {
         if keep { self.go_on() } else { Next::Close }
     }
 
-    /// Has the general path go on with an exchange.
-    fn resume(&self, direct: Direct) -> Next {
+    /// Has the general path go on with an exchange; the body is still to come there, as it is with all.
+    fn resume(&mut self, mut direct: Box<Direct>) -> Next {
         let mut room = Room::default();
         let (Checked::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
             // INVARIANT: it was checked before.
@@ -211,12 +215,14 @@ impl<'a> Connection<'a> {
         };
         match ReceivedHead::new(&direct.raw, &head, lines) {
             Ok(mut received) => {
-                if let Some(under_way) = direct.under_way {
+                if let Some(under_way) = direct.under_way.take() {
+                    let (_, body) = under_way.text.split_at(under_way.text.len() - direct.body_bytes);
+                    self.preread.splice(..0, body.iter().copied());
                     received.parts.extensions.insert(Resumed::new(under_way));
                 }
                 Next::General(received)
             }
-            Err(refusal) => self.refusal(refusal, direct.logged),
+            Err(refusal) => self.refusal(refusal, direct.logged.take()),
         }
     }
 }

@@ -227,10 +227,13 @@ impl<'a> Connection<'a> {
             };
             let next = next.or_else(|route| match relayed {
                 Some(_) => Err(()),
-                None => self.begin_direct(raw, (&head, lines), route).ok_or(()),
+                None => self.begin_direct(&data[used..], (&head, lines), route).ok_or(()),
             });
             let next = next.unwrap_or_else(|()| self.own(raw, &head, lines, relayed));
             used += head.length;
+            if let Next::Direct(direct) = &next {
+                used += direct.body_bytes;
+            }
             answered += 1;
             if !matches!(next, Next::Read) {
                 break next;

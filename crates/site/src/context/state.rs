@@ -237,6 +237,11 @@ impl WorkerState {
         self.spool = Spool::new(file, bytes);
     }
 
+    /// Has the file be shorter again when bodies need it no more; goes on for ever.
+    pub(crate) async fn cut_bodies_file(&self) {
+        self.spool.cut_unneeded().await;
+    }
+
     /// Lets `backend` have so many requests at once; 0 for its share of the places.
     pub(crate) fn limit(&mut self, backend: BackendId, requests: u32) {
         if requests > 0 {

@@ -1,11 +1,12 @@
-//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, and nothing
-//! is made of them. A response that is not as simple, or does not come, is for the general path: it takes the exchange
+//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, with a body that
+//! came with them, and nothing is made of them. A response that is not as simple, or does not come, is for the general path: it takes the exchange
 //! over where that is.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and what a backend
 //! sends. Must never: pass on what the general path would not, or in other words.
 
 use std::cell::RefCell;
+use std::io::Write as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -28,9 +29,15 @@ use crate::router::rules::{AccessPolicy, RouteMatch};
 /// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// LIMIT: exchanges that are kept to be used again, with their buffers: some 8 KiB each. More than run at once are of no
+/// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are of no
 /// use.
 const SPARE_MAX: usize = 64;
+/// Bytes of a request for which memory is kept: most forms.
+const TEXT_BYTES: usize = 16 << 10;
+/// Room for what a request gets on its way to a backend.
+const ADDED_BYTES: usize = 256;
+/// Methods of requests that mostly have a body. The `http` crate, and every backend, knows them.
+const WITH_BODY: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 /// Bytes of a response for which memory is kept: most of those that are passed back so.
 const RESPONSE_BYTES: usize = 4 << 10;
 
@@ -106,6 +113,8 @@ pub(crate) struct Direct {
     pub under_way: Option<UnderWay>,
     /// The request, until it is under way.
     pub text: Vec<u8>,
+    /// Bytes of the body, with which the request ends.
+    pub body_bytes: usize,
     /// The response.
     pub response: Vec<u8>,
     pub deadline: std::time::Instant,
@@ -124,6 +133,7 @@ impl Direct {
             takes_encoded: false,
             under_way: None,
             text: Vec::new(),
+            body_bytes: 0,
             response: Vec::new(),
             deadline: std::time::Instant::now(),
             visible: true,
@@ -149,6 +159,8 @@ impl Spare {
     /// Keeps one that is over.
     pub fn keep(&self, mut direct: Box<Direct>) {
         direct.response.shrink_to(RESPONSE_BYTES);
+        direct.text.clear();
+        direct.text.shrink_to(TEXT_BYTES);
         let mut spare = self.0.borrow_mut();
         if spare.len() < SPARE_MAX {
             spare.push(direct);
@@ -179,10 +191,20 @@ impl Resumed {
     }
 }
 
-/// Whether nothing of a request needs more than its head to be passed on.
+/// The body of a request behind whose head `rest` came, if all of it did.
+pub(crate) fn body<'a>(head: &Head<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
+    match head.framing {
+        Framing::None => Some(&[]),
+        Framing::Length(length) => rest.get(..usize::try_from(length).ok()?),
+        Framing::Chunked => None,
+    }
+}
+
+/// Whether nothing of a request needs more than its head, and what came with that, to be passed on.
 pub(crate) fn is_simple(head: &Head<'_>) -> bool {
-    head.verb != Verb::Other
-        && head.framing == Framing::None
+    let is_read = head.verb != Verb::Other && head.framing == Framing::None;
+    let is_write = WITH_BODY.contains(&head.method) && head.framing != Framing::Chunked;
+    (is_read || is_write)
         && !head.expects
         && head.upgrade.is_none()
         && head.target.starts_with('/')
@@ -192,33 +214,43 @@ pub(crate) fn is_simple(head: &Head<'_>) -> bool {
         && head.length <= HEAD_BYTES_MAX
 }
 
-/// The backend that answers, if the rules neither change a message nor ask more of the client than its address.
-pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo) -> Option<BackendId> {
+/// The backend that answers a request with a body of so many bytes, if the rules neither change a message nor ask more of the
+/// client than its address.
+pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo, body: (usize, u64)) -> Option<BackendId> {
+    let (body_bytes, limit) = body;
+    if body_bytes as u64 > route.body_bytes().unwrap_or(limit) {
+        return None;
+    }
     let rule = route.rule.filter(|rule| !rule.fallback && !rule.strip_prefix)?;
     let backend = rule.target.backend()?;
     let is_open = |policy: &AccessPolicy| policy.is_plain() && policy.allows(conn.peer.ip());
     route.covering.iter().all(|rule| is_open(&rule.policy)).then_some(backend)
 }
 
-/// Appends a simple request as its backend gets it; `false` if a line of it is not for this path.
+/// Appends a simple request with this body as its backend gets it; `false` if a line of it is not for this path.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
     head: &Head<'_>,
     lines: &[Line<'_>],
     conn: ConnInfo,
     names_client: bool,
+    body: &[u8],
 ) -> bool {
+    out.reserve(head.length + ADDED_BYTES + body.len());
     for part in [head.method, " ", head.target, " HTTP/1.1\r\n"] {
         out.extend_from_slice(part.as_bytes());
     }
-    let mut host = &b""[..];
+    let (mut host, mut tells_length) = (&b""[..], false);
     for Line { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             // What else it names would not be passed on, nor a field that has the name of an option.
             10 if is("connection") && !are_usual(value) => return false,
             5 if is("close") => return false,
-            14 if is("content-length") => return false,
+            14 if is("content-length") => {
+                tells_length = true;
+                continue;
+            }
             4 if is("host") => host = value,
             _ => {}
         }
@@ -233,7 +265,12 @@ pub(crate) fn encode(
     if names_client {
         fields::push_client_line(out, conn.peer);
     }
+    if tells_length {
+        // INVARIANT: a `Vec` takes whatever is written.
+        let _ = write!(out, "content-length: {}\r\n", body.len());
+    }
     out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
     true
 }
 

@@ -78,13 +78,12 @@ async fn exchange<P: Peer>(
     let resumed = Resumed::take(&mut parts.extensions);
     let progress = resumed.as_ref().map_or_else(Progress::new, |one| Progress::since(one.since));
     let mut attempt = Attempt::first(&parts.method, &body, P::RESET_MEANS_UNREAD);
-    let upload = Upload::new(body, progress.clone());
     let (mut outgoing, mut kept) = match resumed {
         Some(one) => (
-            Outgoing::resumed(one.text, one.written, upload),
+            Outgoing::resumed(one.text, one.written, progress.clone()),
             Some((one.stream, one.generation, one.partial, one.failure)),
         ),
-        None => (Outgoing::new(&parts, upload), take_kept(peer)),
+        None => (Outgoing::new(&parts, Upload::new(body, progress.clone())), take_kept(peer)),
     };
     let asked = (parts.method == Method::HEAD, websocket::asked(&parts.extensions));
     drop(parts);
@@ -95,7 +94,8 @@ async fn exchange<P: Peer>(
             Some(kept) => kept,
             None => {
                 let generation = peer.pool().generation();
-                let stream = peer.connect(conn).await?;
+                let mut stream = peer.connect(conn).await?;
+                stream.begin();
                 progress.note();
                 (stream, generation, Vec::new(), None)
             }
@@ -103,7 +103,6 @@ async fn exchange<P: Peer>(
         let sent = match failure {
             Some(failure) => Some(Err(failure)),
             None => {
-                stream.begin();
                 let sending = http1::send(&mut stream, &mut outgoing, partial);
                 progress.watch(peer.timeouts().answer, sending).await
             }
@@ -137,7 +136,10 @@ type Kept = (BackendStream, u64, Vec<u8>, Option<Failure>);
 
 fn take_kept<P: Peer>(peer: &P) -> Option<Kept> {
     let generation = peer.pool().generation();
-    peer.pool().take().map(|stream| (stream, generation, Vec::new(), None))
+    peer.pool().take().map(|mut stream| {
+        stream.begin();
+        (stream, generation, Vec::new(), None)
+    })
 }
 
 /// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is nobody's.

@@ -26,12 +26,13 @@ fn conn() -> ConnInfo {
     ConnInfo { peer, local, tls: true, relayed: None }
 }
 
-/// The lines of a head in order of their names; those of one name as they are.
-fn lines(head: &[u8]) -> Vec<String> {
-    let text = String::from_utf8(head.to_vec()).unwrap();
-    let mut lines: Vec<String> =
-        text.strip_suffix("\r\n\r\n").unwrap().split("\r\n").map(str::to_owned).collect();
+/// The lines of a head in order of their names, those of one name as they are; and what follows it.
+fn lines(message: &[u8]) -> Vec<String> {
+    let text = String::from_utf8(message.to_vec()).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<String> = head.split("\r\n").map(str::to_owned).collect();
     lines[1..].sort_by_key(|line| line.split(':').next().unwrap().to_owned());
+    lines.push(body.to_owned());
     lines
 }
 
@@ -41,7 +42,8 @@ fn directly(raw: &str) -> Option<Vec<String>> {
         panic!("{raw}")
     };
     let mut out = Vec::new();
-    (is_simple(&head) && encode(&mut out, &head, lines_of, conn(), true)).then(|| lines(&out))
+    let body = body(&head, &raw.as_bytes()[head.length..])?;
+    (is_simple(&head) && encode(&mut out, &head, lines_of, conn(), true, body)).then(|| lines(&out))
 }
 
 fn in_general(raw: &str) -> Vec<String> {
@@ -50,11 +52,17 @@ fn in_general(raw: &str) -> Vec<String> {
         panic!("{raw}")
     };
     let parts = ReceivedHead::new(raw.as_bytes(), &head, lines_of).unwrap_or_else(|_| panic!("{raw}")).parts;
-    let mut request = CheckedRequest::new(conn(), parts, None, BoundedBody::empty()).message;
+    let body = match head.framing {
+        Framing::Length(length) => raw[head.length..head.length + length as usize].to_owned(),
+        _ => String::new(),
+    };
+    let whole = BoundedBody::whole(body.clone().into());
+    let mut request = CheckedRequest::new(conn(), parts, None, whole).message;
     headers::prepare(&mut request, conn());
     request.headers_mut().insert(headers::CLIENT, "192.0.2.7:5".parse().unwrap());
-    let (parts, body) = request.into_parts();
-    lines(Outgoing::new(&parts, Upload::new(body, Progress::new())).text())
+    let (parts, whole) = request.into_parts();
+    let outgoing = Outgoing::new(&parts, Upload::new(whole, Progress::new()));
+    lines(&[outgoing.text(), body.as_bytes()].concat())
 }
 
 #[test]
@@ -65,6 +73,11 @@ fn both_paths_say_the_same() {
         "GET /x HTTP/1.0\r\nHost: a\r\nConnection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\n\r\n",
         "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\n\r\n",
         "GET /x HTTP/1.1\r\nHost: a\r\nClient-Cert: :AA==:\r\nClient-Cert-Chain: x\r\nUpgrade: h2c\r\nEmpty:\r\nRange: bytes=0-1\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: a\r\ncontent-length: 4\r\nX-One: 1\r\n\r\nbody",
+        "PUT /x HTTP/1.1\r\nContent-Length:  4 \r\nHost: a\r\nContent-Type: a/b\r\n\r\nbodyGET /next HTTP/1.1\r\n",
+        "DELETE /x HTTP/1.0\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
         assert_eq!(directly(raw), Some(in_general(raw)), "{raw}");
     }
@@ -73,9 +86,11 @@ fn both_paths_say_the_same() {
 #[test]
 fn what_needs_more_than_its_lines_is_left_to_others() {
     for raw in [
-        "POST / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbod",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\nbody",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "REPORT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody",
         "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n",
-        "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: x-own\r\nX-Own: 1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nClose: 1\r\n\r\n",
@@ -133,7 +148,15 @@ fn under_way(stream: BackendStream) -> UnderWay {
 
 /// The status of the response, and its body.
 async fn resumed(server: &Server, under_way: UnderWay) -> (u16, Vec<u8>) {
-    let mut request = Request::get("/x").header("host", "a").body(BoundedBody::empty()).unwrap();
+    let request = Request::get("/x").header("host", "a").body(BoundedBody::empty()).unwrap();
+    resumed_of(server, under_way, request).await
+}
+
+async fn resumed_of(
+    server: &Server,
+    under_way: UnderWay,
+    mut request: Request<BoundedBody>,
+) -> (u16, Vec<u8>) {
     request.extensions_mut().insert(Resumed::new(under_way));
     assert!(
         Resumed::permit(request.extensions()).is_some() && Resumed::permit(request.extensions()).is_none()
@@ -180,5 +203,48 @@ fn the_general_path_goes_on_where_the_exchange_is() {
         let late = UnderWay { since: late, written: TEXT.len(), ..under_way(stream) };
         assert_eq!(resumed(&server, late).await.0, 504);
         assert!(began.elapsed() < Duration::from_millis(290));
+    });
+}
+
+const UPLOAD: &[u8] = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody";
+
+/// What becomes of an upload whose kept connection ends, of which so much was sent; and what a new connection hears.
+async fn upload_again(method: &str, sent: usize, found: bool) -> (u16, Vec<u8>) {
+    let pool = Pool::new(Bounds { connections: 1, idle: None });
+    let server = Server { pool, new: RefCell::default() };
+    let ((mut stream, mut kept), (new, mut backend)) = (connection(), connection());
+    server.new.borrow_mut().push(new);
+    backend.write_all(RESPONSE).await.unwrap();
+    stream.begin();
+    if sent > 0 {
+        stream.write_all(&UPLOAD[..sent]).await.unwrap();
+        kept.read_exact(&mut vec![0; sent]).await.unwrap();
+    }
+    drop(kept);
+    let failure = found.then_some(Failure::Gone { reset: false });
+    let under_way = UnderWay { text: UPLOAD.to_vec(), written: sent, failure, ..under_way(stream) };
+    let request = Request::builder().method(method).uri("/x").header("host", "a");
+    let body = BoundedBody::whole(bytes::Bytes::from_static(b"body"));
+    let (status, _) = resumed_of(&server, under_way, request.body(body).unwrap()).await;
+    let mut heard = vec![0; 200];
+    let count = match status {
+        200 => backend.read(&mut heard).await.unwrap(),
+        _ => 0,
+    };
+    heard.truncate(count);
+    (status, heard)
+}
+
+#[test]
+fn an_upload_that_may_have_taken_effect_is_not_sent_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        // Whether the direct way has found out, or the general path does.
+        for found in [true, false] {
+            assert_eq!(upload_again("POST", UPLOAD.len(), found).await, (502, Vec::new()));
+            assert_eq!(upload_again("POST", 7, found).await, (502, Vec::new()));
+            assert_eq!(upload_again("POST", 0, found).await, (200, UPLOAD.to_vec()));
+            assert_eq!(upload_again("PUT", UPLOAD.len(), found).await, (200, UPLOAD.to_vec()));
+        }
     });
 }

@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -13,10 +14,10 @@ use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
 use super::Failure;
-use crate::http::body::BodyError;
+use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::retry::is_idempotent;
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::Upload;
+use crate::proxy::timeout::{Progress, Upload};
 
 /// Room for what a head has beside its target and its fields.
 const BESIDE_BYTES: usize = 64;
@@ -67,8 +68,9 @@ impl Outgoing {
         Self { text, written: 0, piece, body, framing, chunk_is_open: false, is_new: true, is_ended, unsent }
     }
 
-    /// A request without a body, of whose `text` so much is written.
-    pub fn resumed(text: Vec<u8>, written: usize, body: Upload) -> Self {
+    /// A request of whose `text`, which ends with its body, so much is written.
+    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<Progress>) -> Self {
+        let body = Upload::new(BoundedBody::empty(), progress);
         let (piece, unsent, framing) = (Bytes::new(), Bytes::new(), Framing::Length(0));
         let (chunk_is_open, is_new, is_ended) = (false, false, true);
         Self { text, written, piece, body, framing, chunk_is_open, is_new, is_ended, unsent }

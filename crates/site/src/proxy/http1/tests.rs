@@ -263,8 +263,7 @@ fn what_has_come_already_is_read_first() {
     run(async {
         for cut in 0..=TEXT.len() {
             let (mut stream, mut backend) = connection();
-            let body = Upload::new(BoundedBody::empty(), Progress::new());
-            let mut outgoing = Outgoing::resumed(b"GET / HTTP/1.1\r\n\r\n".to_vec(), 4, body);
+            let mut outgoing = Outgoing::resumed(b"GET / HTTP/1.1\r\n\r\n".to_vec(), 4, Progress::new());
             backend.write_all(&TEXT[cut..]).await.unwrap();
             let (head, rest) = send(&mut stream, &mut outgoing, TEXT[..cut].to_vec()).await.unwrap();
             assert_eq!((head.status.as_u16(), b"ok".starts_with(&rest)), (200, true), "{cut}");

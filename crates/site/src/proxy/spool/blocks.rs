@@ -17,8 +17,11 @@ const LEFT_PART: u64 = 20;
 const LEFT_BYTES: u64 = 1 << 30;
 /// How many blocks, 4 MiB, are taken between two looks at the disk.
 const LOOK_BLOCKS: u32 = 64;
-/// LIMIT: blocks of the file, 1 MiB, that stay as they are when nobody needs them: what is used again costs no new pages.
+/// LIMIT: blocks of the file, 1 MiB, that stay as they are however long nobody needs them: what is used again costs no new
+/// pages.
 const STAY_BLOCKS: u32 = 16;
+/// LIMIT: blocks, 16 MiB, that are cut off at once: 2 ms.
+const CUT_BLOCKS: u32 = 256;
 
 /// Why a body has no place in the file.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +59,8 @@ pub(super) struct Blocks {
     top: u32,
     /// How long the file is.
     length: u32,
+    /// How long it had to be since it was looked at last.
+    peak: u32,
     /// Up to here the disk was found to have room.
     looked: u32,
     /// Blocks below `top` that nobody has.
@@ -87,24 +92,40 @@ impl Blocks {
         }
         self.top += 1;
         self.length = self.length.max(self.top);
+        self.peak = self.peak.max(self.top);
         Ok(self.top - 1)
     }
 
-    /// Takes some back; what is behind the last one that is taken is cut off the file.
+    /// Takes some back. The file stays as long as it is, as the next body may need it so.
     pub fn give_back(&mut self, blocks: Vec<u32>) {
         self.free.extend(blocks);
         while self.free.last().is_some_and(|&last| last + 1 == self.top) {
             self.free.pop_last();
             self.top -= 1;
         }
-        let length = self.top.max(STAY_BLOCKS);
+    }
+
+    /// Whether the file is longer than it is when nobody needs it.
+    pub fn is_long(&self) -> bool {
+        self.length > STAY_BLOCKS
+    }
+
+    /// Cuts off a part of what nobody has needed since this was last done; whether there is more to be cut off at once.
+    pub fn cut(&mut self) -> bool {
+        let needed = self.peak.max(STAY_BLOCKS);
+        let length = needed.max(self.length.saturating_sub(CUT_BLOCKS));
         if length < self.length
             && let Some(file) = &self.file
             && rustix::fs::ftruncate(file, offset(length)).is_ok()
         {
             self.length = length;
             self.looked = self.looked.min(length);
+            if length > needed {
+                return true;
+            }
         }
+        self.peak = self.top;
+        false
     }
 
     /// Whether the disk has room for some more.

@@ -10,14 +10,20 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use conditioning::{Key, Origin, Tree};
+use tokio::sync::Notify;
 
 use super::blocks::{BLOCK_BYTES, Blocks, Extent, Lack};
 
 /// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
 const WEIGHT_BLOCKS: usize = 16;
+
+/// LIMIT: how long the file stays as long as bodies needed it: to make and to free pages for each upload costs more than to
+/// copy it.
+pub(super) const STAY_TIME: Duration = Duration::from_secs(1);
 
 /// LIMIT: bytes that are read at once: what a record of FastCGI takes, in whole words.
 const STEP_BYTES: usize = 65_528;
@@ -31,6 +37,8 @@ struct Inner {
     blocks: Blocks,
     /// The bodies that may be given up, by the addresses of their clients, each as often as it weighs.
     tree: Tree<Rc<Held>>,
+    /// Told when the file has become long.
+    grown: Rc<Notify>,
 }
 
 /// What a body holds.
@@ -48,7 +56,21 @@ impl Spool {
     /// One that has so many bytes of a file; without a file, none at all.
     pub fn new(file: Option<OwnedFd>, bytes: u64) -> Self {
         let blocks = Blocks::new(file, u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX));
-        Self(Rc::new(RefCell::new(Inner { blocks, tree: Tree::new() })))
+        Self(Rc::new(RefCell::new(Inner { blocks, tree: Tree::new(), grown: Rc::default() })))
+    }
+
+    /// Cuts off the file what no body has needed for a while; goes on for ever.
+    pub async fn cut_unneeded(&self) {
+        let grown = self.0.borrow().grown.clone();
+        loop {
+            grown.notified().await;
+            while self.0.borrow().blocks.is_long() {
+                tokio::time::sleep(STAY_TIME).await;
+                while self.0.borrow_mut().blocks.cut() {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
     }
 
     /// The part of a body that comes from `client`: nothing yet.
@@ -66,6 +88,7 @@ impl Spool {
 impl Inner {
     /// Finds a block for a body, if need be one of the heaviest range's.
     fn allot(&mut self, held: &Rc<Held>, origin: Origin) -> Result<u32, Lack> {
+        let was_long = self.blocks.is_long();
         let block = match self.blocks.take() {
             Err(Lack::Full) => {
                 self.make_room(origin)?;
@@ -73,6 +96,9 @@ impl Inner {
             }
             taken => taken?,
         };
+        if !was_long && self.blocks.is_long() {
+            self.grown.notify_one();
+        }
         let mut blocks = held.blocks.borrow_mut();
         if blocks.len().is_multiple_of(WEIGHT_BLOCKS) {
             held.keys.borrow_mut().push(self.tree.insert(origin, held.clone()));

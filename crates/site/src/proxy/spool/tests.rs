@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::task::Poll;
 
+use super::blocks::Blocks;
+use super::part::STAY_TIME;
 use super::*;
 
 fn file() -> (OwnedFd, File) {
@@ -51,7 +53,52 @@ fn what_was_written_is_read_whoever_writes_in_between() {
     assert_eq!(other.metadata().unwrap().size(), 42 * BLOCK_BYTES as u64 + 3);
     assert_eq!(spool.taken(), 43 * BLOCK_BYTES as u64);
     drop(parts);
-    assert_eq!((spool.taken(), other.metadata().unwrap().size()), (0, 1 << 20));
+    assert_eq!(spool.taken(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_file_is_as_long_as_bodies_need_it_and_a_while_longer() {
+    let (own, other) = file();
+    let spool = Spool::new(Some(own), 1 << 30);
+    let cutting = spool.clone();
+    let cutting = async move { cutting.cut_unneeded().await };
+    let uploads = async {
+        let size = || other.metadata().unwrap().size() / BLOCK_BYTES as u64;
+        let fill = |blocks: usize| {
+            let mut part = spool.begin(client(1));
+            (0..blocks).for_each(|_| part.push(&block(1)).unwrap());
+            part
+        };
+        for _ in 0..3 {
+            drop(fill(600));
+            assert_eq!(size(), 600);
+            tokio::time::sleep(STAY_TIME / 2).await;
+        }
+        let needed = fill(20);
+        tokio::time::sleep(3 * STAY_TIME).await;
+        assert_eq!(size(), 20);
+        drop(needed);
+        tokio::time::sleep(3 * STAY_TIME).await;
+        assert_eq!(size(), 16);
+        drop(fill(17));
+        assert_eq!(size(), 17);
+        tokio::time::sleep(3 * STAY_TIME).await;
+        assert_eq!(size(), 16);
+    };
+    tokio::select! {
+        () = cutting => {}
+        () = uploads => {}
+    }
+}
+
+#[test]
+fn a_long_file_is_cut_in_steps() {
+    let mut blocks = Blocks::new(Some(file().0), 10_000);
+    let taken = (0..1000).map(|_| blocks.take().unwrap()).collect();
+    blocks.give_back(taken);
+    assert!(!blocks.cut());
+    let steps = (0..).take_while(|_| blocks.cut()).count();
+    assert!(steps == 3 && !blocks.is_long());
 }
 
 #[test]
