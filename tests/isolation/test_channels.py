@@ -121,6 +121,8 @@ class Channels(unittest.TestCase):
         # What clients had is closed in its time.
         has_no_more = lambda process: not process.alive or len(process.descriptors()) <= before[process][0] + DESCRIPTORS_MORE
         until(lambda: all(map(has_no_more, before)), 10)
+        # One that is about to execute its program has no title yet.
+        until(lambda: set(self.others(title)) == set(before), 5)
         after = self.others(title)
         self.assertEqual(set(before), set(after), "another process was ended")
         for process, (descriptors, memory) in before.items():

@@ -102,7 +102,7 @@ impl Supervisor {
         self.openings.silent.retain(|_, until| *until > now);
         let mut silent = Vec::new();
         for (mount, file, kind) in files {
-            match self.openings.silent.contains_key(&mount) || self.openings.is_leaving(mount) {
+            match self.openings.is_given_up(mount) {
                 true => silent.push((file, Err(NotOpened::Silent))),
                 false => drop(self.openings.asked.entry(mount).or_default().insert(file, kind)),
             }
@@ -150,7 +150,7 @@ impl Supervisor {
     pub(crate) fn openings_on_time(&mut self, now: Instant) {
         let late = self.openings.running.iter().filter(|(_, running)| running.deadline <= now);
         for mount in late.map(|(mount, _)| *mount).collect::<Vec<_>>() {
-            self.openings.silent.insert(mount, now + SILENCE);
+            self.openings.is_late(mount, now);
             let others = self.openings.asked.remove(&mount).into_iter().flatten();
             self.context.opened.put(others.map(|(file, _)| (file, Err(NotOpened::Silent))), now);
             if let Some((serial, child)) = self.end_opening(mount, now) {

@@ -15,6 +15,8 @@ use crate::spawn::remote_paths::Mount;
 
 /// LIMIT: copies that open files at a time, each for another mount.
 const RUNNING_MAX: usize = 16;
+/// LIMIT: copies that wait for one mount and cannot be ended, when somebody has it asked again and again.
+const LEAVING_MAX: usize = 4;
 /// LIMIT: for how long a file system that has not answered is not asked again.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
 
@@ -29,6 +31,8 @@ pub(crate) struct Openings {
     pub(crate) silent: BTreeMap<Mount, Instant>,
     /// The slots whose processes are started when their files are open, and since when they wait.
     pub(crate) slots: BTreeMap<usize, Waiting>,
+    /// Whether somebody has had what had not answered asked again: a copy that still waits keeps no other from asking.
+    is_forgiven: bool,
     /// Whether something has come that is read again when it has changed.
     pub(crate) has_come: bool,
 }
@@ -61,6 +65,7 @@ impl Openings {
     /// Somebody asks for a process of a slot: file systems that have not answered are asked again.
     pub(crate) fn forgive(&mut self, slot: usize) {
         self.silent.clear();
+        self.is_forgiven = true;
         self.slots.remove(&slot);
     }
 
@@ -69,8 +74,16 @@ impl Openings {
         self.slots.iter().filter(|(_, waiting)| waiting.is_silent).map(|(slot, _)| *slot)
     }
 
-    pub(crate) fn is_leaving(&self, mount: Mount) -> bool {
-        self.leaving.each().any(|of| *of == mount)
+    /// Notes that a mount has not answered.
+    pub(crate) fn is_late(&mut self, mount: Mount, now: Instant) {
+        self.is_forgiven = false;
+        self.silent.insert(mount, now + SILENCE);
+    }
+
+    /// Whether a mount is asked no more, for now.
+    pub(crate) fn is_given_up(&self, mount: Mount) -> bool {
+        let most = if self.is_forgiven { LEAVING_MAX } else { 1 };
+        self.silent.contains_key(&mount) || self.leaving.each().filter(|of| **of == mount).count() >= most
     }
 
     /// A mount that can be asked now, with what is asked of it.
