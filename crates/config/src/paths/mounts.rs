@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,17 +38,11 @@ struct Mounts {
 
 impl Mounts {
     fn open() -> Option<Self> {
-        let mut mounts = Self { list: File::open("/proc/self/mountinfo").ok()?, local: BTreeMap::new() };
-        mounts.read()?;
-        Some(mounts)
-    }
-
-    fn read(&mut self) -> Option<()> {
+        let mut list = File::open("/proc/self/mountinfo").ok()?;
         let mut text = Vec::new();
-        self.list.rewind().ok()?;
-        self.list.read_to_end(&mut text).ok()?;
-        self.local = String::from_utf8_lossy(&text).lines().filter_map(mount_of).collect();
-        Some(())
+        list.read_to_end(&mut text).ok()?;
+        let local = String::from_utf8_lossy(&text).lines().filter_map(mount_of).collect();
+        Some(Self { list, local })
     }
 
     fn have_changed(&self) -> bool {
