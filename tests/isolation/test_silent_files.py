@@ -109,7 +109,17 @@ class SilentFiles(unittest.TestCase):
             self.assertTrue(until(changed, 10), server.log())
             server.relaunch("far")
             self.assert_far_served(server)
-            server.config.write_text(server.config.read_text().replace('"realm" = "x"', '"realm" = "y"'))
+            text = server.config.read_text()
+            for there, missing in (("far/www", "far/none"), ("far/users", "far/none"), ("far/far.pem", "far/none"), ("far/bin", "far/none")):
+                server.config.write_text(text.replace(f'"{there}', f'"{missing}'))
+                answer = server.command("reload", "--run-dir", "run")
+                self.assertNotEqual(answer.returncode, 0, missing)
+                self.assertIn("does not exist", answer.stderr)
+            server.write("real/users", "nonsense\n")
+            server.config.write_text(text.replace('"realm" = "x"', '"realm" = "y"'))
+            answer = server.command("reload", "--run-dir", "run")
+            self.assertIn("far/users", answer.stderr)
+            server.write("real/users", USER)
             answer = server.command("reload", "--run-dir", "run")
             self.assertEqual(answer.returncode, 0, answer.stderr)
             self.assert_tls_served(server)
@@ -130,6 +140,12 @@ class SilentFiles(unittest.TestCase):
                 for process in found:
                     process.kill()
                 self.assert_others_served(server)
+            # Whoever answers for these files does not keep the changes of others waiting.
+            server.config.write_text(server.config.read_text().replace('name = "main"', 'name = "main"\nbody_bytes = "2MiB"', 1))
+            for _ in range(2):
+                answer = server.command("reload", "--run-dir", "run", timeout=30)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertIn("are not examined, as one of these has not answered in time", server.log())
             self.assertTrue(until(lambda: re.search(NOT_STARTED.format("site far"), server.log()), 20), server.log())
             self.assert_others_served(server)
             self.assertTrue(until(lambda: server.processes("signer"), 5))

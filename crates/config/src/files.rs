@@ -172,9 +172,9 @@ impl Looker<'_> {
         });
         let of_data = site.data.iter().filter_map(|data| Some(("server", data.socket()?, data.offset)));
         for (key, path, offset) in of_routes.chain(of_data) {
-            match self.opener.look(class_of(key), path.parent().unwrap_or(Path::new("/"))) {
-                Ok(_) | Err(PathFault::Io { .. } | PathFault::Remote { .. }) => {}
-                Err(fault) => self.refuse(key, path, offset, &fault),
+            match self.find(key, path.parent().unwrap_or(Path::new("/"))) {
+                None | Some(Ok(_) | Err(PathFault::Io { .. })) => {}
+                Some(Err(fault)) => self.refuse(key, path, offset, &fault),
             }
         }
     }
@@ -250,8 +250,17 @@ impl Looker<'_> {
         }
     }
 
+    /// What a path leads to; `None` where this process does not look, but one that may wait for it.
+    fn find(&self, key: &str, path: &Path) -> Option<Result<Found, PathFault>> {
+        match self.opener.look(class_of(key), path) {
+            Err(PathFault::Remote { .. } | PathFault::Silent { .. } | PathFault::Told { .. }) => None,
+            Ok(found) if found.is_remote && !paths::may_wait() => None,
+            found => Some(found),
+        }
+    }
+
     fn look(&mut self, key: &str, at: &At<PathBuf>, help: &str) -> Option<Found> {
-        match self.opener.look(class_of(key), &at.value) {
+        match self.find(key, &at.value)? {
             Ok(found) => return Some(found),
             Err(fault) if fault.is_not_found() => {
                 let message = format!("`{key}` {} does not exist", show_path(&at.value));
@@ -261,8 +270,6 @@ impl Looker<'_> {
                 let message = format!("`{key}` {} cannot be looked at: {source}", show_path(&at.value));
                 self.problems.report_help(at.offset, message, help);
             }
-            // Whoever may wait for it has looked at it.
-            Err(PathFault::Remote { .. }) => {}
             Err(fault) => self.refuse(key, &at.value, at.offset, &fault),
         }
         None

@@ -12,6 +12,8 @@ pub const FINDINGS_MAX: usize = 256 << 10;
 pub const SUBJECTS_MAX: usize = 16 << 20;
 /// LIMIT: bytes of what is said of one file that was opened: two paths and some numbers, or what is wrong with it.
 pub const OPENED_MAX: usize = 20 << 10;
+/// LIMIT: bytes of the mistakes of a configuration, which are cut there.
+pub const MISTAKES_MAX: usize = 60 << 10;
 /// LIMIT: bytes of what is wrong with a program: the names of 256 missing libraries are cut there.
 pub const PROBLEM_MAX: usize = 8192;
 
@@ -49,6 +51,18 @@ messages! {
     }
 }
 
+choice! {
+    /// What has become of what a configuration names on file systems that may not answer.
+    pub enum RemoteFiles {
+        /// It names nothing there.
+        0 => Unnamed,
+        /// Nobody has looked at it.
+        1 => LeftOut,
+        /// It was examined as all else was.
+        2 => Examined,
+    }
+}
+
 messages! {
     /// From an examination of a configuration to the launcher. Subjects are numbers that both work out.
     pub enum ConfigurationToLauncher {
@@ -56,6 +70,10 @@ messages! {
         1 => Examined { subjects: Vec<u64> },
         /// What is wrong with one of them, or perhaps not meant, and what to do about it.
         2 => Found { subject: u64, is_error: bool, message: Text<PROBLEM_MAX>, help: Text<PROBLEM_MAX> },
+        /// What has become of files that may not answer.
+        3 => Remote { files: RemoteFiles },
+        /// The mistakes of the configuration, as one who has waited for such files has found them.
+        4 => Mistakes { text: Text<MISTAKES_MAX> },
     }
 }
 

@@ -1,4 +1,6 @@
-//! What a changed configuration names is examined beside the loop, before the configuration is used.
+//! What a changed configuration names is examined beside the loop, before the configuration is used: first what the kernel answers
+//! for, and if that is not all, everything once more by a copy that waits for others' file systems, for a shorter time. If that is too
+//! short, the configuration is used without: whoever answers for a file system must not keep others' changes waiting.
 //!
 //! Runs in: the launcher, as root; a copy of it examines. Sees: what the copy has found, in memory that both share. Never: waits
 //! for the copy, or for longer than [`TIME`].
@@ -7,11 +9,12 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use config::Examine;
+use config::{ANSWER_TIME, Diagnostics, Examine};
 use sys::process::{Child, Exit};
-use wire::examination::SUBJECTS_MAX;
+use wire::examination::{RemoteFiles, SUBJECTS_MAX};
 
 use crate::components::Component;
 use crate::transactions::{Asker, Look, Mode};
@@ -19,6 +22,7 @@ use supervisor::Supervisor;
 use supervisor::error::{Error, during};
 use supervisor::examine::{Recorded, Recording};
 use supervisor::leaving::Leaving;
+use supervisor::opened_files::OpenedFiles;
 
 /// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128 files.
 const TIME: Duration = Duration::from_secs(60);
@@ -39,7 +43,17 @@ pub(crate) struct ConfigurationExamination {
     /// Copies that were killed, until they have gone.
     leaving: Leaving<()>,
     /// What has come of one, until the launcher takes notice.
-    result: Option<(Purpose, Option<Recorded>)>,
+    result: Option<Examined>,
+}
+
+/// What has come of an examination.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    pub(crate) purpose: Purpose,
+    /// What was found; `None` if that took too long.
+    pub(crate) found: Option<Recorded>,
+    /// Whether a copy is to look that waits for others' file systems.
+    pub(crate) is_to_be_waited_for: bool,
 }
 
 #[derive(Debug)]
@@ -49,24 +63,39 @@ struct Running {
     serial: u64,
     findings: File,
     deadline: Instant,
+    /// What a copy that does not wait has found before, if this one does.
+    first: Option<Recorded>,
 }
 
 impl ConfigurationExamination {
-    /// Begins one: a copy of this process has `load` load the configuration.
+    /// Begins one: a copy of this process has `load` load the configuration. It waits for others' file systems, if it is known what
+    /// one has found that does not.
     pub(crate) fn begin(
         &mut self,
         supervisor: &mut Supervisor,
         purpose: Purpose,
+        first: Option<Recorded>,
         examine: &dyn Examine,
-        load: impl FnOnce(&dyn Examine),
+        load: impl FnOnce(&dyn Examine) -> Result<(), Diagnostics>,
     ) -> Result<(), Error> {
         let memory = rustix::fs::memfd_create("findings", rustix::fs::MemfdFlags::CLOEXEC);
         let findings = File::from(memory.map_err(during("make a file in memory"))?);
         let work = || {
             config::open_here();
+            let others = Rc::new(OpenedFiles::default());
+            if first.is_none() {
+                config::open_beside(others.clone());
+            }
             let recording = Recording::of(examine);
-            load(&recording);
-            (&findings).write_all(&recording.to_bytes()).map_err(|error| ("examination", error))
+            let mistakes =
+                load(&recording).err().filter(|_| first.is_some()).map(|mistakes| mistakes.to_string());
+            let files = match (&first, others.take_looked().is_empty()) {
+                (Some(_), _) => RemoteFiles::Examined,
+                (None, true) => RemoteFiles::Unnamed,
+                (None, false) => RemoteFiles::LeftOut,
+            };
+            let said = recording.to_bytes(files, mistakes.as_deref());
+            (&findings).write_all(&said).map_err(|error| ("examination", error))
         };
         let child = sys::process::begin_work(&[findings.as_raw_fd()], work).map_err(Error::Start)?;
         let serial = match supervisor.watch_helper(&child) {
@@ -76,8 +105,8 @@ impl ConfigurationExamination {
                 return Err(error);
             }
         };
-        let deadline = Instant::now() + TIME;
-        self.running = Some(Running { purpose, child, serial, findings, deadline });
+        let deadline = Instant::now() + if first.is_some() { ANSWER_TIME } else { TIME };
+        self.running = Some(Running { purpose, child, serial, findings, deadline, first });
         Ok(())
     }
 
@@ -86,9 +115,16 @@ impl ConfigurationExamination {
         self.running.is_some() || self.result.is_some()
     }
 
-    /// What has come of one, once: what was found, unless that took too long.
-    pub(crate) fn take_result(&mut self) -> Option<(Purpose, Option<Recorded>)> {
+    /// What has come of one, once.
+    pub(crate) fn take_result(&mut self) -> Option<Examined> {
         self.result.take()
+    }
+
+    /// Notes what has come of one. Where that did not wait, one that does is next, unless another waits still that was killed.
+    fn ended(&mut self, purpose: Purpose, first: Option<Recorded>, found: Option<Recorded>) {
+        let may_wait = first.is_none() && self.leaving.each().next().is_none();
+        let is_to_be_waited_for = may_wait && found.as_ref().is_some_and(Recorded::leaves_out);
+        self.result = Some(Examined { purpose, found: found.or(first), is_to_be_waited_for });
     }
 }
 
@@ -99,10 +135,10 @@ impl Component for ConfigurationExamination {
 
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
         let is_over = |running: &mut Running| running.deadline <= now || supervisor.is_stopping();
-        if let Some(Running { purpose, child, serial, .. }) = self.running.take_if(is_over) {
+        if let Some(Running { purpose, child, serial, first, .. }) = self.running.take_if(is_over) {
             // It may wait for a file system that does not answer.
             self.leaving.kill(serial, (), child);
-            self.result = Some((purpose, None));
+            self.ended(purpose, first, None);
         }
     }
 
@@ -115,7 +151,8 @@ impl Component for ConfigurationExamination {
             Ok(None) => self.running = Some(running),
             exit => {
                 let is_whole = matches!(exit, Ok(Some(Exit::Clean)));
-                self.result = Some((running.purpose, said(&running.findings).filter(|_| is_whole)));
+                let found = said(&running.findings).filter(|_| is_whole);
+                self.ended(running.purpose, running.first, found);
             }
         }
         true

@@ -16,7 +16,7 @@ use std::time::Instant;
 use config::{Cache, Config, Diagnostics, Examine, Source};
 use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
 
-use crate::components::configuration_examination::Purpose;
+use crate::components::configuration_examination::{Examined, Purpose};
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
 use crate::site_watch::SiteWatch;
@@ -38,6 +38,9 @@ use supervisor::spawn::uids::Uids;
 
 /// LIMIT: how often a configuration is examined that is written to again meanwhile, as by several who add sites.
 const ATTEMPTS: u32 = 3;
+/// What is said of a reload that has not waited for others' file systems.
+const NOT_EXAMINED: &str = "reload: files on file systems of other machines or of programs (NFS, FUSE) are not examined, as one of \
+                            these has not answered in time; what is started needs them all the same";
 /// LIMIT: changes of one reload that are lines of the log.
 const LOGGED_MAX: usize = 20;
 
@@ -60,11 +63,18 @@ impl Launcher {
             self.components.service_manager.reload_begins();
         }
         self.free_numbers();
-        self.begin_examination(asker, mode, look, 1);
+        self.begin_examination(asker, (mode, look), 1, None);
     }
 
-    fn begin_examination(&mut self, asker: Asker, mode: Mode, look: Look, attempt: u32) {
-        match self.examine_configuration(Purpose::Reload { asker, mode, look, attempt }) {
+    /// `first` is what was found by a copy that does not wait for others' file systems, if one is to do that now.
+    fn begin_examination(
+        &mut self,
+        asker: Asker,
+        (mode, look): (Mode, Look),
+        attempt: u32,
+        first: Option<Recorded>,
+    ) {
+        match self.examine_configuration(Purpose::Reload { asker, mode, look, attempt }, first) {
             Ok(true) => self.transactions.is_reload_examined = true,
             Ok(false) => self.go_on_reloading(asker, mode, look, None),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
@@ -72,7 +82,7 @@ impl Launcher {
     }
 
     /// Has what the configuration names examined beside the loop, where its length is somebody else's; whether it is.
-    fn examine_configuration(&mut self, purpose: Purpose) -> Result<bool, Error> {
+    fn examine_configuration(&mut self, purpose: Purpose, first: Option<Recorded>) -> Result<bool, Error> {
         if self.supervisor.context().empty_root.is_none() {
             return Ok(false);
         }
@@ -86,20 +96,25 @@ impl Launcher {
             self;
         let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders);
         // The copy's own, which ends with it.
-        let load = |examine: &dyn Examine| drop(load((config_path, read_files, site_watch), look, examine));
-        components.configuration_examination.begin(supervisor, purpose, &examiner, load)?;
+        let load =
+            |examine: &dyn Examine| load((config_path, read_files, site_watch), look, examine).map(drop);
+        components.configuration_examination.begin(supervisor, purpose, first, &examiner, load)?;
         Ok(true)
     }
 
     /// Goes on with a configuration that was examined.
     pub(super) fn use_examined_configuration(&mut self) {
-        let Some((purpose, found)) = self.components.configuration_examination.take_result() else { return };
+        let examined = self.components.configuration_examination.take_result();
+        let Some(Examined { purpose, found, is_to_be_waited_for }) = examined else { return };
         match purpose {
             Purpose::Know => drop(found.map(|found| self.read_configuration(Look::All, Some(&found)))),
             Purpose::Reload { asker, mode, look, attempt } => {
                 self.transactions.is_reload_examined = false;
                 match found {
                     _ if self.supervisor.is_stopping() => self.refuse_reload(asker, "the server stops"),
+                    Some(found) if is_to_be_waited_for => {
+                        self.begin_examination(asker, (mode, look), attempt, Some(found));
+                    }
                     Some(found) => self.go_on_reloading(asker, mode, look, Some((&found, attempt))),
                     None => self.refuse_reload(
                         asker,
@@ -116,9 +131,15 @@ impl Launcher {
 
     /// Begins to change what has changed. `found` is what is wrong with what the configuration names, if that is known.
     fn go_on_reloading(&mut self, asker: Asker, mode: Mode, look: Look, found: Option<(&Recorded, u32)>) {
+        if let Some(mistakes) = found.and_then(|(found, _)| found.mistakes()) {
+            return self.refuse_reload(asker, mistakes);
+        }
+        if found.is_some_and(|(found, _)| found.leaves_out()) {
+            self.supervisor.warn(NOT_EXAMINED);
+        }
         let read = self.read_configuration(look, found.map(|(found, _)| found));
         if let Some((_, attempt)) = found.filter(|(found, attempt)| found.is_short() && *attempt < ATTEMPTS) {
-            return self.begin_examination(asker, mode, look, attempt + 1);
+            return self.begin_examination(asker, (mode, look), attempt + 1, None);
         }
         let prepared = read.map_err(|mistakes| mistakes.to_string());
         let prepared = prepared.and_then(|(config, source)| Ok((prepare(&self.supervisor, config)?, source)));
@@ -169,7 +190,7 @@ impl Launcher {
     pub(super) fn know_files(&mut self) {
         if self.supervisor.context().config.include.is_some() {
             // A mistake is for those to hear who order a reload.
-            if let Ok(false) = self.examine_configuration(Purpose::Know) {
+            if let Ok(false) = self.examine_configuration(Purpose::Know, None) {
                 let _ = self.read_configuration(Look::All, None);
             }
         }

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use config::{Examine, Finding, Setting, Severity, Subject};
-use wire::examination::{ConfigurationToLauncher as Item, SUBJECTS_MAX, read_items, write_items};
+use wire::examination::{
+    ConfigurationToLauncher as Item, RemoteFiles, SUBJECTS_MAX, read_items, write_items,
+};
 use wire::{NUMBERS_MAX, Text};
 
 use super::finding::error;
@@ -44,8 +46,8 @@ impl<'e> Recording<'e> {
         Self { examine, found: RefCell::default() }
     }
 
-    /// All of that, as it is said.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// All of that, as it is said; with what has become of files that may not answer, and the mistakes that are known of by that.
+    pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>) -> Vec<u8> {
         let found = self.found.borrow();
         let subjects: Vec<u64> = found.keys().copied().collect();
         let subjects =
@@ -58,7 +60,9 @@ impl<'e> Recording<'e> {
                 help: Text::new(help),
             })
         });
-        write_items(&subjects.chain(findings).collect::<Vec<_>>())
+        let mistakes = mistakes.map(|text| Item::Mistakes { text: Text::new(text) });
+        let others = std::iter::once(Item::Remote { files }).chain(mistakes);
+        write_items(&subjects.chain(findings).chain(others).collect::<Vec<_>>())
     }
 }
 
@@ -83,6 +87,9 @@ pub struct Recorded {
     is_short: Cell<bool>,
     examined: HashSet<u64>,
     found: HashMap<u64, Vec<Finding>>,
+    /// What has become of files that may not answer; `None` if nothing was said of them.
+    remote: Option<RemoteFiles>,
+    mistakes: Option<String>,
 }
 
 impl Recorded {
@@ -97,6 +104,8 @@ impl Recorded {
                     let (message, help) = (message.as_str().to_owned(), help.as_str().to_owned());
                     recorded.found.entry(subject).or_default().push(Finding { severity, message, help });
                 }
+                Item::Remote { files } => recorded.remote = Some(files),
+                Item::Mistakes { text } => recorded.mistakes = Some(text.as_str().into()),
             }
         }
         Some(recorded)
@@ -105,6 +114,16 @@ impl Recorded {
     /// Whether the configuration names what it did not name when it was examined.
     pub fn is_short(&self) -> bool {
         self.is_short.get()
+    }
+
+    /// Whether the configuration names files that may not answer, and nobody has looked at them.
+    pub fn leaves_out(&self) -> bool {
+        self.remote == Some(RemoteFiles::LeftOut)
+    }
+
+    /// The mistakes of the configuration, if the other process has found some that are not to be found here.
+    pub fn mistakes(&self) -> Option<&str> {
+        self.mistakes.as_deref()
     }
 
     fn lacking(&self) -> Finding {
@@ -126,7 +145,7 @@ impl Examine for Recorded {
     }
 
     fn has_waited(&self) -> bool {
-        true
+        self.remote == Some(RemoteFiles::Examined)
     }
 }
 
@@ -173,7 +192,8 @@ mod tests {
         let recording = Recording::of(&Stub);
         let there = said(&path, &recording);
         assert!(there.contains("/a") && there.contains("/b"), "{there}");
-        let recorded = Recorded::of_bytes(&recording.to_bytes()).unwrap();
+        let recorded = Recorded::of_bytes(&recording.to_bytes(RemoteFiles::LeftOut, Some("bad"))).unwrap();
+        assert!(recorded.leaves_out() && !recorded.has_waited() && recorded.mistakes() == Some("bad"));
         assert_eq!(said(&path, &recorded), there);
         assert!(!recorded.is_short());
         // The same folder is another question when another site has it.
