@@ -1,7 +1,10 @@
 """Control groups: each process has one, its limits are in it, and none is left behind."""
 
 import os
+import shutil
 import signal
+import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from cgroups import groups, mounts
 from client import until
 from harness import ROOTLESS, Server, service, site
+from slow_programs import with_missing_libraries
 
 pytestmark = pytest.mark.alone
 
@@ -132,6 +136,49 @@ class Groups(unittest.TestCase):
         self.assertTrue(until(lambda: not self.made.left(), 5))
         self.made.start()
         self.assertTrue(until(lambda: not any(path.exists() for path in tops), 5))
+
+    def test_copies_of_the_launcher_work_in_the_background(self):
+        """They have a sixteenth of the weight of a service, and as much as that has when they take long."""
+        one = int(self.setting(self.made.process("bin/probe"), "cpu", "cpu.shares", "cpu.weight")[0])
+        group = groups(self.made.process("bin/probe"))
+        group = (group.get("cpu") or group[""]).parent / "background"
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copyfile(with_missing_libraries(Path(folder)), self.made.folder / "bin/probe.new")
+        (self.made.folder / "bin/probe.new").chmod(0o755)
+        (self.made.folder / "bin/probe.new").rename(self.made.folder / "bin/probe")
+        order = threading.Thread(target=self.made.command, args=("relaunch", "--run-dir", "run", "main/probe"))
+        order.start()
+        self.addCleanup(order.join)
+        inside = lambda: [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+        self.assertTrue(until(inside, 10))
+        weight = lambda: int(next(path for path in (group / "cpu.shares", group / "cpu.weight") if path.exists()).read_text())
+        self.assertEqual(weight(), one // 16)
+        copies = [process for process in self.made.processes() if process.pid in inside()]
+        self.assertTrue(copies, inside())
+        for copy in copies:
+            os.kill(copy.pid, signal.SIGSTOP)
+        self.assertTrue(until(lambda: weight() == one, 10))
+        for copy in copies:
+            os.kill(copy.pid, signal.SIGCONT)
+        self.assertTrue(until(lambda: not inside() and weight() == one // 16, 20))
+
+
+@unittest.skipIf(ROOTLESS, "control groups are root's")
+class Publishers(unittest.TestCase):
+    def test_a_publisher_steps_back_when_it_serves(self):
+        sites = [site(services=[service("pages", "/pages", command=["bin/pages"], templates=True)], templates={"folder": "templates"})]
+        server = Server(sites, ("pages",), files={"templates/page.html": "page\n"}, server={"isolation": "degraded"})
+        server.prefix = delegate(self)
+        with server:
+            if "control groups v" not in server.stderr():
+                self.skipTest("no control group can be made here")
+            weights = []
+            for name in ("bin/pages", "publisher main"):
+                found = groups(server.process(name))
+                folder = found.get("cpu") or found[""]
+                file = next(path for path in (folder / "cpu.shares", folder / "cpu.weight") if path.exists())
+                weights.append(int(file.read_text()))
+            self.assertEqual(weights[1], weights[0] // 16)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ pub fn run(
         }
         Probed::Reaper => context.start_as_reaper(channel, output, &program)?,
         Probed::Inspector => {
-            context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new())?
+            context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new(), None)?
         }
         Probed::Check => {
             let descriptors = vec![(looked_at()?, 0), (output, 1), (duplicate(&context.null)?, 2)];

@@ -108,8 +108,14 @@ fn jail(template: &Rc<MountTemplate>, filter: &Filter, service: bool) -> io::Res
         DEVICES.into_iter().try_for_each(|device| add(device, Mode::Device, Access::Write))?;
         add("/usr/share", Mode::Read, Access::Read)?;
     }
-    let limits =
-        Limits { descriptors: 64, core_bytes: 0, processes: 16, memory_bytes: None, file_bytes: None };
+    let limits = Limits {
+        descriptors: 64,
+        core_bytes: 0,
+        processes: 16,
+        memory_bytes: None,
+        file_bytes: None,
+        cpu_seconds: None,
+    };
     Ok(Jail {
         identity: Identity::new(64_123),
         root: Some(Root {

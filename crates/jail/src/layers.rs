@@ -102,6 +102,7 @@ fn rlimits(jail: &Jail) -> io::Result<()> {
         limit(Resource::Nproc, jail.limits.processes)?;
     }
     jail.limits.file_bytes.map_or(Ok(()), |bytes| limit(Resource::Fsize, bytes))?;
+    jail.limits.cpu_seconds.map_or(Ok(()), |seconds| limit(Resource::Cpu, seconds))?;
     jail.limits.memory_bytes.map_or(Ok(()), |bytes| limit(Resource::Data, bytes))
 }
 

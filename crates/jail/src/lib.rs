@@ -94,6 +94,8 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// Bytes of a file that it writes to, whichever; `None` for no limit.
     pub file_bytes: Option<u64>,
+    /// Seconds of a processor's time, after which it is ended; `None` for no limit.
+    pub cpu_seconds: Option<u64>,
 }
 
 /// Which network a process is in.

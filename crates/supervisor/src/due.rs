@@ -40,12 +40,13 @@ impl Supervisor {
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
         let news = self.examinations.has_news().then_some(now);
-        let others = others.chain([news, self.openings.deadline()]);
+        let others = others.chain([news, self.openings.deadline(), self.copies.deadline(now)]);
         starts.chain(others.flatten()).min()
     }
 
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
+        self.copies.weigh(&self.context.background, now);
         let mut left = RESTARTS_PER_TURN;
         for slot in due_in_turns(&self.starts, self.next_restart, now) {
             // Filters start together with the first of them.

@@ -49,7 +49,7 @@ impl Supervisor {
             return true;
         }
         let begun = self.context.begin_examination(&spec);
-        let begun = begun.and_then(|examination| Ok((self.watch_helper(&examination.child)?, examination)));
+        let begun = begun.and_then(|examination| Ok((self.watch_copy(&examination.child)?, examination)));
         match begun {
             Ok((serial, examination)) => {
                 self.examinations.begin(slot, Running { serial, examination, deadline: now + TIME });

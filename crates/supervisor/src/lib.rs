@@ -11,6 +11,7 @@ mod broken;
 pub mod chain;
 pub mod chain_ends;
 pub mod change;
+mod copies;
 pub mod directories;
 mod due;
 pub mod error;
@@ -53,6 +54,7 @@ mod workers;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
@@ -62,6 +64,7 @@ use wire::{Message, Role};
 
 use crate::backoff::{Backoff, Rule};
 use crate::chain_ends::{Chain, StagedChain};
+use crate::copies::Copies;
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::examinations::Examinations;
@@ -73,6 +76,7 @@ use crate::openings::Openings;
 use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
+use crate::spawn::background::Background;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
@@ -146,6 +150,7 @@ pub struct Supervisor {
     pub steps_us: [(u64, &'static str); 2],
     /// Programs that are examined beside the loop.
     examinations: Examinations,
+    copies: Copies,
     openings: Openings,
     /// Slots whose processes are wanted, in that order.
     wanted: VecDeque<usize>,
@@ -226,6 +231,7 @@ impl Supervisor {
             next_restart: 0,
             steps_us: [(0, ""); 2],
             examinations: Examinations::default(),
+            copies: Copies::default(),
             openings: Openings::default(),
             wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
@@ -269,6 +275,23 @@ impl Supervisor {
         self.serial += 1;
         watch(&self.epoll, child.pidfd(), self.serial * 2 + 1)?;
         Ok(self.serial)
+    }
+
+    /// Where copies of this process work.
+    pub fn background(&self) -> Rc<Background> {
+        self.context.background.clone()
+    }
+
+    /// Watches a copy of this process that was begun in the background; returns the number by which its end is reported.
+    pub fn watch_copy(&mut self, child: &Child) -> Result<u64, Error> {
+        let serial = self.watch_helper(child)?;
+        self.copies.begin(serial, Instant::now());
+        Ok(serial)
+    }
+
+    /// Takes notice that a copy has ended, if `serial` is that of one.
+    pub fn on_copy_exit(&mut self, serial: u64) {
+        self.copies.end(serial);
     }
 
     /// Starts a process for a slot; the launcher configures the process.

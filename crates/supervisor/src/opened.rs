@@ -117,7 +117,7 @@ impl Supervisor {
     fn begin_openings(&mut self, now: Instant) {
         while let Some((mount, files)) = self.openings.next() {
             let begun = self.context.begin_opening(files.clone());
-            let begun = begun.and_then(|opening| Ok((self.watch_helper(&opening.child)?, opening)));
+            let begun = begun.and_then(|opening| Ok((self.watch_copy(&opening.child)?, opening)));
             match begun {
                 Ok((serial, opening)) => {
                     let running = Running { serial, opening, deadline: now + ANSWER_TIME };

@@ -18,6 +18,7 @@ use crate::life::Life;
 use crate::memory;
 use crate::process::{Process, Stage};
 use crate::spawn::BegunProcess;
+use crate::spawn::cgroup::CpuWeight;
 use crate::spawn::program;
 use crate::unread::FIRST_START;
 use crate::{Slot, Supervisor};
@@ -90,6 +91,12 @@ impl Supervisor {
         }
         process.stage = Stage::Serving;
         let (slot, ticket) = (process.slot, process.ticket);
+        // Those who need what a publisher publishes first wait for it, and nobody for what follows: tenants decide how much that is.
+        if self.specs[slot].role == Role::Publisher
+            && let Some(group) = &process.group
+        {
+            group.set_cpu_weight(CpuWeight::BACKGROUND);
+        }
         // A successor in a transaction may yet have to give way.
         if self.slots[slot].current == Some(serial) {
             self.slots[slot].memory = None;

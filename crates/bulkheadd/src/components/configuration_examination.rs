@@ -97,8 +97,8 @@ impl ConfigurationExamination {
             let said = recording.to_bytes(files, mistakes.as_deref());
             (&findings).write_all(&said).map_err(|error| ("examination", error))
         };
-        let child = sys::process::begin_work(&[findings.as_raw_fd()], work).map_err(Error::Start)?;
-        let serial = match supervisor.watch_helper(&child) {
+        let child = supervisor.background().begin(&[findings.as_raw_fd()], work)?;
+        let serial = match supervisor.watch_copy(&child) {
             Ok(serial) => serial,
             Err(error) => {
                 child.end();

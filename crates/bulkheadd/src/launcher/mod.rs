@@ -446,6 +446,7 @@ impl Launcher {
 
     /// Takes notice of a child's end.
     fn on_exit(&mut self, serial: u64) {
+        self.supervisor.on_copy_exit(serial);
         for component in self.components.all() {
             if component.on_helper_exit(&mut self.supervisor, serial) {
                 return;

@@ -60,8 +60,14 @@ pub fn open(path: &str) -> OwnedFd {
 
 /// A jail without identity, root and directory, with limits that are in nobody's way, and the filter of a service.
 pub fn jail() -> Jail {
-    let limits =
-        Limits { descriptors: 64, processes: 64, memory_bytes: None, file_bytes: None, core_bytes: 0 };
+    let limits = Limits {
+        descriptors: 64,
+        processes: 64,
+        memory_bytes: None,
+        file_bytes: None,
+        core_bytes: 0,
+        cpu_seconds: None,
+    };
     let reach = Reach { paths: vec![(open("/proc/self/exe"), Access::Execute)], ..Reach::default() };
     Jail {
         reach,

@@ -208,6 +208,7 @@ pub fn jail_of_check(
         processes: PROCESSES,
         memory_bytes: Some(MEMORY_BYTES),
         file_bytes: None,
+        cpu_seconds: None,
     };
     let launcher = jail::Launcher::this().map_err(during("open this process's own pidfd"))?;
     let filter = CompiledFilters::default().get(Policy::Signer)?;

@@ -7,7 +7,7 @@
 //! otherwise resource limits alone; [`Cgroups::kind`] tells which.
 
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,8 @@ use super::cgroup_claim::{Claim, claim, hold, remove, remove_stale};
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// The kernel's weight of a group for which none is set, in version 1 and in version 2.
 const WEIGHTS: (u32, u32) = (1024, 100);
+/// The file with the weight of a group, in each version.
+const CPU_WEIGHT: (&str, &str) = ("cpu.shares", "cpu.weight");
 /// The period over which time of processors is counted, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
@@ -31,8 +33,27 @@ pub struct Share {
     pub processes_max: u64,
     /// Hundredths of one processor's time.
     pub cpu_percent: Option<u32>,
-    /// How much it gets of a processor that others want as well: so many times what each of them gets.
-    pub cpu_weight: Option<u32>,
+    /// How much it gets of a processor that others want as well.
+    pub cpu_weight: Option<CpuWeight>,
+}
+
+/// How much of a processor a group gets that others want as well, in sixteenths of what most of them get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuWeight(u32);
+
+impl CpuWeight {
+    /// For what computes while nobody who is served waits for it.
+    pub const BACKGROUND: Self = Self(1);
+
+    /// So many times what most get.
+    pub const fn times(times: u32) -> Self {
+        Self(times * 16)
+    }
+
+    /// In the kernel's numbers, of which this is what most get.
+    fn of(self, one: u32) -> String {
+        (self.0 * one / 16).to_string()
+    }
 }
 
 /// One hierarchy in which groups can be made.
@@ -109,6 +130,23 @@ impl Cgroups {
         needs.into_iter().filter(|(name, needed)| *needed && !has(name)).map(|(name, _)| name).collect()
     }
 
+    /// Makes the group of what works in the background, if a launcher before has not, and opens the files by which a process joins
+    /// it. Nothing but its time of processors is counted.
+    pub fn background(&self) -> io::Result<(Group, Vec<OwnedFd>)> {
+        let with_cpu = self.0.iter().filter(|hierarchy| hierarchy.controllers.contains(&"cpu"));
+        let group = Group(with_cpu.map(|hierarchy| hierarchy.top.join("background")).collect());
+        let mut joins = Vec::new();
+        for path in &group.0 {
+            fs::create_dir(path).or_else(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => Ok(()),
+                _ => Err(error),
+            })?;
+            joins.push(join_of(path)?);
+        }
+        group.set_cpu_weight(CpuWeight::BACKGROUND);
+        Ok((group, joins))
+    }
+
     /// Makes a group, and opens the files by which a process joins it.
     pub fn group(&self, name: &str, share: &Share) -> io::Result<(Group, Vec<OwnedFd>)> {
         let mut group = Group(Vec::new());
@@ -118,16 +156,32 @@ impl Cgroups {
             fs::create_dir(&path)?;
             group.0.push(path.clone());
             hierarchy.set(&path, share)?;
-            joins.push(OpenOptions::new().write(true).open(path.join("cgroup.procs"))?.into());
+            joins.push(join_of(&path)?);
         }
         Ok((group, joins))
     }
+}
+
+/// The file by which a process joins a group.
+fn join_of(path: &Path) -> io::Result<OwnedFd> {
+    Ok(OpenOptions::new().write(true).open(path.join("cgroup.procs"))?.into())
 }
 
 impl Group {
     /// A group that there is.
     pub fn known(paths: Vec<PathBuf>) -> Self {
         Self(paths)
+    }
+
+    /// Gives it another weight, where it has one.
+    pub fn set_cpu_weight(&self, weight: CpuWeight) {
+        for path in &self.0 {
+            for (file, one) in [(CPU_WEIGHT.0, WEIGHTS.0), (CPU_WEIGHT.1, WEIGHTS.1)] {
+                let opened = OpenOptions::new().write(true).open(path.join(file));
+                // A group that is gone has nobody in it.
+                let _ = opened.and_then(|mut file| file.write_all(weight.of(one).as_bytes()));
+            }
+        }
     }
 
     /// Where it is in each hierarchy.
@@ -204,7 +258,7 @@ impl Hierarchy {
         let quota = share.cpu_percent.map(|percent| u64::from(percent) * PERIOD_US / 100);
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let pids = Some(share.processes_max.to_string());
-        let weight = |one: u32| share.cpu_weight.map(|times| (times * one).to_string());
+        let weight = |one: u32| share.cpu_weight.map(|weight| weight.of(one));
         let (memory, high) = (number(share.memory_max), number(share.memory_high));
         let settings = if self.unified {
             let cpu = quota.map(|quota| format!("{quota} {PERIOD_US}"));
@@ -216,7 +270,7 @@ impl Hierarchy {
                 ("swap", "memory.swap.max", swap),
                 ("pids", "pids.max", pids),
                 ("cpu", "cpu.max", cpu),
-                ("cpu", "cpu.weight", weight(WEIGHTS.1)),
+                ("cpu", CPU_WEIGHT.1, weight(WEIGHTS.1)),
             ]
         } else {
             vec![
@@ -224,7 +278,7 @@ impl Hierarchy {
                 ("memory", "memory.soft_limit_in_bytes", high),
                 ("pids", "pids.max", pids),
                 ("cpu", "cpu.cfs_quota_us", number(quota)),
-                ("cpu", "cpu.shares", weight(WEIGHTS.0)),
+                ("cpu", CPU_WEIGHT.0, weight(WEIGHTS.0)),
             ]
         };
         for (controller, file, value) in settings {

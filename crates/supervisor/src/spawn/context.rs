@@ -17,6 +17,7 @@ use wire::Role;
 
 use crate::error::{Error, at, during};
 use crate::opened_files::OpenedFiles;
+use crate::spawn::background::Background;
 use crate::spawn::cgroup::Cgroups;
 use crate::spawn::compiled_filters::CompiledFilters;
 use crate::spawn::core_dumps::CoreDumps;
@@ -54,6 +55,8 @@ pub struct SpawnContext {
     pub reaper: Reaper,
     /// Where control groups are made.
     pub cgroups: Cgroups,
+    /// Where copies of the launcher work.
+    pub background: Rc<Background>,
     /// Of what roots are made; `None` where processes get none, as in a rootless run.
     pub template: Option<Rc<MountTemplate>>,
     /// Whether a process may be started without a layer that this machine cannot apply.
@@ -115,6 +118,7 @@ impl SpawnContext {
             filters: CompiledFilters::default(),
             reaper: Reaper::default(),
             core_dumps: CoreDumps::below(state),
+            background: Rc::new(Background::of(&cgroups)),
             cgroups,
             without: RefCell::new(left_out(&config)),
             inspected: RefCell::default(),

@@ -136,13 +136,14 @@ impl SpawnContext {
             Some(identity) => Some(self.empty_copy(identity)?),
             None => None,
         };
+        let background = self.background.clone();
         let child = {
             let (findings, copy) = (&findings, copy.as_ref());
             let kept = [&self.null, &self.directory].into_iter().chain(&self.empty_root).chain(copy);
             let kept = kept.map(|kept| kept.as_raw_fd()).chain([findings.as_raw_fd()]);
             let kept: Vec<_> = kept.chain(self.template.iter().map(|template| template.number())).collect();
             let work = || self.examine_here(spec, findings, copy).map_err(|error| ("examination", error));
-            sys::process::begin_work(&kept, work).map_err(Error::Start)?
+            background.begin(&kept, work)?
         };
         Ok(Examination { child, findings, copy, path })
     }

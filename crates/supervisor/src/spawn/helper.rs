@@ -18,8 +18,10 @@ use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::{core_dumps, program};
 
-/// LIMIT: how long the answer of a helper is waited for. It takes milliseconds; the launcher does nothing else meanwhile.
-const DEADLINE: Duration = Duration::from_secs(2);
+/// LIMIT: how long the answer of a helper is waited for. It takes milliseconds; whoever asks does nothing else meanwhile.
+const DEADLINE: Duration = Duration::from_secs(4);
+/// LIMIT: seconds that a helper may compute.
+pub const CPU_SECONDS: u64 = 2;
 /// LIMIT: how long a process that was killed is waited for.
 const END: Duration = Duration::from_secs(1);
 /// LIMIT: descriptors of a helper in an empty root, beside those that it is given; it has one.
@@ -60,18 +62,19 @@ impl SpawnContext {
     }
 
     /// Starts `program` under the uid of `spec`, in an empty root, with a strict list of system calls: `program` has these
-    /// descriptors, and reaches nothing but `paths`.
+    /// descriptors, reaches nothing but `paths`, and computes for as many seconds.
     pub fn start_sealed(
         &self,
         spec: &ProcessSpec,
         program: &Program,
         mut descriptors: Vec<(OwnedFd, i32)>,
         mut paths: Vec<(OwnedFd, Access)>,
+        cpu_seconds: Option<u64>,
     ) -> Result<Child, Error> {
         paths.push((duplicate(&program.file)?, Access::Execute));
         descriptors.push((duplicate(&self.null)?, 2));
         let count = DESCRIPTORS + descriptors.len() as u64;
-        let limits = Limits { descriptors: count, core_bytes: 0, ..self.limits_of(spec, None) };
+        let limits = Limits { descriptors: count, core_bytes: 0, cpu_seconds, ..self.limits_of(spec, None) };
         let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
         // What has no descriptors has nothing to do, and says nothing.
         jail.without.retain(|layer| *layer != "descriptors");
@@ -100,7 +103,7 @@ impl SpawnContext {
         program: &Program,
     ) -> Result<Child, Error> {
         let paths = vec![(duplicate(&folder)?, Access::Read)];
-        self.start_sealed(spec, program, vec![(folder, 0), (copy, 1)], paths)
+        self.start_sealed(spec, program, vec![(folder, 0), (copy, 1)], paths, None)
     }
 }
 

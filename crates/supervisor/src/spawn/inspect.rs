@@ -113,7 +113,7 @@ impl SpawnContext {
             File::open(format!("/proc/self/fd/{}", content.as_raw_fd())).map_err(at("read", path))?;
         let (printed, printing) = io::pipe().map_err(during("make a pipe"))?;
         let descriptors = vec![(content.into(), 0), (printing.into(), 1)];
-        let child = self.start_sealed(spec, &program, descriptors, Vec::new())?;
+        let child = self.start_sealed(spec, &program, descriptors, Vec::new(), Some(helper::CPU_SECONDS))?;
         helper::listen(&child, OwnedFd::from(printed).into(), ANSWER_BYTES_MAX)
             .map_err(during("ask the inspector"))
     }

@@ -18,7 +18,7 @@ use crate::directories;
 use crate::error::{Error, at, during};
 use crate::setup::data::{DATA_AT, FILES_AT};
 use crate::spawn::Origin;
-use crate::spawn::cgroup::Share;
+use crate::spawn::cgroup::{CpuWeight, Share};
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
 use crate::spawn::libraries;
@@ -237,6 +237,7 @@ impl SpawnContext {
                 _ => service.and_then(|service| service.memory_max),
             },
             // SECURITY: with one file that it writes to, and no right to make others, a worker fills no disk.
+            cpu_seconds: None,
             file_bytes: (spec.role == Role::Site).then(|| self.spool_bytes(spec)),
         }
     }
@@ -270,17 +271,17 @@ impl SpawnContext {
     }
 }
 
-/// How much of a processor a process gets that others want as well: so many times what each of them gets, which is one part.
+/// How much of a processor a process gets that others want as well; `None` for what most get.
 ///
 /// A site's worker carries the requests of all services of its site. With no more than each of them has, it would lose the
 /// processor to a service at each request that it sends. The gate carries those of all sites: with less than this, clients of one site
 /// would wait for the worker of another.
-fn cpu_weight(role: Role, takes_connections: bool) -> Option<u32> {
+fn cpu_weight(role: Role, takes_connections: bool) -> Option<CpuWeight> {
     match role {
-        Role::Site => Some(4),
-        Role::Gate => Some(2),
+        Role::Site => Some(CpuWeight::times(4)),
+        Role::Gate => Some(CpuWeight::times(2)),
         // Connections go to it past the site's worker, and it keeps up with the gate.
-        Role::Service if takes_connections => Some(2),
+        Role::Service if takes_connections => Some(CpuWeight::times(2)),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a child a descriptor that is
 //! not in this file.
 
+pub mod background;
 pub mod cgroup;
 mod cgroup_claim;
 pub mod cgroup_record;
@@ -366,6 +367,7 @@ impl SpawnContext {
             processes: REAPER_PROCESSES,
             memory_bytes: None,
             file_bytes: None,
+            cpu_seconds: None,
         };
         let paths = vec![(duplicate(&program.file)?, Access::Execute)];
         self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)

@@ -51,7 +51,7 @@ impl SpawnContext {
                 .try_for_each(|(number, (file, kind))| give(&its, number, open(&opener, file, *kind)))
                 .map_err(|error| ("open", error))
         };
-        let child = sys::process::begin_work(&[its.as_raw_fd()], work).map_err(Error::Start)?;
+        let child = self.background.begin(&[its.as_raw_fd()], work)?;
         Ok(Opening { child, channel, files: files.into_iter().map(|(file, _)| file).collect() })
     }
 }

@@ -79,7 +79,7 @@ impl SpawnContext {
             for (file, number) in files.iter().zip(first..) {
                 descriptors.push((duplicate(file)?, number));
             }
-            match self.start_sealed(spec, &program, descriptors, Vec::new()) {
+            match self.start_sealed(spec, &program, descriptors, Vec::new(), None) {
                 Ok(child) => break (child, OwnedFd::from(printed)),
                 // It is the first process of all, so that nobody knows yet what this machine cannot do.
                 Err(Error::Start(failure)) => self.do_without(failure)?,

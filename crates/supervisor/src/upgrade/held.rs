@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use sys::process::Child;
 use wire::Text;
@@ -13,6 +14,7 @@ use wire::successor::LauncherToSuccessor;
 
 use crate::Supervisor;
 use crate::error::Error;
+use crate::spawn::background::Background;
 use crate::spawn::cgroup::{Cgroups, Group};
 use crate::spawn::reaper::Reaper;
 use crate::upgrade::{Handed, Record};
@@ -65,6 +67,7 @@ impl Supervisor {
     /// Holds what the launcher before has held.
     pub fn hold(&mut self, held: Held) {
         self.context.cgroups = Cgroups::known(held.hierarchies);
+        self.context.background = Rc::new(Background::of(&self.context.cgroups));
         if let Some((channel, child)) = held.reaper {
             self.context.reaper = Reaper::known(channel, child);
         }

@@ -91,6 +91,7 @@ fn limited() -> Jail {
             memory_bytes: Some(64 << 20),
             file_bytes: Some(1 << 20),
             core_bytes: 0,
+            cpu_seconds: Some(60),
         },
         ..role()
     }
@@ -105,6 +106,7 @@ fn limits_are_set() {
         ("data size", "67108864"),
         ("core file size", "0"),
         ("file size", "1048576"),
+        ("cpu time", "60"),
         ("locked memory", "0"),
         ("msgqueue size", "0"),
         ("realtime priority", "0"),
@@ -134,6 +136,7 @@ fn limits_are_never_raised() {
         memory_bytes: Some(most),
         file_bytes: Some(most),
         core_bytes: most,
+        cpu_seconds: Some(most),
     };
     let lower = || {
         let limit = rustix::process::Rlimit { current: Some(100), maximum: Some(100) };

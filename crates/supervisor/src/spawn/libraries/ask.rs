@@ -140,6 +140,7 @@ impl SpawnContext {
             core_bytes: 0,
             memory_bytes: Some(MEMORY_BYTES),
             file_bytes: None,
+            cpu_seconds: Some(helper::CPU_SECONDS),
             ..self.limits_of(question.spec, Some(question.service))
         };
         // A loader that lists libraries needs none of what its program may be granted.
