@@ -1,17 +1,19 @@
 """Whatever a tenant puts in the place of programs and files, no step of the launcher's loop takes long."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
 import pytest
 
 from client import until
-from harness import Server, service, site
+from harness import ROOTLESS, Server, service, site
 from slow_programs import examining, step_bar_ms, step_ms, with_missing_libraries
 
 #: A user of a file of users.
@@ -27,6 +29,41 @@ def built(folder, text, *words):
     (folder / "made.c").write_text(text)
     subprocess.run(["cc", "made.c", "-o", "made", *words], check=True, cwd=folder)
     return folder / "made"
+
+
+@unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
+class Starts(unittest.TestCase):
+    @staticmethod
+    def stopped_on_its_way(server):
+        """The pid of a child that is stopped before it executes the program of a service, which is ended until one is found."""
+        launcher = Path(f"/proc/{server.launcher.pid}")
+        children = launcher / f"task/{server.launcher.pid}/children"
+        known = children.read_text().split()
+        server.process("bin/probe").kill()
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for pid in set(children.read_text().split()).difference(known):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    child = Path("/proc", pid)
+                    os.kill(int(pid), signal.SIGSTOP)
+                    if (child / "cmdline").read_bytes() != (launcher / "cmdline").read_bytes():
+                        os.kill(int(pid), signal.SIGKILL)
+                    elif os.readlink(child / "ns/mnt") == os.readlink(launcher / "ns/mnt"):
+                        # The launcher waits until it has descriptors of its own, which it has by then.
+                        os.kill(int(pid), signal.SIGCONT)
+                    else:
+                        return int(pid)
+        raise AssertionError("none was found on its way")
+
+    def test_a_child_on_its_way_to_its_program_is_not_waited_for(self):
+        with Server([site("main", [service()])], restart={"broken_after": 1000}) as server:
+            other = server.process("admin")
+            child = self.stopped_on_its_way(server)
+            other.kill()
+            self.assertTrue(until(lambda: not Path(f"/proc/{other.pid}").exists(), 5), "the launcher waits")
+            self.assertTrue(until(lambda: server.processes("admin"), 5), "the launcher starts no other")
+            os.kill(child, signal.SIGCONT)
+            self.assertTrue(until(lambda: server.status("/probe") == 200, 10), server.log())
 
 
 class Programs(unittest.TestCase):

@@ -31,11 +31,11 @@ impl Supervisor {
 
     /// When `on_time` is to be called, at the latest.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let starts = self.starts.values().copied();
+        let starts = self.starts.values().copied().filter(|at| *at > now || self.may_begin());
         let processes = self.timed.first().map(|(at, _)| *at);
         let check = (!self.broken.is_empty()).then(|| now + BROKEN_CHECK);
         let unread = (!self.unread_logs.is_empty()).then_some(self.next_unread_check);
-        let wanted = self.has_wanted().then_some(now);
+        let wanted = (self.has_wanted() && self.may_begin()).then_some(now);
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
@@ -49,11 +49,14 @@ impl Supervisor {
         self.copies.weigh(&self.context.background, now);
         let mut left = RESTARTS_PER_TURN;
         for slot in due_in_turns(&self.starts, self.next_restart, now) {
+            if !self.starts.contains_key(&slot) || self.is_put_off(slot, now) {
+                continue;
+            }
             // Filters start together with the first of them.
             let is_filter = self.specs[slot].role == Role::Filter;
-            if self.starts.contains_key(&slot) && (is_filter || !self.is_examined_first(slot, now)) {
+            if is_filter || !self.is_examined_first(slot, now) {
                 // Others are due in the next turn as well.
-                if left == 0 {
+                if left == 0 || !self.may_begin() {
                     break;
                 }
                 left -= 1;

@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use sys::signals::Signal;
 
 use crate::error::{Error, during};
-use crate::{PIPES, REAPER, SIGNALS, Supervisor, watch};
+use crate::{BEGINNINGS, PIPES, REAPER, SIGNALS, Supervisor, watch};
 
 /// How much nonsense a child may send before it is ended.
 const VIOLATIONS_MAX: u32 = 100;
@@ -25,6 +25,8 @@ pub enum Event {
     Pipes,
     /// The reaper has ended.
     Reaper,
+    /// A child executes its program, or never will.
+    Beginning,
     /// A child has ended.
     Exit(u64),
     /// A child has sent something, or its channel has room.
@@ -37,6 +39,7 @@ impl From<&epoll::Event> for Event {
             SIGNALS => Self::Signal,
             PIPES => Self::Pipes,
             REAPER => Self::Reaper,
+            BEGINNINGS => Self::Beginning,
             key if key % 2 == 1 => Self::Exit(key / 2),
             key => Self::Channel(key / 2),
         }

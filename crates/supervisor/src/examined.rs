@@ -42,6 +42,7 @@ impl Supervisor {
             return false;
         }
         // Before it is asked whether all is known of it, which may give the program to this slot's uid.
+        self.wait_for_program(slot);
         if !self.examinations.is_examined(&program) && self.context.is_known(&spec) {
             return false;
         }

@@ -44,6 +44,7 @@ pub mod site_names;
 pub mod slots;
 pub mod spawn;
 pub mod staged_chain;
+mod starting;
 pub mod survivors;
 mod telling;
 pub mod unread;
@@ -77,6 +78,7 @@ use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
 use crate::spawn::background::Background;
+use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
@@ -92,6 +94,8 @@ const SIGNALS: u64 = u64::MAX;
 const PIPES: u64 = u64::MAX - 1;
 /// See [`SIGNALS`]: the end of the reaper.
 const REAPER: u64 = u64::MAX - 2;
+/// See [`SIGNALS`]: what processes say on their way to their programs.
+const BEGINNINGS: u64 = u64::MAX - 3;
 
 /// What is known of a slot beside the processes that fill it.
 #[derive(Debug, Default)]
@@ -156,6 +160,8 @@ pub struct Supervisor {
     wanted: VecDeque<usize>,
     /// Processes that were started and have not been sent their set-up.
     unconfigured: VecDeque<u64>,
+    /// Those of them that do not execute their programs yet.
+    begun: BTreeSet<u64>,
     /// What children that are gone had logged, until a logger has read it.
     unread_logs: VecDeque<(usize, Option<Foreign>, OwnedFd)>,
     /// When it is looked at again whether that was read.
@@ -235,6 +241,7 @@ impl Supervisor {
             openings: Openings::default(),
             wanted: VecDeque::new(),
             unconfigured: VecDeque::new(),
+            begun: BTreeSet::new(),
             unread_logs: VecDeque::new(),
             next_unread_check: Instant::now(),
             chain: None,
@@ -294,26 +301,25 @@ impl Supervisor {
         self.copies.end(serial);
     }
 
-    /// Starts a process for a slot; the launcher configures the process.
-    pub fn spawn(&mut self, slot: usize) -> Result<u64, Error> {
-        let started = self.context.start(&self.specs[slot])?;
-        self.register(slot, started)
-    }
-
     /// Begins to start a process for a slot; see [`Supervisor::finish_start`].
     pub fn begin_start(&self, slot: usize) -> Result<BegunProcess, Error> {
         self.context.begin(&self.specs[slot])
     }
 
     /// Looks after a process that was started.
-    fn register(&mut self, slot: usize, started: Started) -> Result<u64, Error> {
+    fn register(
+        &mut self,
+        slot: usize,
+        started: Started,
+        beginning: Option<Beginning>,
+    ) -> Result<u64, Error> {
         self.serial += 1;
         let serial = self.serial;
         let Started { jailed: Jailed { child, group, calls, core_folder }, control, log, stderr } = started;
         let control = control.map(ControlEnd::out_of_the_way);
         let log = log.map(out_of_the_way).map(Foreign::from);
         let stderr = stderr.out_of_the_way();
-        if let Err(error) = self.watch_process(serial, control.as_ref(), &child) {
+        if let Err(error) = self.watch_process(serial, control.as_ref(), &child, beginning.as_ref()) {
             // Nobody would see its end.
             child.end();
             return Err(error);
@@ -321,6 +327,8 @@ impl Supervisor {
         let mut process = Process::new(slot, child, control, Instant::now());
         (process.log, process.stderr, process.group) = (log, Some(stderr), Some(group));
         (process.core_folder, process.calls) = (core_folder, calls);
+        self.begun.extend(beginning.as_ref().map(|_| serial));
+        process.beginning = beginning;
         self.processes.insert(serial, process);
         self.index.insert(&self.specs[slot], serial);
         self.unconfigured.push_back(serial);
@@ -329,18 +337,16 @@ impl Supervisor {
     }
 
     /// Waits for what a process says, and for its end.
-    fn watch_process(&self, serial: u64, control: Option<&ControlEnd>, child: &Child) -> Result<(), Error> {
+    fn watch_process(
+        &self,
+        serial: u64,
+        control: Option<&ControlEnd>,
+        child: &Child,
+        beginning: Option<&Beginning>,
+    ) -> Result<(), Error> {
+        beginning.map_or(Ok(()), |beginning| watch(&self.epoll, beginning.report(), BEGINNINGS))?;
         control.map_or(Ok(()), |control| watch(&self.epoll, control.heard(), serial * 2))?;
         watch(&self.epoll, child.pidfd(), serial * 2 + 1)
-    }
-
-    /// The next process that waits for its set-up, which others see from here on.
-    pub fn next_unconfigured(&mut self) -> Option<u64> {
-        let serial = self.unconfigured.pop_front()?;
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.is_configured = true;
-        }
-        Some(serial)
     }
 
     /// The processes of a role (and of one slot) that are not retiring.

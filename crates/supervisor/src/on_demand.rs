@@ -128,7 +128,7 @@ impl Supervisor {
 
     /// The next slots whose processes are wanted, not too many.
     pub fn next_wanted(&mut self) -> Vec<usize> {
-        let count = self.wanted.len().min(STARTS_PER_TURN);
+        let count = if self.may_begin() { self.wanted.len().min(STARTS_PER_TURN) } else { 0 };
         let next: Vec<usize> = self.wanted.drain(..count).collect();
         let is_kept = |slot: &usize| !self.slots[*slot].life.is_over() || self.departing.contains(slot);
         let fits = |slot: &usize| self.slots[*slot].current.is_none() && is_kept(slot);

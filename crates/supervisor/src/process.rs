@@ -12,8 +12,10 @@ use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
+use crate::error::Error;
 use crate::foreign::Foreign;
 use crate::outbox::{Outbox, Passed};
+use crate::spawn::beginning::Beginning;
 use crate::spawn::cgroup::Group;
 use crate::spawn::stderr::Stderr;
 
@@ -104,6 +106,10 @@ pub struct Process {
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
     pub protocol_violations: u32,
+    /// What it has yet to say before it executes its program, and what has kept it from that.
+    pub(crate) beginning: Option<Beginning>,
+    /// See `beginning`.
+    pub(crate) start_error: Option<Error>,
     /// Whether it was sent its set-up, and others were told of it.
     pub is_configured: bool,
     /// Whether it takes `Retire`, and hears the launcher until it ends.
@@ -136,6 +142,8 @@ impl Process {
             memory: None,
             ticket: None,
             protocol_violations: 0,
+            beginning: None,
+            start_error: None,
             is_configured: false,
             takes_retire: false,
             control,

@@ -52,7 +52,7 @@ impl Supervisor {
     /// Waits until a process for a slot that had none executes its program.
     pub fn finish_start(&mut self, slot: usize, begun: Result<BegunProcess, Error>) {
         let started = begun.and_then(|begun| self.context.finish(&self.specs[slot], begun));
-        let started = started.and_then(|started| self.register(slot, started));
+        let started = started.and_then(|started| self.register(slot, started, None));
         self.on_start(slot, started);
     }
 
@@ -197,6 +197,7 @@ impl Supervisor {
         self.set_deadline(serial, None);
         let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
+        self.begun.remove(&serial);
         self.unsent.remove(&serial);
         let now = Instant::now();
         if let Some(took) = self.pace.gone(serial, now) {
@@ -257,7 +258,7 @@ impl Supervisor {
                     self.break_chain();
                 }
             }
-        } else if exit != Exit::Clean && self.stopping.is_none() {
+        } else if exit != Exit::Clean && self.stopping.is_none() && process.is_configured {
             self.log.warning(format!("{title} (pid {}) retired with {exit}", process.child.pid));
         }
         self.retire_departing();

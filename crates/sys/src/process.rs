@@ -197,8 +197,12 @@ enum Table {
 #[derive(Debug)]
 pub struct Begun {
     child: Child,
-    report: io::PipeReader,
+    report: StartReport,
 }
+
+/// Where a child says what keeps it from executing its program. The end of it is all that a child says which does.
+#[derive(Debug)]
+pub struct StartReport(io::PipeReader);
 
 /// What a child reports first that shares its parent's descriptors no longer.
 const SEPARATE: u8 = 0;
@@ -209,20 +213,58 @@ impl Begun {
     /// # Errors
     /// The step that failed; the child then never executed anything.
     pub fn finish(self) -> Result<Child, StartError> {
-        let Self { child, mut report } = self;
-        let mut message = Vec::new();
-        if let Err(error) = report.read_to_end(&mut message) {
-            // Nobody else knows of it.
-            child.end();
-            return Err(failed("report", error));
+        let Self { child, report } = self;
+        match report.read() {
+            Ok(()) => Ok(child),
+            Err(failure) => {
+                // Nobody else knows of it.
+                child.end();
+                Err(failure)
+            }
         }
+    }
+
+    /// The child, and where it says whether it executes its program, for who does not wait for that.
+    pub fn split(self) -> (Child, StartReport) {
+        (self.child, StartReport(moved(self.report.0)))
+    }
+}
+
+/// As [`out_of_the_way`].
+fn moved(report: io::PipeReader) -> io::PipeReader {
+    out_of_the_way(OwnedFd::from(report)).into()
+}
+
+impl StartReport {
+    /// Whether all is said.
+    pub fn is_over(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // What cannot be asked is found by whoever reads.
+        poll(&mut polled, Some(&now)).is_err()
+            || polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Waits until all is said.
+    ///
+    /// # Errors
+    /// The step that failed; the child then never executed anything, and has ended or is about to.
+    pub fn read(mut self) -> Result<(), StartError> {
+        let mut message = Vec::new();
+        self.0.read_to_end(&mut message).map_err(|error| failed("report", error))?;
         if message.len() < 4 {
-            return Ok(child);
+            return Ok(());
         }
         let (errno, step) = message.split_at(4);
         let errno = i32::from_ne_bytes([errno[0], errno[1], errno[2], errno[3]]);
-        child.wait_blocking();
         Err(failed(&String::from_utf8_lossy(step), io::Error::from_raw_os_error(errno)))
+    }
+}
+
+impl AsFd for StartReport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -252,7 +294,7 @@ fn begin(
         child.end();
         return Err(failed("descriptors", error));
     }
-    Ok(Begun { child, report })
+    Ok(Begun { child, report: StartReport(report) })
 }
 
 /// Closes a descriptor and says whether that took place: who waits for the end of a pipe whose other end it has kept waits

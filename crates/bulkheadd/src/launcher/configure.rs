@@ -16,8 +16,8 @@ use supervisor::slots::{Running, sockets_of};
 impl Launcher {
     /// Configures every process that was started; ends those for which that fails.
     pub(super) fn configure_new(&mut self) {
-        while let Some(serial) = self.supervisor.next_unconfigured() {
-            if let Err(error) = self.configure(serial)
+        while let Some((serial, begun)) = self.supervisor.next_unconfigured() {
+            if let Err(error) = begun.and_then(|()| self.configure(serial))
                 && let Some(ticket) = self.supervisor.not_configured(serial, &error)
             {
                 let title =

@@ -266,14 +266,14 @@ impl Launcher {
     fn start_all(&mut self) {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
         let slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
-        self.start_each(slots, Some(Instant::now() + EXAMINED_AT_START));
+        self.start_each(slots, Instant::now() + EXAMINED_AT_START);
         self.supervisor.examine_beside();
     }
 
-    /// Starts a process for each of these slots, unless it has one by then. Those that may be given one program file, under
-    /// different uids, are not on their way at the same time. Up to a time, if there is one, what is to be known of programs is
-    /// found out here, and from then on beside the loop.
-    fn start_each(&mut self, slots: Vec<usize>, examined_until: Option<Instant>) {
+    /// Starts a process for each of these slots, and waits for them. Those that may be given one program file, under
+    /// different uids, are not on their way at the same time. Up to a time, what is to be known of programs is found out here,
+    /// and from then on beside the loop.
+    fn start_each(&mut self, slots: Vec<usize>, examined_until: Instant) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
         for slot in slots {
@@ -285,7 +285,7 @@ impl Launcher {
                 self.finish_start(begun.pop_front());
             }
             let now = Instant::now();
-            if examined_until.is_some_and(|until| until <= now) {
+            if examined_until <= now {
                 self.supervisor.examine_beside();
             }
             if self.supervisor.is_started_later(slot, now) {
@@ -301,6 +301,23 @@ impl Launcher {
         while !begun.is_empty() {
             self.finish_start(begun.pop_front());
         }
+    }
+
+    /// Starts a process for each of the next slots that are wanted, unless it has one by then.
+    fn start_wanted(&mut self, now: Instant) {
+        for slot in self.supervisor.next_wanted() {
+            let is_started =
+                self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot);
+            // Before it is asked what is known of its program, which may give that to the slot's uid.
+            if is_started
+                || self.supervisor.is_put_off(slot, now)
+                || self.supervisor.is_started_later(slot, now)
+            {
+                continue;
+            }
+            self.supervisor.start(slot);
+        }
+        self.configure_new();
     }
 
     /// Whether one of these has to execute its program before the process of a slot may be given that. Of filters it is not said
@@ -374,6 +391,8 @@ impl Launcher {
                     self.supervisor.on_reaper_end();
                     "reaper"
                 }
+                // All that have arrived are configured after each event.
+                Event::Beginning => "start",
                 Event::Exit(serial) => {
                     self.on_exit(serial);
                     "end"
@@ -387,8 +406,7 @@ impl Launcher {
             self.steps.did(what);
         }
         self.on_time(Instant::now());
-        let wanted = self.supervisor.next_wanted();
-        self.start_each(wanted, None);
+        self.start_wanted(Instant::now());
         self.supervisor.watch_for_room();
         self.steps.did("wanted");
         Ok(())
@@ -456,6 +474,8 @@ impl Launcher {
             return;
         }
         let Some(exit) = self.supervisor.exit_of(serial) else { return };
+        // What kept it from executing its program says more than that it has ended.
+        self.configure_new();
         // What it said last, such as that it was ready, is still in its channel.
         self.on_channel(serial);
         let Some(mut ended) = self.supervisor.remove(serial, exit) else { return };

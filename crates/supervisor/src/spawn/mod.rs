@@ -4,6 +4,7 @@
 //! not in this file.
 
 pub mod background;
+pub mod beginning;
 pub mod cgroup;
 mod cgroup_claim;
 pub mod cgroup_record;
@@ -49,6 +50,7 @@ use sys::process::{Child, Pids, Program, StartError, out_of_the_way};
 use wire::Role;
 
 use crate::error::{Error, during};
+use crate::spawn::beginning::Beginning;
 use crate::spawn::cgroup::Group;
 use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
@@ -123,6 +125,17 @@ pub struct BegunProcess {
     control: ControlEnd,
     log: Option<OwnedFd>,
     stderr: Stderr,
+}
+
+impl BegunProcess {
+    /// The process as it will be when it executes its program, and what it has yet to say.
+    pub fn split(self) -> (Started, Beginning) {
+        let Self { jailed: Begun { begun, group, calls, core_folder }, control, log, stderr } = self;
+        let (child, report) = begun.split();
+        let (child, core_folder) = (child.out_of_the_way(), core_folder.map(out_of_the_way));
+        let jailed = Jailed { child, group, calls: None, core_folder };
+        (Started { jailed, control: Some(control), log, stderr }, Beginning { report, calls })
+    }
 }
 
 impl SpawnContext {
@@ -241,15 +254,19 @@ impl SpawnContext {
             Ok(child) => child.out_of_the_way(),
             Err(failure) => return self.do_without(failure).map(|()| None),
         };
-        // Nothing is there if it was started without a filter.
-        let calls = calls.and_then(|calls| Listener::take_over(calls).ok().flatten());
-        if matches!(spec.role, Role::Service | Role::Filter)
-            && let Err(error) = self.reap_with_launcher(&child)
-        {
+        let calls = beginning::listener(calls);
+        self.reap_program(spec, &child)?;
+        Ok(Some(Jailed { child, group, calls, core_folder: core_folder.map(out_of_the_way) }))
+    }
+
+    /// Has the program of others that a child executes, or will, end with this launcher; the child ends if that cannot be.
+    pub fn reap_program(&self, spec: &ProcessSpec, child: &Child) -> Result<(), Error> {
+        let is_others = matches!(spec.role, Role::Service | Role::Filter);
+        if is_others && let Err(error) = self.reap_with_launcher(child) {
             child.end();
             return Err(error);
         }
-        Ok(Some(Jailed { child, group, calls, core_folder: core_folder.map(out_of_the_way) }))
+        Ok(())
     }
 
     /// A channel on which a process that has network hands over where its calls arrive, if `spec` is such a one.

@@ -191,6 +191,7 @@ impl Supervisor {
         } else if lives(&[Life::Pending, Life::Leaving])
             || self.staged_chain.is_some()
             || self.slots.iter().any(|slot| slot.next.is_some())
+            || !self.have_all_begun()
         {
             Some("something is being started")
         } else if removed(Life::Removed) {
