@@ -5,11 +5,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
 from client import until
-from harness import NOBODY, ROOTLESS, Server, rootless_too
+from harness import NOBODY, ROOTLESS, Server, program, rootless_too
+from topology import SO_PASSRIGHTS
 
 STRANGER = NOBODY - 1
 CROWD = 600
@@ -33,6 +36,15 @@ try:
 except OSError as error:
     print(type(error).__name__, end="")
 """
+
+
+def refuses_descriptors():
+    """Whether the kernel has `SO_PASSRIGHTS`."""
+    with socket.socket(socket.AF_UNIX) as any_socket:
+        try:
+            return any_socket.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS) is not None
+        except OSError:
+            return False
 
 
 class Admin(unittest.TestCase):
@@ -97,6 +109,30 @@ class Admin(unittest.TestCase):
 
 
 @rootless_too
+@unittest.skipUnless(refuses_descriptors(), "this kernel refuses none")
+class Owned(unittest.TestCase):
+    """An admin role that was taken over."""
+
+    def test_the_command_takes_no_descriptor_from_it(self):
+        """One that lingers would hold whoever closes it last."""
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as role:
+            run = Path(folder, "run")
+            run.mkdir()
+            (run / "admin.secret").write_text("x\n")
+            role.bind(str(run / "admin.sock"))
+            role.listen()
+            role.settimeout(10)
+            command = subprocess.Popen([program("bulkhead"), "status", "--run-dir", run], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            peer, _ = role.accept()
+            with peer, socket.socket() as sent:
+                with self.assertRaises(PermissionError):
+                    socket.send_fds(peer, [b"{"], [sent.fileno()])
+                peer.recv(4096)
+                peer.sendall(b'{"ok": false, "error": "owned"}')
+            _, said = command.communicate(timeout=10)
+            self.assertIn("owned", said)
+
+
 class Owner(unittest.TestCase):
     def test_the_owner_gives_orders(self):
         with Server() as server:

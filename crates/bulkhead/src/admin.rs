@@ -9,8 +9,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use sys::seqpacket::refuse_descriptors;
 
 use crate::fault::Fault;
 use crate::table::print;
@@ -67,10 +69,22 @@ fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> 
     let path = run_dir.join("admin.sock");
     // Read first: who connects and then says nothing makes room for others.
     let secret = secret(&run_dir.join("admin.secret"));
-    let mut stream = UnixStream::connect(&path).map_err(|error| unreachable(&path, &error))?;
+    let mut stream = connect(&path).map_err(|error| unreachable(&path, &error))?;
     let text = exchange(&mut stream, &secret?, command, wait).map_err(Fault::io(path.display()))?;
     serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
+}
+
+/// A connection to the admin role.
+///
+/// SECURITY: nothing is taken from the admin role but bytes, where the kernel can hold the role to that. A socket that lingers would hold whoever
+/// closes it, which is this process without its having asked for one.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Before there is anybody to send one.
+    refuse_descriptors(&socket)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 fn exchange(stream: &mut UnixStream, secret: &str, command: &Value, wait: Duration) -> io::Result<Vec<u8>> {

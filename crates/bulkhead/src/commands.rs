@@ -4,7 +4,6 @@
 //! file. Never: signals a process because of a pid file, which may be old: only one of which the start is known as well.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::admin::{give, printable};
+use crate::admin::{self, give, printable};
 use crate::fault::Fault;
 use crate::find::Target;
 use crate::table::print;
@@ -115,7 +114,7 @@ fn pid(run_dir: &Path) -> Option<u32> {
 fn is_there(run_dir: &Path, pid: Option<u32>) -> bool {
     match pid {
         Some(pid) => lives(pid),
-        None => UnixStream::connect(run_dir.join("admin.sock")).is_ok(),
+        None => admin::connect(&run_dir.join("admin.sock")).is_ok(),
     }
 }
 
