@@ -60,6 +60,11 @@ impl Running {
         Self { connection, outgoing, decoder, words, pending, heard: false, ended: false }
     }
 
+    /// Whether no server has heard of the request.
+    pub fn is_refused(&self) -> bool {
+        self.connection.stream.is_refused()
+    }
+
     /// Writes the request, and waits for the head of its answer.
     pub async fn head(&mut self) -> Result<Reply, Failure> {
         let mut searched = 0;

@@ -60,6 +60,8 @@ struct PreparedRequest {
     to_head: bool,
     /// Whether it may be sent twice.
     repeatable: bool,
+    /// Whether all of its body is here, to be sent from its beginning.
+    is_here: bool,
     /// The memory that the body takes.
     _share: Option<Share>,
 }
@@ -90,16 +92,22 @@ impl FastCgi {
         Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 
-    /// A kept connection, or a new one; and whether it is a kept one.
-    async fn connect(&self, fresh: bool) -> Result<(Connection, bool), StatusCode> {
-        match self.connections.take() {
-            Some(connection) if !fresh => Ok((connection, true)),
-            // A kept connection goes for the new one: if it holds the server's last process, nobody else would answer.
-            kept => {
-                drop(kept);
-                let stream = self.dialer.connect(self.target).await.map_err(status)?;
-                Ok((self.connections.begin(stream), false))
-            }
+    /// A new connection.
+    async fn connect(&self) -> Result<(Connection, bool), StatusCode> {
+        let stream = self.dialer.connect(self.target).await.map_err(status)?;
+        Ok((self.connections.begin(stream), false))
+    }
+
+    /// A connection for the first attempt to send a request; whether it is one on which the request may be lost unread.
+    async fn first(&self, repeatable: bool, is_here: bool) -> Result<(Connection, bool), StatusCode> {
+        let kept = self.connections.take();
+        match kept {
+            Some(connection) if repeatable => return Ok((connection, true)),
+            kept => drop(kept),
+        }
+        match self.dialer.aimed(self.target).filter(|_| is_here) {
+            Some(stream) => Ok((self.connections.begin(stream), false)),
+            None => self.connect().await,
         }
     }
 
@@ -134,9 +142,8 @@ impl FastCgi {
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let repeatable = is_repeatable(&parts.method, &body);
-        if repeatable {
-            body.keep();
-        }
+        let is_here = repeatable || body.is_here();
+        body.keep();
         let to_head = parts.method == Method::HEAD;
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
@@ -157,22 +164,25 @@ impl FastCgi {
         });
         let progress = Progress::new();
         let outgoing = Outgoing::new(begin, Upload::new(body, progress.clone()), length.unwrap_or_default());
-        Ok(PreparedRequest { outgoing, progress, to_head, repeatable, _share: share })
+        Ok(PreparedRequest { outgoing, progress, to_head, repeatable, is_here, _share: share })
     }
 
     async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
-        let PreparedRequest { mut outgoing, progress, to_head, repeatable, _share } = prepared;
-        // A request that could not be sent twice does not go on a connection that the server may be about to close.
-        let (mut connection, mut kept) = self.connect(!repeatable).await?;
+        let PreparedRequest { mut outgoing, progress, to_head, repeatable, is_here, _share } = prepared;
+        let (mut connection, mut kept) = self.first(repeatable, is_here).await?;
         loop {
             progress.note();
             let mut running = Running::new(connection, outgoing, self.words.clone());
             let head = progress.watch(self.timeouts.answer, running.head()).await;
             let failure = match head.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-                Err(Failure::Gone { heard: false }) if kept => {
+                Err(Failure::Gone { heard: false }) if kept || running.is_refused() => {
+                    if running.is_refused() {
+                        self.dialer.found_nobody(self.target);
+                    }
                     outgoing = running.outgoing;
                     outgoing.restart();
-                    (connection, kept) = self.connect(true).await?;
+                    drop(self.connections.take());
+                    (connection, kept) = self.connect().await?;
                     continue;
                 }
                 Err(failure) => failure,
