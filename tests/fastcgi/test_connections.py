@@ -10,6 +10,7 @@ from pathlib import Path
 
 import backend
 import client
+from aimed import count_sockets, sends_with_its_first_bytes
 from backend import Fpm, Raw
 from harness import Server, rootless_too, site
 
@@ -172,11 +173,6 @@ class Closed(unittest.TestCase):
             self.assertEqual(behind.taken, [(1, False), (2, False)])
 
 
-def sends_with_its_first_bytes():
-    """Whether sockets here can connect so (`tcp_fastopen` in tcp(7))."""
-    return int(Path("/proc/sys/net/ipv4/tcp_fastopen").read_text()) & 1
-
-
 @rootless_too
 class Busy(unittest.TestCase):
     """A server on this machine, reached by TCP, that has requests all the time: sockets for it are there before they are connected."""
@@ -191,8 +187,7 @@ class Busy(unittest.TestCase):
         return self.server.get("/h/x", method="POST", body=b"a" * 10_000)
 
     def sockets(self):
-        names = self.server.process("site main").descriptors().values()
-        return sum(name.startswith("socket:") for name in names)
+        return count_sockets(self.server.process("site main"))
 
     @unittest.skipUnless(sends_with_its_first_bytes(), "this system has no such sockets")
     def test_nobody_hears_of_a_socket_that_is_not_used_and_it_does_not_stay(self):

@@ -190,6 +190,11 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
         S::try_from(socket?.into()).ok()
     }
 
+    /// Whether there is a socket that is aimed at `target`.
+    pub fn has_aimed(&self, target: u16) -> bool {
+        self.stock.borrow().get(&target).is_some_and(|stock| !stock.is_empty())
+    }
+
     /// Nobody was there for a socket that was aimed at `target`.
     pub fn found_nobody(&self, target: u16) {
         self.stock.borrow().get(&target).into_iter().for_each(|stock| stock.give_up());

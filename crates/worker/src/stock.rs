@@ -47,6 +47,11 @@ impl Stock {
         (socket, is_busy && is_low && !is_pause && !self.is_asked.get())
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sockets.borrow().is_empty()
+    }
+
     /// Some were asked for.
     pub fn ask(&self) {
         self.is_asked.set(true);

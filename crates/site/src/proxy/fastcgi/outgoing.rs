@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -12,9 +13,9 @@ use http::StatusCode;
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
-use crate::http::body::BodyError;
+use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::Upload;
+use crate::proxy::timeout::{Progress, Upload};
 
 /// The request.
 pub(super) struct Outgoing {
@@ -47,6 +48,14 @@ impl Outgoing {
         let (piece, came, is_new) = (Bytes::new(), Bytes::new(), length > 0);
         let (begin, text) = (begin.len(), begin);
         Self { text, written: 0, begin, piece, end: &[], came, body, length, left: length, is_new }
+    }
+
+    /// A request that is in memory as a whole, of which so much is written.
+    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<Progress>) -> Self {
+        let begin = text.len();
+        let body = Upload::new(BoundedBody::empty(), progress);
+        let (piece, came) = (Bytes::new(), Bytes::new());
+        Self { text, written, begin, piece, end: &[], came, body, length: 0, left: 0, is_new: false }
     }
 
     /// Whether all of the request is written.
