@@ -139,6 +139,7 @@ impl Running {
         connections: &Connections,
         silence: Option<Duration>,
     ) -> Result<Response<ResponseBody>, Failure> {
+        self.outgoing.keep_no_longer();
         let mut answer = Response::new(ResponseBody::Empty);
         *answer.status_mut() = reply.status;
         *answer.headers_mut() = reply.headers;

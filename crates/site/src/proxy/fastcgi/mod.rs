@@ -111,7 +111,7 @@ impl FastCgi {
             Some(connection) if repeatable => return Ok((connection, true)),
             kept => drop(kept),
         }
-        match self.dialer.aimed(self.target).filter(|_| is_here) {
+        match is_here.then(|| self.dialer.aimed(self.target)).flatten() {
             Some(stream) => Ok((self.connections.begin(stream), false)),
             None => self.connect().await,
         }
@@ -123,7 +123,7 @@ impl FastCgi {
         let exchanged = match Resumed::take(request.extensions_mut()) {
             Some(under_way) => self.go_on(under_way).await,
             None => match self.prepare(Asked { conn, files, root }, request).await {
-                Ok(prepared) => self.begin(prepared).await,
+                Ok(prepared) => self.send_prepared(prepared).await,
                 Err(status) => Err(status),
             },
         };
@@ -191,7 +191,7 @@ impl FastCgi {
     }
 
     /// Has a request answered that is to be written.
-    async fn begin(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
+    async fn send_prepared(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
         let (connection, kept) = self.first(prepared.repeatable, prepared.is_here).await?;
         prepared.progress.note();
         let PreparedRequest { outgoing, progress, to_head, _share, .. } = prepared;

@@ -72,6 +72,14 @@ impl Outgoing {
         (self.left, self.is_new) = (self.length, self.length > 0);
     }
 
+    /// Gives back what was kept to be written once more.
+    pub fn keep_no_longer(&mut self) {
+        self.body.keep_no_longer();
+        if self.is_written() {
+            (self.text, self.written, self.begin) = (Vec::new(), 0, 0);
+        }
+    }
+
     /// Writes as far as the client and the server let it.
     ///
     /// # Errors
