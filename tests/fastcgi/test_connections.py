@@ -1,6 +1,7 @@
 """Connections to FastCGI servers that are kept: for whom, for how long, and what happens when a server closes one."""
 
 import shutil
+import socket
 import struct
 import tempfile
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import backend
 import client
+from aimed import count_sockets, sends_with_its_first_bytes
 from backend import Fpm, Raw
 from harness import Server, rootless_too, site
 
@@ -169,3 +171,51 @@ class Closed(unittest.TestCase):
             for method in ("GET", "POST"):
                 self.assertEqual(server.get("/h/x", method=method).status, 502)
             self.assertEqual(behind.taken, [(1, False), (2, False)])
+
+
+@rootless_too
+class Busy(unittest.TestCase):
+    """A server on this machine, reached by TCP, that has requests all the time: sockets for it are there before they are connected."""
+
+    def setUp(self):
+        self.behind = Fickle()
+        self.addCleanup(self.behind.close)
+        routes = [{"path": "/h/", "fastcgi": self.behind.at}]
+        self.server = self.enterContext(Server(sites=[site(route=routes)], programs=()))
+
+    def post(self):
+        return self.server.get("/h/x", method="POST", body=b"a" * 10_000)
+
+    def sockets(self):
+        return count_sockets(self.server.process("site main"))
+
+    @unittest.skipUnless(sends_with_its_first_bytes(), "this system has no such sockets")
+    def test_nobody_hears_of_a_socket_that_is_not_used_and_it_does_not_stay(self):
+        self.post()
+        before, posts = self.sockets(), 1
+        while self.sockets() < before + 8:
+            self.assertEqual(self.post().text, "answered")
+            posts += 1
+            self.assertLess(posts, 1000)
+        for _ in range(60):
+            self.assertEqual(self.post().text, "answered")
+        self.assertEqual(self.behind.taken, [(number, True) for number in range(1, posts + 61)])
+        self.assertTrue(client.until(lambda: self.sockets() <= before, 20), self.sockets())
+        self.assertEqual(self.behind.count, posts + 60)
+
+    def test_a_server_that_has_gone_is_told_of_and_one_that_is_back_is_asked(self):
+        for _ in range(20):
+            self.assertEqual(self.post().text, "answered")
+        # A thread that accepts would take one more.
+        self.behind.listener.shutdown(socket.SHUT_RDWR)
+        self.behind.close()
+        for _ in range(20):
+            self.assertEqual(self.post().status, 502)
+        self.assertTrue(client.until(lambda: "cannot be connected to: " in self.server.log()), self.server.log())
+        host, _, port = self.behind.at.rpartition(":")
+        back = Fickle(at=(host, int(port)))
+        self.addCleanup(back.close)
+        for _ in range(40):
+            self.assertEqual(self.post().text, "answered")
+        self.assertEqual(back.taken, [(number, True) for number in range(1, 41)])
+        self.assertEqual(len(self.behind.taken), 20)

@@ -31,6 +31,7 @@ class Raw:
             os.chmod(path, 0o666)
             self.at = f"unix:{path}"
         else:
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.listener.bind(at)
             self.at = "%s:%d" % self.listener.getsockname()
         self.listener.listen(backlog)

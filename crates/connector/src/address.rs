@@ -47,6 +47,15 @@ impl Address {
             Self::Tcp(address) => connect_tcp(*address).await.map(Tried::Connected),
         }
     }
+
+    /// A socket that connects with its first bytes; `None` if that cannot be. Only to this machine: elsewhere, what is on
+    /// the way may not expect bytes that come so early.
+    pub fn aim(&self) -> Option<io::Result<OwnedFd>> {
+        match self {
+            Self::Tcp(address) if address.ip().is_loopback() => Some(sys::aimed::aim(*address)),
+            Self::Tcp(_) | Self::Unix(..) => None,
+        }
+    }
 }
 
 fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {

@@ -20,6 +20,9 @@ use worker::log::Log;
 use crate::named::{Named, Resolver};
 use crate::target::Target;
 
+/// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for each.
+const AIMED: usize = 16;
+
 /// What all channels share.
 #[derive(Debug)]
 pub(crate) struct Dialer {
@@ -56,6 +59,10 @@ impl Dialer {
                     attempt.abort();
                     self.counters.disconnected();
                 }
+                0
+            }
+            Ok((ToConnector::Aim { target }, None)) => {
+                self.aim(&site, target);
                 0
             }
             Ok((_, Some(_))) | Err(_) => 1,
@@ -120,6 +127,14 @@ impl Dialer {
         });
         site.wanted.borrow_mut().insert(id, attempt.abort_handle());
         0
+    }
+
+    /// Hands over sockets that are not connected yet.
+    fn aim(&self, site: &Site, target: u16) {
+        let sockets = self.targets.get(&target).map(|target| target.aim(AIMED)).unwrap_or_default();
+        let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        // One whose channel is full does not read its answers.
+        let _ = site.channel.try_send_many(&FromConnector::Aimed { target }, &descriptors);
     }
 
     async fn connect(&self, target: u16) -> Result<OwnedFd, Unreachable> {

@@ -35,13 +35,15 @@ pub(crate) struct Member {
     queue: Mutex<()>,
     /// What was wrong the last time, so that it is told once.
     fault: RefCell<Option<String>>,
+    /// Whether the system has not said that it has no sockets that connect with their first bytes.
+    can_be_aimed_at: Cell<bool>,
 }
 
 impl Member {
     /// An address, and the name that has it.
     pub fn new(address: Address, name: Option<Rc<str>>) -> Self {
         let (out_until, queue, fault) = (Cell::new(None), Mutex::new(()), RefCell::new(None));
-        Self { address, name, out_until, queue, fault }
+        Self { address, name, out_until, queue, fault, can_be_aimed_at: Cell::new(true) }
     }
 
     /// Whether it is this address.
@@ -62,6 +64,17 @@ impl Member {
             Err(_) if matches!(self.address, Address::Unix(..)) => Ok(Tried::Full),
             Err(_) => self.address.connect().await,
         }
+    }
+
+    /// A socket that connects with its first bytes; `None` if that cannot be.
+    pub fn aim(&self) -> Option<OwnedFd> {
+        if !self.can_be_aimed_at.get() || self.is_left_out(Instant::now()) {
+            return None;
+        }
+        let aimed = self.address.aim()?;
+        let is_unsupported = |error: &io::Error| error.kind() == io::ErrorKind::Unsupported;
+        self.can_be_aimed_at.set(!aimed.as_ref().is_err_and(is_unsupported));
+        aimed.ok()
     }
 
     /// Waits for those who came before, and then for a place.

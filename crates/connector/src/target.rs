@@ -77,6 +77,13 @@ impl Target {
         }
     }
 
+    /// Sockets that connect with their first bytes, at most so many. Only where there is one server: which of several it is to
+    /// be is not known before.
+    pub fn aim(&self, count: usize) -> Vec<OwnedFd> {
+        let [Server::At(member)] = &*self.servers else { return Vec::new() };
+        std::iter::from_fn(|| member.aim()).take(count).collect()
+    }
+
     /// Waits until a name has addresses, or all have been looked up in vain.
     async fn looked_up(&self) {
         for named in self.named() {

@@ -147,6 +147,7 @@ impl Policy {
                 roles::CONNECTOR,
                 given(roles::UNIX, unix),
                 given(roles::TCP, tcp),
+                given(roles::AIM, tcp),
                 given(roles::UDP, udp),
                 given(roles::ASKING, names),
             ],

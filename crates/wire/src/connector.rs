@@ -54,6 +54,8 @@ messages! {
         1 => Connect { id: u64, target: u16 },
         /// The connection is not wanted any more. Its answer may be on its way already.
         2 => Cancel { id: u64 },
+        /// Sockets are wanted that connect to `target` with the first bytes that are written to them.
+        3 => Aim { target: u16 },
     }
 }
 
@@ -84,5 +86,7 @@ messages! {
         2 => Failed { id: u64, why: Unreachable },
         /// `target` is no longer at some of its addresses: connections from before are not for further requests.
         3 => Moved { target: u16 },
+        /// Sockets come along that connect to `target` with the first bytes that are written to them; none if that cannot be.
+        4 => Aimed { target: u16 },
     }
 }

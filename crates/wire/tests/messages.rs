@@ -503,7 +503,11 @@ impl Samples for ConnectorToBroker {
 
 impl Samples for ToConnector {
     fn samples() -> Vec<Self> {
-        vec![Self::Connect { id: u64::MAX, target: u16::MAX }, Self::Cancel { id: 0 }]
+        vec![
+            Self::Connect { id: u64::MAX, target: u16::MAX },
+            Self::Cancel { id: 0 },
+            Self::Aim { target: 7 },
+        ]
     }
 }
 
@@ -514,6 +518,7 @@ impl Samples for FromConnector {
         all.extend([Unreachable::Refused, Unreachable::Late, Unreachable::Crowded].map(failed));
         all.extend([Unreachable::Unknown, Unreachable::Forbidden, Unreachable::Unresolved].map(failed));
         all.extend([0, u16::MAX].map(|target| Self::Moved { target }));
+        all.extend([0, u16::MAX].map(|target| Self::Aimed { target }));
         all
     }
 }

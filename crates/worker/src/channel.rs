@@ -245,6 +245,32 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         ChannelEnd::Gone
     }
 
+    /// As [`Self::receive_all`], where several descriptors may come along; what `take` leaves of them is left to whoever may wait
+    /// for their closing.
+    pub async fn receive_all_many(
+        &self,
+        whom: impl std::fmt::Display,
+        mut take: impl FnMut(Result<(In, &mut Vec<OwnedFd>), DecodeError>) -> u32,
+    ) -> ChannelEnd {
+        let (mut violations, mut descriptors) = (0, Vec::new());
+        for received in 1_u64.. {
+            if received.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            violations += match self.receive_many(&mut descriptors).await {
+                Ok(Some(message)) => take(Ok((message, &mut descriptors))),
+                Err(ChannelError::Malformed(error)) => take(Err(error)),
+                Ok(None) | Err(ChannelError::Io(_)) => break,
+            };
+            descriptors.drain(..).for_each(leave);
+            if violations >= PROTOCOL_VIOLATIONS_MAX {
+                eprintln!("error: {whom} sends nonsense; its channel is closed");
+                return ChannelEnd::ProtocolViolations;
+            }
+        }
+        ChannelEnd::Gone
+    }
+
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
     pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
         let one = |buffer: &mut [u8]| {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use wire::{FromConnector, ToConnector, Unreachable};
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Foreign};
+use crate::stock::Stock;
 
 /// LIMIT: how long a connection waits for a connector that has died to be there again; it starts within milliseconds.
 const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,6 +34,8 @@ pub struct Dialer<S> {
     next_id: Cell<u64>,
     /// What is done when a target is at other addresses.
     on_moved: RefCell<HashMap<u16, Box<dyn Fn()>>>,
+    /// Sockets that connect with their first bytes.
+    stock: RefCell<HashMap<u16, Rc<Stock>>>,
 }
 
 /// A connection that was asked for; it is not wanted any more once this is dropped.
@@ -58,6 +61,7 @@ impl<S> Default for Dialer<S> {
             wanted: RefCell::default(),
             next_id: Cell::default(),
             on_moved: RefCell::default(),
+            stock: RefCell::default(),
         }
     }
 }
@@ -73,18 +77,30 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
         self.attached.notify_waiters();
         let dialer = self.clone();
         tokio::task::spawn_local(async move {
-            let take = |arrived| match arrived {
-                Ok((FromConnector::Connected { id }, Some(socket))) => {
-                    dialer.take_socket(id, OwnedFd::from(socket))
-                }
-                Ok((FromConnector::Failed { id, why }, None)) => dialer.take(id, Err(why)),
-                Ok((FromConnector::Moved { target }, None)) => dialer.moved(target),
-                Ok(_) | Err(_) => 1,
+            let take = |arrived: Result<(_, &mut Vec<_>), _>| match arrived {
+                Ok((message, descriptors)) => dialer.receive(&message, descriptors),
+                Err(_) => 1,
             };
-            line.receive_all("the connector", take).await;
+            line.receive_all_many("the connector", take).await;
             dialer.lose(&line);
         });
         Ok(())
+    }
+
+    /// Takes what a connector says, and the descriptors that it is about; how much nonsense that was.
+    fn receive(&self, message: &FromConnector, descriptors: &mut Vec<OwnedFd>) -> u32 {
+        match (message, descriptors.len()) {
+            (&FromConnector::Connected { id }, 1) => {
+                descriptors.pop().map_or(1, |socket| self.take_socket(id, socket))
+            }
+            (&FromConnector::Failed { id, why }, 0) => self.take(id, Err(why)),
+            (&FromConnector::Moved { target }, 0) => self.moved(target),
+            (FromConnector::Aimed { target }, _) => match self.stock.borrow().get(target) {
+                Some(stock) => stock.put(descriptors.drain(..).map(Foreign::from)),
+                None => 1,
+            },
+            _ => 1,
+        }
     }
 
     /// Has `act` done whenever `target` is no longer at some of its addresses.
@@ -93,6 +109,7 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
     }
 
     fn moved(&self, target: u16) -> u32 {
+        self.stock.borrow().get(&target).into_iter().for_each(|stock| stock.clear());
         match self.on_moved.borrow().get(&target) {
             Some(act) => {
                 act();
@@ -109,6 +126,7 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
             *present = None;
             // Those who wait see that nobody answers, and ask the next connector.
             self.wanted.borrow_mut().clear();
+            self.stock.borrow_mut().clear();
         }
     }
 
@@ -156,6 +174,30 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
             }
         }
         Err(Unreachable::Refused)
+    }
+
+    /// A socket that connects to `target` with the first bytes that are written to it, if there is one. Whether a server is there
+    /// is known only then: who finds nobody asks for a connection, and says so ([`Self::found_nobody`]).
+    pub fn aimed(&self, target: u16) -> Option<S> {
+        let stock = self.stock.borrow_mut().entry(target).or_default().clone();
+        let (socket, is_low) = stock.take();
+        if is_low
+            && let Some(line) = &*self.line.borrow()
+            && line.try_send(&ToConnector::Aim { target }, None).is_ok()
+        {
+            stock.ask();
+        }
+        S::try_from(socket?.into()).ok()
+    }
+
+    /// Whether there is a socket that is aimed at `target`.
+    pub fn has_aimed(&self, target: u16) -> bool {
+        self.stock.borrow().get(&target).is_some_and(|stock| !stock.is_empty())
+    }
+
+    /// Nobody was there for a socket that was aimed at `target`.
+    pub fn found_nobody(&self, target: u16) {
+        self.stock.borrow().get(&target).into_iter().for_each(|stock| stock.give_up());
     }
 
     async fn line(&self) -> Rc<Line> {

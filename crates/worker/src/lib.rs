@@ -19,6 +19,7 @@ pub mod refused;
 pub mod routes;
 pub mod server_stream;
 mod start;
+mod stock;
 
 use std::time::Duration;
 

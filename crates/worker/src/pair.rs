@@ -90,6 +90,8 @@ fn send(socket: &OwnedFd, parts: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     loop {
         match sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags) {
             Err(Errno::INTR) => {}
+            // The connection comes about with the first bytes, and has taken none of them.
+            Err(Errno::INPROGRESS) => return Err(Errno::AGAIN),
             sent => return sent,
         }
     }

@@ -224,6 +224,15 @@ pub(super) const ADMIN: &[Allow] = &[
 pub(super) const CONNECTOR: &[Allow] =
     &[allow(&[l::SYS_connect], "the connection; where to is Landlock's and the network's to limit")];
 
+/// What a connector does to a socket for a server on this machine.
+pub(super) const AIM: &[Allow] = &[allow_when(
+    &[l::SYS_setsockopt],
+    &[When::Is(1, l::IPPROTO_TCP as u64), When::In(2, AIMING)],
+    "a socket that connects, to where the connector says, with the first bytes that are written to it",
+)];
+
+const AIMING: &[u64] = &[sys::aimed::OPTIONS[0] as u64, sys::aimed::OPTIONS[1] as u64];
+
 /// What a connector needs for servers with a Unix socket.
 pub(super) const UNIX: &[Allow] = &[
     allow_when(

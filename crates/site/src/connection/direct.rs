@@ -13,12 +13,19 @@ use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next, Partial};
 use crate::head::{self, Checked, Head, Line, Room};
 use crate::http::access_record::Logged;
+use crate::http::body::BoundedBody;
+use crate::http::request::CheckedRequest;
 use crate::http1::CLIENT_GONE;
 use crate::http1::direct::{Compressed, Said, Written, pass_back};
 use crate::http1::request::ReceivedHead;
 use crate::http1::response::RequestTraits;
+use crate::proxy::backend::Asked;
 use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
+use crate::proxy::fastcgi::{BEHIND_BODY, as_http};
 use crate::proxy::http1::Failure;
+use crate::proxy::limit::{BackendId, Permit};
+use crate::proxy::stream::BackendStream;
+use crate::router::root_of;
 use crate::router::rules::RouteMatch;
 
 /// How long a new connection waits for its response before it is seen whether its client goes. Most responses come
@@ -58,7 +65,12 @@ impl<'a> Connection<'a> {
             None => site.rules.find(&path).ok()?,
         };
         let backend = direct::backend(&route, self.conn, (body.len(), site.worker.limits().body_bytes))?;
-        let link = site.worker.backends.link(backend).filter(|link| link.refusal().is_none())?;
+        let Some(link) = site.worker.backends.link(backend) else {
+            return self.begin_fastcgi(raw, (head, lines), backend, body);
+        };
+        if link.refusal().is_some() {
+            return None;
+        }
         let generation = link.pool().generation();
         let mut stream = link.pool().take()?;
         stream.begin();
@@ -71,20 +83,63 @@ impl<'a> Connection<'a> {
             site.spare.keep(direct);
             return None;
         };
-        direct.body_bytes = body.len();
+        (direct.backend, direct.is_fastcgi) = (backend, false);
+        (direct.body_bytes, direct.behind_body) = (body.len(), 0);
+        direct.deadline = self.arrived + link.timeouts().answer;
+        Some(self.put_under_way(direct, raw, head, ((stream, generation), permit)))
+    }
+
+    /// The same for a server of FastCGI, and a request that needs a connection of its own: others go on kept ones.
+    fn begin_fastcgi(
+        &mut self,
+        raw: &[u8],
+        (head, lines): (&Head<'_>, &[Line<'_>]),
+        backend: BackendId,
+        body: &[u8],
+    ) -> Option<Next> {
+        let site = self.site;
+        let way = site.worker.backends.at_once(backend)?;
+        if !matches!(head.method, "POST" | "PATCH") || body.is_empty() || !way.is_ready() {
+            return None;
+        }
+        let permit = site.worker.permit_now(backend, self.conn)?;
+        let received = ReceivedHead::new(raw, head, lines).ok().filter(|head| head.refused.is_none())?;
+        let request = CheckedRequest::new(self.conn, received.parts, None, BoundedBody::empty()).message;
+        let root = root_of(site, &request);
+        let files = root.as_ref().map(|root| &root.files);
+        let path = site.worker.backends.root_seen(files);
+        let mut direct = site.spare.take();
+        direct.text.clear();
+        let asked = Asked { conn: self.conn, files, root: &path };
+        let Some(connection) = way.begin(&mut direct.text, asked, request, body) else {
+            site.spare.keep(direct);
+            return None;
+        };
+        (direct.backend, direct.is_fastcgi) = (backend, true);
+        (direct.body_bytes, direct.behind_body) = (body.len(), BEHIND_BODY);
+        direct.deadline = self.arrived + way.timeouts().answer;
+        Some(self.put_under_way(direct, raw, head, (connection, permit)))
+    }
+
+    /// Notes what is the same for all backends.
+    fn put_under_way(
+        &self,
+        mut direct: Box<Direct>,
+        raw: &[u8],
+        head: &Head<'_>,
+        (connection, permit): ((BackendStream, u64), Permit),
+    ) -> Next {
         direct.raw.clear();
         direct.raw.extend_from_slice(raw);
-        direct.backend = backend;
         direct.logged = Some(Logged::new(head, head.minor));
         direct.traits = RequestTraits { is_head: head.method == "HEAD", minor: head.minor, keep: head.keep };
-        let text = std::mem::take(&mut direct.text);
         // Several lines of `Accept-Encoding` are for the general path to read.
-        let takes = || site.negotiator.accepted(head.accept_encoding).iter().next().is_some();
+        let takes = || self.site.negotiator.accepted(head.accept_encoding).iter().next().is_some();
         direct.takes_encoded = head.method != "HEAD" && (head.unusual || takes());
-        direct.deadline = self.arrived + link.timeouts().answer;
         direct.visible = true;
-        direct.under_way = Some(UnderWay::new((stream, generation), text, permit, self.arrived));
-        Some(Next::Direct(direct))
+        let text = std::mem::take(&mut direct.text);
+        direct.under_way = Some(UnderWay::new(connection, text, permit, self.arrived));
+        Next::Direct(direct)
     }
 
     /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or TLS
@@ -145,13 +200,21 @@ impl<'a> Connection<'a> {
 
     /// The response, written for the client; `None` if the exchange is not for this path any more.
     fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<Written>> {
-        let Direct { under_way: Some(under_way), response, traits, takes_encoded, .. } = direct else {
+        let Direct { under_way: Some(under_way), response, text, traits, takes_encoded, is_fastcgi, .. } =
+            direct
+        else {
             return Poll::Ready(None);
         };
         response.clear();
         let polled = under_way.poll(cx, |under_way, data| {
-            let written =
-                self.pass_back(response, data, (*traits, *takes_encoded)).filter(|_| under_way.is_written());
+            let asked = (*traits, *takes_encoded);
+            // The room of the request is not used while that is under way.
+            text.clear();
+            let written = match is_fastcgi {
+                true => as_http(text, data).and_then(|()| self.pass_back(response, text, asked)),
+                false => self.pass_back(response, data, asked),
+            };
+            let written = written.filter(|_| under_way.is_written());
             if written.is_none() {
                 under_way.partial.extend_from_slice(data);
             }
@@ -184,11 +247,14 @@ impl<'a> Connection<'a> {
     fn send_direct(&mut self, mut direct: Box<Direct>, written: Written) -> Next {
         let Written { status, body_bytes } = written;
         if let Some(under_way) = direct.under_way.take() {
-            let link = self.site.worker.backends.link(direct.backend);
-            if let Some(link) = link.filter(|link| link.keeps()) {
-                link.pool().put(under_way.stream, under_way.generation);
+            let UnderWay { stream, generation, since, text, .. } = under_way;
+            let backends = &self.site.worker.backends;
+            if let Some(link) = backends.link(direct.backend).filter(|link| link.keeps()) {
+                link.pool().put(stream, generation);
+            } else if let Some(way) = backends.at_once(direct.backend) {
+                way.leave(stream, generation, since);
             }
-            direct.text = under_way.text;
+            direct.text = text;
         }
         let Some(socket) = &mut self.socket else { return Next::Close };
         let keep = direct.traits.keep;
@@ -216,7 +282,7 @@ impl<'a> Connection<'a> {
         match ReceivedHead::new(&direct.raw, &head, lines) {
             Ok(mut received) => {
                 if let Some(under_way) = direct.under_way.take() {
-                    let (_, body) = under_way.text.split_at(under_way.text.len() - direct.body_bytes);
+                    let body = direct.body(&under_way.text);
                     self.preread.splice(..0, body.iter().copied());
                     received.parts.extensions.insert(Resumed::new(under_way));
                 }

@@ -331,6 +331,13 @@ impl BoundedBody {
         }
     }
 
+    /// Gives back what was kept of it.
+    pub(crate) fn keep_no_longer(&mut self) {
+        if let Source::Memory { whole, .. } = &mut self.inner {
+            *whole = None;
+        }
+    }
+
     /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of it has come.
     pub(crate) fn rewind(&mut self, unsent: Bytes) {
         match &mut self.inner {

@@ -6,6 +6,8 @@ use std::pin::Pin;
 
 use http::{Request, Response, StatusCode};
 
+use tokio::time::Instant;
+
 use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -47,6 +49,39 @@ pub(crate) trait Link {
     }
 }
 
+/// Who asks, and of which files.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The client's connection.
+    pub conn: ConnInfo,
+    /// The site's files.
+    pub files: Option<&'a Files>,
+    /// The path of their root directory, as backends see it.
+    pub root: &'a str,
+}
+
+/// A server of FastCGI, for requests that are written at once with their bodies, each on a connection of its own.
+pub(crate) trait AtOnce {
+    /// Whether there is a socket for one.
+    fn is_ready(&self) -> bool;
+
+    /// How long the backend may take.
+    fn timeouts(&self) -> Timeouts;
+
+    /// Appends a request with this body, which is not within `request`, and gives the socket that it is for, with the generation of the
+    /// kept connections. `None` if it is for the general path.
+    fn begin(
+        &self,
+        out: &mut Vec<u8>,
+        asked: Asked<'_>,
+        request: Request<BoundedBody>,
+        body: &[u8],
+    ) -> Option<(BackendStream, u64)>;
+
+    /// Keeps the connection of an exchange that began at this time and is over.
+    fn leave(&self, stream: BackendStream, generation: u64, since: Instant);
+}
+
 /// A response that is awaited.
 pub(crate) type Responding<'a> = Pin<Box<dyn Future<Output = Response<ResponseBody>> + 'a>>;
 
@@ -58,6 +93,11 @@ pub(crate) trait Backend {
     /// What a request for `path` is refused with whatever its body is.
     fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
         let _ = (files, path);
+        None
+    }
+
+    /// The way to it for requests that are written at once, if it speaks FastCGI.
+    fn at_once(&self) -> Option<&dyn AtOnce> {
         None
     }
 

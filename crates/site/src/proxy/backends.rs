@@ -19,7 +19,7 @@ use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::proxy::backend::{Backend, BackendRequest, Link};
+use crate::proxy::backend::{AtOnce, Backend, BackendRequest, Link};
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::Relays;
@@ -101,6 +101,16 @@ impl Backends {
         self.way(backend)?.link()
     }
 
+    /// The way to a backend for requests that are written at once, if it speaks FastCGI.
+    pub(crate) fn at_once(&self, backend: BackendId) -> Option<&dyn AtOnce> {
+        self.way(backend)?.at_once()
+    }
+
+    /// The path of the root directory, as those see it whose files these are.
+    pub(crate) fn root_seen(&self, files: Option<&Files>) -> Cow<'_, str> {
+        files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root))
+    }
+
     /// Whether a backend hears of a request when all of its body has come.
     ///
     /// Services and other sites do not: those take bodies as they come, and have time for slow ones.
@@ -147,7 +157,7 @@ impl Backends {
         if let BackendId::Service(_) = backend {
             return way.send(BackendRequest { conn, files: None, root: "", request }).await;
         }
-        let root = files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root));
+        let root = self.root_seen(files);
         let response = way.send(BackendRequest { conn, files, root: &root, request }).await;
         sendfile::take(response, &root, files)
     }

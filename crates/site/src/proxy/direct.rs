@@ -113,8 +113,11 @@ pub(crate) struct Direct {
     pub under_way: Option<UnderWay>,
     /// The request, until it is under way.
     pub text: Vec<u8>,
-    /// Bytes of the body, with which the request ends.
+    /// Bytes of the body, and of what the request has behind it.
     pub body_bytes: usize,
+    pub behind_body: usize,
+    /// Whether it is of FastCGI.
+    pub is_fastcgi: bool,
     /// The response.
     pub response: Vec<u8>,
     pub deadline: std::time::Instant,
@@ -134,11 +137,21 @@ impl Direct {
             under_way: None,
             text: Vec::new(),
             body_bytes: 0,
+            behind_body: 0,
+            is_fastcgi: false,
             response: Vec::new(),
             deadline: std::time::Instant::now(),
             visible: true,
             timer: None,
         })
+    }
+}
+
+impl Direct {
+    /// What the request was before it was written for the backend: its body.
+    pub fn body<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        let end = text.len() - self.behind_body;
+        &text[end - self.body_bytes..end]
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct BackendStream {
     /// Whether the kernel has taken a byte of the present request, as far as that was asked for.
     has_sent: bool,
     until: Option<Instant>,
+    /// Whether nobody was there to connect to, of which the kernel may tell who writes or who reads.
+    refused: bool,
 }
 
 /// Takes over a connected socket; fails if that is no stream that a server could be at the other end of.
@@ -52,7 +54,7 @@ impl BackendStream {
     }
 
     fn new(stream: ServerStream) -> Self {
-        Self { stream, deaf: false, has_sent: true, until: None }
+        Self { stream, deaf: false, has_sent: true, until: None, refused: false }
     }
 
     /// A request begins, of which nothing was sent yet.
@@ -87,9 +89,19 @@ impl BackendStream {
         self.deaf
     }
 
+    /// Whether no connection came about, of one that was to come with its first bytes: no server has heard of these.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    fn note<T>(&mut self, done: &io::Result<T>) {
+        self.refused |= done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    }
+
     /// What a write of `length` bytes comes to.
     fn wrote(&mut self, length: usize, written: io::Result<usize>) -> io::Result<usize> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        self.note(&written);
         self.deaf |=
             written.as_ref().is_err_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset));
         self.has_sent |= !self.deaf && written.as_ref().is_ok_and(|&count| count > 0);
@@ -113,7 +125,9 @@ impl AsyncRead for BackendStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        self.note(&read);
+        Poll::Ready(read)
     }
 }
 

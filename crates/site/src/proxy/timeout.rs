@@ -121,6 +121,11 @@ impl Upload {
     pub fn keep(&mut self) {
         self.inner.keep();
     }
+
+    /// Gives back what was kept of it.
+    pub fn keep_no_longer(&mut self) {
+        self.inner.keep_no_longer();
+    }
 }
 
 impl Body for Upload {

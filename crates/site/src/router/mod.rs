@@ -145,7 +145,7 @@ fn normalize(request: &mut Request<BoundedBody>) {
 }
 
 /// The folder of the request's host.
-fn root_of(site: &Site, request: &Request<BoundedBody>) -> Option<Rc<Root>> {
+pub(crate) fn root_of<B>(site: &Site, request: &Request<B>) -> Option<Rc<Root>> {
     let tick = site.clock.tick(Instant::now());
     match site.roots {
         Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),

@@ -23,7 +23,14 @@ pub(super) struct Connection {
     /// When it is to be closed.
     until: Instant,
     /// How often the pool had been emptied when the connection was taken.
-    generation: u64,
+    pub generation: u64,
+}
+
+impl Connection {
+    /// One that was made at this time.
+    pub fn since(begun: Instant, stream: BackendStream, generation: u64) -> Self {
+        Self { stream, until: begun + AGE_MAX, generation }
+    }
 }
 
 impl Reusable for Connection {
@@ -53,7 +60,7 @@ impl Connections {
 
     /// A connection that was made just now.
     pub fn begin(&self, stream: BackendStream) -> Connection {
-        Connection { stream, until: Instant::now() + AGE_MAX, generation: self.pool.generation() }
+        Connection::since(Instant::now(), stream, self.pool.generation())
     }
 
     /// One that was kept.

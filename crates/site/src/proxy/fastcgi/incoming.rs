@@ -60,6 +60,17 @@ impl Running {
         Self { connection, outgoing, decoder, words, pending, heard: false, ended: false }
     }
 
+    /// Whether no server has heard of the request.
+    pub fn is_refused(&self) -> bool {
+        self.connection.stream.is_refused()
+    }
+
+    /// Takes what had come of the answer already.
+    pub fn take(&mut self, data: &[u8]) -> Result<(), Failure> {
+        self.heard |= !data.is_empty();
+        self.digest(data).map_err(|bad| Failure::Malformed(bad.to_string()))
+    }
+
     /// Writes the request, and waits for the head of its answer.
     pub async fn head(&mut self) -> Result<Reply, Failure> {
         let mut searched = 0;
@@ -102,8 +113,7 @@ impl Running {
             if read.is_err() || buffer.filled().is_empty() {
                 return Poll::Ready(Err(Failure::Gone { heard: self.heard }));
             }
-            self.heard = true;
-            Poll::Ready(self.digest(buffer.filled()).map_err(|bad| Failure::Malformed(bad.to_string())))
+            Poll::Ready(self.take(buffer.filled()))
         })
     }
 
@@ -129,6 +139,7 @@ impl Running {
         connections: &Connections,
         silence: Option<Duration>,
     ) -> Result<Response<ResponseBody>, Failure> {
+        self.outgoing.keep_no_longer();
         let mut answer = Response::new(ResponseBody::Empty);
         *answer.status_mut() = reply.status;
         *answer.headers_mut() = reply.headers;

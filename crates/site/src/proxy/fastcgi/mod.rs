@@ -7,6 +7,7 @@
 mod ahead;
 mod body;
 mod connections;
+mod direct;
 mod incoming;
 mod outgoing;
 mod script;
@@ -23,10 +24,10 @@ use http_body::Body as _;
 use crate::files::Files;
 use crate::files::response::status_of;
 use crate::http::body::{BoundedBody, ResponseBody};
-use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::http::response::error;
-use crate::proxy::backend::{Backend, BackendRequest, Responding};
+use crate::proxy::backend::{Asked, AtOnce, Backend, BackendRequest, Responding};
+use crate::proxy::direct::{Resumed, UnderWay};
 use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
@@ -39,6 +40,7 @@ use outgoing::Outgoing;
 use request::error::SERVER;
 
 pub(crate) use body::BodyMemory;
+pub(crate) use direct::{BEHIND_BODY, as_http};
 pub use script::Scripts;
 pub(crate) use words::Words;
 
@@ -60,6 +62,8 @@ struct PreparedRequest {
     to_head: bool,
     /// Whether it may be sent twice.
     repeatable: bool,
+    /// Whether all of its body is here, to be sent from its beginning.
+    is_here: bool,
     /// The memory that the body takes.
     _share: Option<Share>,
 }
@@ -67,6 +71,10 @@ struct PreparedRequest {
 impl Backend for FastCgi {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(self.answer(request))
+    }
+
+    fn at_once(&self) -> Option<&dyn AtOnce> {
+        Some(self)
     }
 
     /// A script that is not there needs no body.
@@ -90,54 +98,53 @@ impl FastCgi {
         Self { dialer, target, connections, timeouts, scripts, words, memory }
     }
 
-    /// A kept connection, or a new one; and whether it is a kept one.
-    async fn connect(&self, fresh: bool) -> Result<(Connection, bool), StatusCode> {
-        match self.connections.take() {
-            Some(connection) if !fresh => Ok((connection, true)),
-            // A kept connection goes for the new one: if it holds the server's last process, nobody else would answer.
-            kept => {
-                drop(kept);
-                let stream = self.dialer.connect(self.target).await.map_err(status)?;
-                Ok((self.connections.begin(stream), false))
-            }
+    /// A new connection.
+    async fn connect(&self) -> Result<(Connection, bool), StatusCode> {
+        let stream = self.dialer.connect(self.target).await.map_err(status)?;
+        Ok((self.connections.begin(stream), false))
+    }
+
+    /// A connection for the first attempt to send a request; whether it is one on which the request may be lost unread.
+    async fn first(&self, repeatable: bool, is_here: bool) -> Result<(Connection, bool), StatusCode> {
+        let kept = self.connections.take();
+        match kept {
+            Some(connection) if repeatable => return Ok((connection, true)),
+            kept => drop(kept),
+        }
+        match is_here.then(|| self.dialer.aimed(self.target)).flatten() {
+            Some(stream) => Ok((self.connections.begin(stream), false)),
+            None => self.connect().await,
         }
     }
 
     /// Has a server answer `request`.
     async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
-        let BackendRequest { conn, files, root, request } = request;
-        let prepared = match self.prepare(conn, files, root, request).await {
-            Ok(prepared) => prepared,
-            Err(status) => return error(status),
+        let BackendRequest { conn, files, root, mut request } = request;
+        let exchanged = match Resumed::take(request.extensions_mut()) {
+            Some(under_way) => self.go_on(under_way).await,
+            None => match self.prepare(Asked { conn, files, root }, request).await {
+                Ok(prepared) => self.send_prepared(prepared).await,
+                Err(status) => Err(status),
+            },
         };
-        match self.exchange(prepared).await {
+        match exchanged {
             Ok(answer) => begun(answer).await,
             Err(status) => error(status),
         }
     }
 
-    async fn prepare(
+    /// The first records of a request whose body is so long, and what is left of it.
+    fn beginning<B>(
         &self,
-        conn: ConnInfo,
-        files: Option<&Files>,
-        root: &str,
-        mut request: Request<BoundedBody>,
-    ) -> Result<PreparedRequest, StatusCode> {
+        Asked { conn, files, root }: Asked<'_>,
+        mut request: Request<B>,
+        length: Option<u64>,
+    ) -> Result<(Vec<u8>, Request<B>), StatusCode> {
         let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
         let host = headers::settle_host(&mut request, conn);
         let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
         let (mut parts, body) = request.into_parts();
-        let (mut body, share) = match body.size_hint().exact() {
-            Some(_) => (body, None),
-            None => body::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?,
-        };
-        let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
         let filename = files.map(|files| files.path_seen(&script.name, root));
-        let repeatable = is_repeatable(&parts.method, &body);
-        if repeatable {
-            body.keep();
-        }
-        let to_head = parts.method == Method::HEAD;
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
         let begin = parameters::begin(&mut parameters::Request {
@@ -155,24 +162,76 @@ impl FastCgi {
             host: host.as_bytes(),
             set: &changes.set,
         });
-        let progress = Progress::new();
-        let outgoing = Outgoing::new(begin, Upload::new(body, progress.clone()), length.unwrap_or_default());
-        Ok(PreparedRequest { outgoing, progress, to_head, repeatable, _share: share })
+        Ok((begin, Request::from_parts(parts, body)))
     }
 
-    async fn exchange(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
-        let PreparedRequest { mut outgoing, progress, to_head, repeatable, _share } = prepared;
-        // A request that could not be sent twice does not go on a connection that the server may be about to close.
-        let (mut connection, mut kept) = self.connect(!repeatable).await?;
+    async fn prepare(
+        &self,
+        asked: Asked<'_>,
+        request: Request<BoundedBody>,
+    ) -> Result<PreparedRequest, StatusCode> {
+        let (parts, body) = request.into_parts();
+        let (body, share) = match body.size_hint().exact() {
+            Some(_) => (body, None),
+            None => {
+                self.scripts.find(asked.files, parts.uri.path()).map_err(status_of)?;
+                body::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?
+            }
+        };
+        let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
+        let (begin, request) = self.beginning(asked, Request::from_parts(parts, body), length)?;
+        let (parts, mut body) = request.into_parts();
+        let repeatable = is_repeatable(&parts.method, &body);
+        let is_here = repeatable || body.is_here();
+        body.keep();
+        let to_head = parts.method == Method::HEAD;
+        let progress = Progress::new();
+        let outgoing = Outgoing::new(begin, Upload::new(body, progress.clone()), length.unwrap_or_default());
+        Ok(PreparedRequest { outgoing, progress, to_head, repeatable, is_here, _share: share })
+    }
+
+    /// Has a request answered that is to be written.
+    async fn send_prepared(&self, prepared: PreparedRequest) -> Result<Response<ResponseBody>, StatusCode> {
+        let (connection, kept) = self.first(prepared.repeatable, prepared.is_here).await?;
+        prepared.progress.note();
+        let PreparedRequest { outgoing, progress, to_head, _share, .. } = prepared;
+        let running = Running::new(connection, outgoing, self.words.clone());
+        self.exchange(running, &progress, kept, to_head).await
+    }
+
+    /// Has a request answered that was written at once, as far as it was.
+    async fn go_on(&self, under_way: UnderWay) -> Result<Response<ResponseBody>, StatusCode> {
+        let UnderWay { stream, generation, text, written, partial, since, .. } = under_way;
+        let connection = Connection::since(since, stream, generation);
+        let progress = Progress::since(since);
+        let outgoing = Outgoing::resumed(text, written, progress.clone());
+        let mut running = Running::new(connection, outgoing, self.words.clone());
+        running.take(&partial).map_err(|failure| self.told(&failure))?;
+        // A request that may be sent twice is not begun so.
+        self.exchange(running, &progress, false, false).await
+    }
+
+    async fn exchange(
+        &self,
+        mut running: Running,
+        progress: &Rc<Progress>,
+        mut kept: bool,
+        to_head: bool,
+    ) -> Result<Response<ResponseBody>, StatusCode> {
         loop {
-            progress.note();
-            let mut running = Running::new(connection, outgoing, self.words.clone());
             let head = progress.watch(self.timeouts.answer, running.head()).await;
             let failure = match head.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
-                Err(Failure::Gone { heard: false }) if kept => {
-                    outgoing = running.outgoing;
+                Err(Failure::Gone { heard: false }) if kept || running.is_refused() => {
+                    if running.is_refused() {
+                        self.dialer.found_nobody(self.target);
+                    }
+                    let mut outgoing = running.outgoing;
                     outgoing.restart();
-                    (connection, kept) = self.connect(true).await?;
+                    drop(self.connections.take());
+                    let connection;
+                    (connection, kept) = self.connect().await?;
+                    progress.note();
+                    running = Running::new(connection, outgoing, self.words.clone());
                     continue;
                 }
                 Err(failure) => failure,

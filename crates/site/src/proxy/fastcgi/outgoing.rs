@@ -4,6 +4,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -12,9 +13,9 @@ use http::StatusCode;
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
-use crate::http::body::BodyError;
+use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::Upload;
+use crate::proxy::timeout::{Progress, Upload};
 
 /// The request.
 pub(super) struct Outgoing {
@@ -49,6 +50,14 @@ impl Outgoing {
         Self { text, written: 0, begin, piece, end: &[], came, body, length, left: length, is_new }
     }
 
+    /// A request that is in memory as a whole, of which so much is written.
+    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<Progress>) -> Self {
+        let begin = text.len();
+        let body = Upload::new(BoundedBody::empty(), progress);
+        let (piece, came) = (Bytes::new(), Bytes::new());
+        Self { text, written, begin, piece, end: &[], came, body, length: 0, left: 0, is_new: false }
+    }
+
     /// Whether all of the request is written.
     pub fn is_written(&self) -> bool {
         self.left == 0 && !self.is_unsent()
@@ -61,6 +70,14 @@ impl Outgoing {
         (self.piece, self.came, self.end) = (Bytes::new(), Bytes::new(), &[]);
         self.body.rewind(Bytes::new());
         (self.left, self.is_new) = (self.length, self.length > 0);
+    }
+
+    /// Gives back what was kept to be written once more.
+    pub fn keep_no_longer(&mut self) {
+        self.body.keep_no_longer();
+        if self.is_written() {
+            (self.text, self.written, self.begin) = (Vec::new(), 0, 0);
+        }
     }
 
     /// Writes as far as the client and the server let it.

@@ -1,0 +1,88 @@
+//! A request whose body came with its head, written in one piece to a socket that connects with it; and its answer, if that came
+//! in one piece. Everything else is for the general path, which takes it over where it is.
+//!
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of the server.
+//! Must never: say anything else than the general path would, or take what it would refuse.
+
+use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
+use fastcgi::reply;
+use http::{Request, header};
+use tokio::time::Instant;
+
+use super::FastCgi;
+use super::connections::Connection;
+use crate::http::body::BoundedBody;
+use crate::http1::response::push_line;
+use crate::proxy::backend::{Asked, AtOnce};
+use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
+use crate::proxy::stream::BackendStream;
+use crate::proxy::timeout::Timeouts;
+
+/// Bytes behind the body of a request.
+pub(crate) const BEHIND_BODY: usize = STDIN_END.len();
+
+impl AtOnce for FastCgi {
+    fn is_ready(&self) -> bool {
+        self.dialer.has_aimed(self.target)
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    fn begin(
+        &self,
+        out: &mut Vec<u8>,
+        asked: Asked<'_>,
+        request: Request<BoundedBody>,
+        body: &[u8],
+    ) -> Option<(BackendStream, u64)> {
+        if body.len() > CONTENT_MAX {
+            return None;
+        }
+        let (begin, _) = self.beginning(asked, request, Some(body.len() as u64)).ok()?;
+        out.reserve(begin.len() + body.len() + 2 * STDIN_END.len());
+        for part in [&begin[..], &stdin_head(body.len()), body, &STDIN_END] {
+            out.extend_from_slice(part);
+        }
+        // A kept connection goes for it, as on the general path.
+        drop(self.connections.take());
+        let Connection { stream, generation, .. } = self.connections.begin(self.dialer.aimed(self.target)?);
+        Some((stream, generation))
+    }
+
+    fn leave(&self, stream: BackendStream, generation: u64, since: Instant) {
+        self.connections.put(Connection::since(since, stream, generation));
+    }
+}
+
+/// Writes the answer that `data` is as one of HTTP; `None` if it is not whole, or not that simple.
+pub(crate) fn as_http(out: &mut Vec<u8>, mut data: &[u8]) -> Option<()> {
+    let (mut decoder, mut content, mut is_over) = (Decoder::default(), Vec::with_capacity(data.len()), false);
+    while let Some(part) = decoder.take(&mut data).ok()? {
+        match part {
+            Part::Stdout(bytes) if !is_over => content.extend_from_slice(bytes),
+            Part::End { complete: true } if !is_over => is_over = true,
+            // What it says for the log is said on the general path.
+            Part::Stdout(_) | Part::Stderr(_) | Part::End { .. } => return None,
+        }
+    }
+    let length = reply::length(&content, 0).filter(|&length| length <= HEAD_BYTES_MAX)?;
+    if !is_over || !decoder.is_empty() {
+        return None;
+    }
+    let (head, body) = content.split_at(length);
+    let reply = reply::parse(head, HEAD_LINES_MAX).ok()?;
+    for part in ["HTTP/1.1 ", reply.status.as_str(), " ", reply.status.canonical_reason()?, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for (name, value) in &reply.headers {
+        push_line(out, name.as_str().as_bytes(), value.as_bytes());
+    }
+    if !reply.headers.contains_key(header::CONTENT_LENGTH) {
+        push_line(out, b"content-length", body.len().to_string().as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    Some(())
+}
