@@ -10,13 +10,18 @@ use std::cell::Cell;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicI64, Ordering, compiler_fence};
 use std::time::Duration;
 
 /// The signal of the timers, which nothing else uses.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
-/// The shortest sleep, which the kernel stretches to about 55 µs.
-static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+/// LIMIT: with as many processors or fewer, threads that share have one of them in turns. While each sleeps in its own turn, the process
+/// as a whole would never let go of its processor.
+const FEW: u32 = 2;
+/// LIMIT: how often a thread waits, half a turn each time, for those that have a turn.
+const WAITS_MAX: usize = 8;
+/// Until when a thread has a turn of those that share, by the monotonic clock.
+static SHARED_UNTIL: AtomicI64 = AtomicI64::new(0);
 
 /// LIMIT: nanoseconds between two signals to a thread that sleeps.
 const STEP_MAX: i64 = 10_000_000;
@@ -34,6 +39,9 @@ thread_local! {
     /// What it had used at the last signal, and how many nanoseconds after that the next one is.
     static SEEN: Cell<i64> = const { Cell::new(0) };
     static STEP: Cell<i64> = const { Cell::new(0) };
+    /// Whether its work is done in turns with other threads that share, and until when this thread has one.
+    static SHARES: Cell<bool> = const { Cell::new(false) };
+    static OWN_UNTIL: Cell<i64> = const { Cell::new(0) };
     /// Whether the work under way has pauses.
     static HAS_PAUSES: Cell<bool> = const { Cell::new(false) };
 }
@@ -51,12 +59,13 @@ pub struct Timer {
 pub struct Remote(Number);
 
 impl Timer {
-    /// Makes one for this thread, which has none.
+    /// Makes one for this thread, which has none. Those that share have one processor where there are few.
     ///
     /// # Errors
     /// There is none left.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(shares: bool) -> io::Result<Self> {
         handle()?;
+        SHARES.set(shares && rustix::thread::sched_getaffinity(None)?.count() <= FEW);
         let number = timer()?;
         TIMER.set(Some(number));
         Ok(Self { number, here: PhantomData })
@@ -102,6 +111,7 @@ pub fn end() {
     TURN.set(0);
     compiler_fence(Ordering::SeqCst);
     if HAS_PAUSES.replace(false) {
+        end_turn();
         TIMER.get().into_iter().for_each(|timer| set(timer, 0));
     }
 }
@@ -124,8 +134,11 @@ fn look(turn: i64) -> i64 {
     let (since, now) = (SINCE.get(), used());
     let before = SEEN.replace(now);
     if since == 0 || now - since >= turn {
-        // SAFETY: the time is read, and nothing is written.
-        unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const NAP, null_mut()) };
+        end_turn();
+        sleep(1);
+        if SHARES.get() {
+            wait_for_turn(turn);
+        }
         let now = used();
         SINCE.set(now);
         SEEN.set(now);
@@ -136,11 +149,45 @@ fn look(turn: i64) -> i64 {
     if is_idle { (2 * STEP.get()).min(STEP_MAX) } else { turn - (now - since) }
 }
 
+/// Waits until no other thread that shares a processor has its turn, for some turns at most: who has it may be asleep.
+fn wait_for_turn(turn: i64) {
+    for _ in 0..WAITS_MAX {
+        let (now, theirs) = (clock(libc::CLOCK_MONOTONIC), SHARED_UNTIL.load(Ordering::Relaxed));
+        let own = now + 2 * turn;
+        let is_free = theirs <= now;
+        if is_free && SHARED_UNTIL.compare_exchange(theirs, own, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            return OWN_UNTIL.set(own);
+        }
+        sleep(turn / 2);
+    }
+}
+
+/// Lets another thread have its turn.
+fn end_turn() {
+    let own = OWN_UNTIL.replace(0);
+    if own > 0 {
+        // If it was over already, the turn is another's.
+        let _ = SHARED_UNTIL.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// The shortest sleep of the kernel's takes about 55 µs.
+fn sleep(nanoseconds: i64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: the time is read, and nothing is written.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, null_mut()) };
+}
+
 /// Processor time of this thread, in nanoseconds.
 fn used() -> i64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is written, which is valid before and after.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
@@ -219,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_computes_pauses_while_it_works() {
-        let _timer = Timer::new().unwrap();
+        let _timer = Timer::new(false).unwrap();
         for _ in 0..2 {
             assert!(compute(LONG) < 20);
             begin(TURN_TIME, true);
@@ -233,7 +280,7 @@ mod tests {
 
     #[test]
     fn another_thread_decides_that_it_pauses() {
-        let timer = Timer::new().unwrap();
+        let timer = Timer::new(false).unwrap();
         let remote = timer.remote();
         remote.pause();
         assert!(compute(LONG) < 20);
@@ -247,8 +294,28 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_share_have_turns_and_wait_for_none_that_sleeps() {
+        let (began, sum) = (Instant::now(), Duration::from_millis(40));
+        let all: Vec<_> = (0..3)
+            .map(|_| {
+                std::thread::spawn(move || {
+                    let _timer = Timer::new(false).unwrap();
+                    SHARES.set(true);
+                    begin(TURN_TIME, true);
+                    let slept = compute(sum);
+                    assert!(slept > 40, "{slept}");
+                    // It has its turn, and ends without a word.
+                    std::thread::sleep(Duration::from_millis(1));
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(began.elapsed() >= 2 * sum);
+    }
+
+    #[test]
     fn who_sleeps_is_woken_seldom() {
-        let _timer = Timer::new().unwrap();
+        let _timer = Timer::new(false).unwrap();
         begin(TURN_TIME, true);
         compute(LONG);
         let slept = sleeps();
@@ -261,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_sleeps_sleeps_on_and_errno_stays() {
-        let _timer = Timer::new().unwrap();
+        let _timer = Timer::new(false).unwrap();
         begin(TURN_TIME, true);
         let (began, time) = (Instant::now(), Duration::from_millis(20));
         std::thread::sleep(time);
