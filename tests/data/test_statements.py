@@ -1,9 +1,12 @@
 """Services call named statements of a database, each those that were granted to it, and nothing else."""
 
 import concurrent.futures
+import contextlib
 import os
+import re
 import time
 import unittest
+from pathlib import Path
 
 from client import until
 from databases import LARGE_STATEMENTS, AtPostgresql, DataServer, Sqlite, asks, at_each
@@ -184,6 +187,36 @@ class Folder(unittest.TestCase):
         with server:
             self.assertTrue(until(lambda: "belongs to uid 65534, and the process that writes there has uid" in server.log() + server.stderr(), 10))
             self.assertEqual(server.status("/", "fine.test"), 200)
+
+
+#: One function works for some 10 ms, for each row, and SQLite looks at its clock after a thousand instructions.
+IN_A_FUNCTION = """
+-- name: in_a_function :one
+-- services: asker
+-- timeout: 400ms
+WITH RECURSIVE again (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM again WHERE i < 1000000) SELECT max(length(hex(zeroblob(7000000 + i % 2)))) AS n
+FROM again;
+"""
+
+
+def threads(pid):
+    """Processor time that each thread of a process has used, in seconds, and how often it has slept."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            slept = re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.MULTILINE)
+            yield int((task / "schedstat").read_text().split()[0]) / 1e9, int(slept[1])
+
+
+@rootless_too
+class Pauses(unittest.TestCase):
+    def test_a_long_function_leaves_the_processor_to_others(self):
+        with DataServer(Sqlite, lambda text: text + IN_A_FUNCTION) as server:
+            proxy = server.process("dataproxy main/catalog").pid
+            while not (worked := [(used, slept) for used, slept in threads(proxy) if used > 0.3]):
+                self.assertEqual(server.ask("one", "in_a_function")[1].split(":")[0], "Late")
+            for used, slept in worked:
+                self.assertGreater(slept, used / 0.005)
+            self.assertNotIn("do not pause", server.log())
 
 
 if __name__ == "__main__":

@@ -223,7 +223,9 @@ impl Queue {
         let own = &mut state.lanes[lane as usize];
         if let Some(waiting) = own.services.get_mut(&service) {
             waiting.under_way -= 1;
-            if waiting.under_way == 0 && waiting.jobs.is_empty() {
+            if !waiting.jobs.is_empty() {
+                own.go_last(service);
+            } else if waiting.under_way == 0 {
                 own.services.remove(&service);
             }
         }
@@ -250,6 +252,12 @@ impl LaneQueue {
             self.order.push_back(service);
         }
         Some((service, job))
+    }
+
+    /// Has a service that has had a turn wait behind those that came meanwhile: they would wait for two of its calls.
+    fn go_last(&mut self, service: usize) {
+        self.order.retain(|other| *other != service);
+        self.order.push_back(service);
     }
 
     /// Those whose time is over.
@@ -422,6 +430,20 @@ mod tests {
         drop(first);
         assert_eq!(next(&queue).unwrap().job.id, 3);
         assert!(queue.state().lanes[1].services.is_empty() && queue.state().lanes[1].order.is_empty());
+    }
+
+    #[test]
+    fn who_comes_during_a_call_waits_for_that_one_alone() {
+        let queue = Queue::new(2);
+        for lane in [Lane::Write, Lane::Read] {
+            (1..4).for_each(|id| queue.add(lane, 1, job(id)));
+            let first = queue.next(lane).unwrap();
+            queue.add(lane, 2, job(4));
+            drop(first);
+            let order = (0..3).map(|_| queue.next(lane).unwrap().job.id);
+            assert_eq!(order.collect::<Vec<_>>(), [4, 2, 3]);
+            assert!(queue.state().lanes[lane as usize].services.is_empty());
+        }
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -236,4 +239,38 @@ fn a_write_that_waits_behind_a_long_one_is_busy_in_its_own_time() {
     // What was given up has not happened.
     assert!(bench.call(1, "write", &[]).0.is_none());
     bench.source.close();
+}
+
+/// Threads of this process: processor time that each has used, and how often it has slept.
+fn threads() -> HashMap<OsString, (Duration, u64)> {
+    let of = |entry: DirEntry| {
+        let used = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
+        let slept = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        let used = Duration::from_nanos(used.split(' ').next()?.parse().ok()?);
+        Some((entry.file_name(), (used, slept.trim().parse().ok()?)))
+    };
+    std::fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok).filter_map(of).collect()
+}
+
+#[test]
+fn others_have_the_processor_also_within_a_function() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // For each row an instruction that takes as long as thousands of others.
+    let long = format!("{MANY} SELECT max(length(hex(zeroblob(7000000 + x % 2)))) FROM n");
+    for statement in [long.clone(), format!("UPDATE sink SET x = ({long}) WHERE id = 1")] {
+        let before = threads();
+        let bench = bench(std::slice::from_ref(&statement));
+        let has_worked = |(used, _): &(Duration, u64)| *used >= Duration::from_millis(300);
+        let (used, slept) = loop {
+            assert_eq!(bench.call(0, "f0", &[]).0, Some(CallFault::Late));
+            let found = threads().into_iter().filter(|(name, _)| !before.contains_key(name));
+            if let Some(found) = found.map(|(_, found)| found).find(has_worked) {
+                break found;
+            }
+        };
+        let most = used / u32::try_from(slept).unwrap().max(1);
+        assert!(most < Duration::from_millis(5), "{statement}: {most:?} between two pauses");
+        bench.source.close();
+    }
 }

@@ -17,6 +17,7 @@ pub mod memfd;
 pub mod memory;
 pub mod notify;
 pub mod passed;
+pub mod pause;
 pub mod process;
 pub mod reset;
 pub mod seqpacket;

@@ -88,6 +88,11 @@ pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catal
 
 /// The life of a thread: opens the database, again if it has to, and does what comes.
 fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>, watch: &Watch) {
+    let timer = sys::pause::Timer::new(lane == Lane::Read);
+    match &timer {
+        Ok(timer) => watch.may_pause(timer),
+        Err(error) => eprintln!("warning: {}: long statements do not pause: {error}", path.display()),
+    }
     let mut first = None;
     while !queue.is_closed() || first.is_some() {
         match open::connect(path, lane, watch).and_then(|connection| watch.over(connection, lane)) {

@@ -4,13 +4,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use wire::data::{GIVEN_UP_MAX, READERS};
 
 use super::watch::Watch;
 use crate::queue::{LOOK_EVERY, Lane, Queue};
+
+/// LIMIT: how long calls pause from their beginning after one was long.
+const LONG_FOR: Duration = Duration::from_secs(10);
 
 /// What a thread does until there are no more calls, or another has taken its place.
 pub(super) type Life = fn(&Path, Lane, &Arc<Queue>, &Watch);
@@ -27,12 +31,17 @@ pub(super) struct Threads {
     queue: Arc<Queue>,
     life: Life,
     threads: Vec<Thread>,
+    are_long: Arc<AtomicBool>,
+    /// When a long call was seen last.
+    long_seen: Option<Instant>,
 }
 
 impl Threads {
     /// Starts them; who keeps them ends when they have.
     pub(super) fn start(path: &Path, queue: &Arc<Queue>, life: Life) -> std::io::Result<JoinHandle<()>> {
-        let mut all = Self { path: path.to_owned(), queue: queue.clone(), life, threads: Vec::new() };
+        let (path, queue) = (path.to_owned(), queue.clone());
+        let mut all =
+            Self { path, queue, life, threads: Vec::new(), are_long: Arc::default(), long_seen: None };
         for lane in [Lane::Write].into_iter().chain([Lane::Read; READERS]) {
             let thread = all.spawn(lane)?;
             all.threads.push(thread);
@@ -41,7 +50,8 @@ impl Threads {
     }
 
     fn spawn(&self, lane: Lane) -> std::io::Result<Thread> {
-        let (path, queue, life, watch) = (self.path.clone(), self.queue.clone(), self.life, Watch::default());
+        let (path, queue, life) = (self.path.clone(), self.queue.clone(), self.life);
+        let watch = Watch::new(&self.are_long);
         let own = watch.clone();
         let handle = std::thread::Builder::new().spawn(move || life(&path, lane, &queue, &own))?;
         Ok(Thread { lane, watch, handle })
@@ -60,6 +70,7 @@ impl Threads {
 
     fn look(&mut self, now: Instant) {
         self.queue.expire(now);
+        self.look_for_long(now);
         self.threads.retain(|thread| !(thread.watch.is_replaced() && thread.handle.is_finished()));
         let mut new = Vec::new();
         for thread in &self.threads {
@@ -75,5 +86,14 @@ impl Threads {
             });
         }
         self.threads.extend(new);
+    }
+    /// Has long calls pause, and for a while all others from their beginning.
+    fn look_for_long(&mut self, now: Instant) {
+        let long = self.threads.iter().filter(|thread| thread.watch.pause_if_long(now)).count();
+        if long > 0 {
+            self.long_seen = Some(now);
+        }
+        let are_long = self.long_seen.is_some_and(|seen| now.duration_since(seen) < LONG_FOR);
+        self.are_long.store(are_long, Ordering::Relaxed);
     }
 }

@@ -1,12 +1,14 @@
-//! What a connection does now and then while it works: it sees whether its call is over, and lets others go first. And what is done
-//! about a call that is over without its having seen it.
+//! What a connection does now and then while it works: it sees whether its call is over, and lets others go first, also within a
+//! function of SQLite's. And what is done about a call that is over without its having seen it.
 //!
 //! INVARIANT: a call that was given up changes nothing: the connection asks before it commits.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, InterruptHandle};
+use sys::pause::{self, Remote, Timer};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Job, Replies};
@@ -14,22 +16,29 @@ use crate::queue::Lane;
 
 /// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
 const LOOK_EVERY: i32 = 1000;
-/// LIMIT: how long a call that reads keeps its processor. A process that wakes elsewhere would wait for the kernel's next tick, up to
-/// 4 ms, though its turn has come: a few long statements would keep all services waiting so. Priorities do not help, as processes are in
-/// control groups of their own, and a yield gives way only within one's own.
-const TURN: Duration = Duration::from_micros(300);
-/// How long the thread sleeps then: the shortest sleep, which the kernel stretches to about 55 µs.
-const NAP: Duration = Duration::from_nanos(1);
+/// LIMIT: processor time that a call has between two pauses. A process that wakes elsewhere would wait for the kernel's next tick, up
+/// to 4 ms, though its turn has come: a few long statements would keep all services waiting so. Priorities do not help, as processes
+/// are in control groups of their own, and a yield gives way only within one's own.
+const TURN_READING: Duration = Duration::from_micros(300);
+/// The same for the one that writes, for whose lock others wait.
+const TURN_WRITING: Duration = Duration::from_millis(1);
+/// LIMIT: after this time a call is long. Those that are not, have no timer, which costs some 10 µs.
+const LONG: Duration = Duration::from_millis(1);
 /// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction of SQLite's.
 pub(super) const GRACE: Duration = Duration::from_millis(30);
 
 /// See the file's head.
 #[derive(Clone, Default)]
-pub(super) struct Watch(Arc<Mutex<State>>);
+pub(super) struct Watch {
+    state: Arc<Mutex<State>>,
+    /// Whether there are long calls, so that each pauses from its beginning: of all threads of a database.
+    are_long: Arc<AtomicBool>,
+}
 
 #[derive(Default)]
 struct State {
-    may_sleep: bool,
+    pauses: Option<Remote>,
+    lane: Option<Lane>,
     call: Option<UnderWay>,
     interrupt: Option<InterruptHandle>,
     /// Whether another thread has taken the place of this one.
@@ -41,22 +50,34 @@ struct State {
 struct UnderWay {
     id: u32,
     replies: Replies,
+    began: Instant,
     deadline: Instant,
     cancelled: CancellationToken,
-    turn_ends: Instant,
+    /// Whether it writes to the disk, which nothing interrupts.
+    commits: bool,
     /// Since when it is known to be over.
     over_since: Option<Instant>,
     is_given_up: bool,
 }
 
 impl Watch {
-    /// Has a connection look, which is this thread's alone. One that writes does not sleep: others wait for the lock that it has.
+    /// One that is told by `are_long` whether there are long calls.
+    pub(super) fn new(are_long: &Arc<AtomicBool>) -> Self {
+        Self { state: Arc::default(), are_long: are_long.clone() }
+    }
+
+    /// By this, the calls of the thread can pause.
+    pub(super) fn may_pause(&self, timer: &Timer) {
+        self.state().pauses = Some(timer.remote());
+    }
+
+    /// Has a connection look, which is this thread's alone.
     pub(super) fn over(&self, mut connection: Connection, lane: Lane) -> rusqlite::Result<Connection> {
         let (looking, committing) = (self.clone(), self.clone());
         connection.progress_handler(LOOK_EVERY, Some(move || looking.is_over()))?;
         connection.commit_hook(Some(move || !committing.may_hold()))?;
         let mut state = self.state();
-        state.may_sleep = lane == Lane::Read;
+        state.lane = Some(lane);
         state.interrupt = Some(connection.get_interrupt_handle());
         drop(state);
         Ok(connection)
@@ -64,19 +85,24 @@ impl Watch {
 
     /// A call begins.
     pub(super) fn begin(&self, job: &Job) {
-        self.state().call = Some(UnderWay {
+        let mut state = self.state();
+        state.call = Some(UnderWay {
             id: job.id,
             replies: job.replies.clone(),
+            began: Instant::now(),
             deadline: job.deadline,
             cancelled: job.cancelled.clone(),
-            turn_ends: Instant::now() + TURN,
+            commits: false,
             over_since: None,
             is_given_up: false,
         });
+        let turn = if state.lane == Some(Lane::Write) { TURN_WRITING } else { TURN_READING };
+        pause::begin(turn, self.are_long.load(Ordering::Relaxed));
     }
 
     /// No call is under way.
     pub(super) fn end(&self) {
+        pause::end();
         self.state().call = None;
     }
 
@@ -85,26 +111,38 @@ impl Watch {
         self.state().is_replaced
     }
 
-    /// Whether the call is to be interrupted.
+    /// Whether the call is to be interrupted. If it reads, the proxy's other threads go first.
     pub(super) fn is_over(&self) -> bool {
-        let mut state = self.state();
-        let may_sleep = state.may_sleep;
-        let Some(call) = state.call.as_mut() else { return false };
-        if !may_sleep {
-            return call.is_over(Instant::now());
+        let (is_over, reads) = {
+            let state = self.state();
+            let Some(call) = &state.call else { return false };
+            (call.is_over(Instant::now()), state.lane == Some(Lane::Read))
+        };
+        if reads {
+            std::thread::yield_now();
         }
-        let mut turn_ends = call.turn_ends;
-        drop(state);
-        give_way(&mut turn_ends);
+        is_over
+    }
+
+    /// Whether a call that commits may.
+    fn may_hold(&self) -> bool {
         let mut state = self.state();
-        state.call.as_mut().is_some_and(|call| {
-            call.turn_ends = turn_ends;
-            call.is_over(Instant::now())
+        pause::end();
+        state.call.as_mut().is_none_or(|call| {
+            call.commits = true;
+            call.replies.may_hold()
         })
     }
 
-    fn may_hold(&self) -> bool {
-        self.state().call.as_ref().is_none_or(|call| call.replies.may_hold())
+    /// Has a call pause that has taken long; whether there is one.
+    pub(super) fn pause_if_long(&self, now: Instant) -> bool {
+        let state = self.state();
+        let is_long = |call: &&UnderWay| !call.commits && now.duration_since(call.began) >= LONG;
+        let is_long = state.call.as_ref().filter(is_long).is_some();
+        if is_long && let Some(pauses) = state.pauses {
+            pauses.pause();
+        }
+        is_long
     }
 
     /// Interrupts a call that is over, and answers it if that has no effect; then, `replace` says whether another thread has taken the
@@ -130,21 +168,12 @@ impl Watch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl UnderWay {
     fn is_over(&self, now: Instant) -> bool {
         self.cancelled.is_cancelled() || now >= self.deadline
-    }
-}
-
-/// Lets the proxy's other threads go first at each look, and other processes when the turn is over.
-fn give_way(turn_ends: &mut Instant) {
-    std::thread::yield_now();
-    if Instant::now() >= *turn_ends {
-        std::thread::sleep(NAP);
-        *turn_ends = Instant::now() + TURN;
     }
 }

@@ -334,7 +334,11 @@ pub(super) const DATA_PROXY: &[Allow] = &[
         &[When::In(1, &[l::F_SETLK as u64, l::F_GETLK as u64])],
         "locks, by which processes that have the database open take turns",
     ),
-    allow(&[l::SYS_sched_yield], "waiting for a lock of the shared index"),
+    allow(&[l::SYS_sched_yield], "waiting for a lock of the shared index, and giving way to other threads"),
+    allow(
+        &[l::SYS_timer_create, l::SYS_timer_settime, l::SYS_timer_delete],
+        "a timer of each thread, whose signal has it pause in a long statement",
+    ),
 ];
 
 /// A data proxy at a server has no file: it reads what was opened for it, and talks on connections that are made for it.
