@@ -21,7 +21,7 @@ const LOOK_EVERY: i32 = 1000;
 /// are in control groups of their own, and a yield gives way only within one's own.
 const TURN_READING: Duration = Duration::from_micros(300);
 /// The same for the one that writes, for whose lock others wait.
-const TURN_WRITING: Duration = Duration::from_millis(1);
+const TURN_WRITING: Duration = Duration::from_micros(500);
 /// LIMIT: after this time a call is long. Those that are not, have no timer, which costs some 10 µs.
 const LONG: Duration = Duration::from_millis(1);
 /// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction of SQLite's.
