@@ -52,7 +52,8 @@ pub struct Connection {
 /// Who answers for what a connection sends, and where that counts.
 ///
 /// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in the
-/// stream, how often. What it says counts against the client nowhere but with itself.
+/// stream, how often. What it says counts against the client nowhere but with itself, and no offence is found in the bytes that it hands
+/// back: those may be what a worker has said of whom this one has the connection.
 #[derive(Clone)]
 pub enum Source {
     /// The client: this gate itself has read everything, or a server that is alone behind it.

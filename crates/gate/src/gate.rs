@@ -215,8 +215,11 @@ impl Gate {
             let client = connection.peer.ip();
             match &connection.source {
                 Source::Client => self.policies().offended(client, now),
-                Source::Worker(partition) => partition.offended(self.policies(), client, now),
-                Source::Filter => {}
+                // SECURITY: what a worker hands back as read may be what another one has handed to it.
+                Source::Worker(partition) if connection.preread.is_empty() => {
+                    partition.offended(self.policies(), client, now);
+                }
+                Source::Worker(_) | Source::Filter => {}
             }
         }
     }

@@ -184,6 +184,30 @@ fn a_flood_of_empty_messages_does_not_stop_the_gate() {
 }
 
 /// A worker that was taken over holds a client's connection, and hands that back with whatever counts against clients.
+/// A worker that was taken over can have another hand back what it has said in a client's place.
+#[test]
+fn what_a_worker_has_read_is_nobodys_offence() {
+    run(async {
+        let conditioning = Conditioning { ban_after: 3, ban_time_ms: 60_000, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
+        let line = gate.line(1).await;
+        let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
+        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        let _client = gate.client_from(CLIENT, &get("a.test")).await;
+        let (bundle, stream) = connection(&line).await;
+        let preread = b"\x00\r\n\r\n".to_vec();
+        let back = bytes(&FromWorker::Back { id: bundle.id, preread: Bytes(preread) });
+        for _ in 0..20 {
+            while sys::seqpacket::send(&line, &back, Some(stream.as_fd())).is_err() {
+                pause(1).await;
+            }
+        }
+        gate.until(|shed| shed.malformed >= 20).await;
+        let _again = gate.client_from(CLIENT, &get("a.test")).await;
+        connection(&line).await;
+    });
+}
+
 #[test]
 fn what_a_worker_hands_back_counts_for_its_own_partition() {
     let flood = b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n";

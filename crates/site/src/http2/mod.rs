@@ -79,6 +79,8 @@ struct Session {
     /// Since when the client knows that it is to go.
     leaving: Option<Instant>,
     abusive: bool,
+    /// Whether nobody has had the connection before who could have said something in the client's place.
+    is_all_the_clients: bool,
     /// The certificate that the client has shown.
     shown: Option<HeaderValue>,
 }
@@ -104,6 +106,7 @@ impl Connection<'_> {
         let limits = self.site.worker.limits();
         let shown = stream.client_certificate();
         let output = Rc::new(Output::new(self.takes()));
+        let is_all_the_clients = self.preread.is_empty();
         let wire = SocketIo { stream, output, preread: std::mem::take(&mut self.preread) };
         let mut session = Box::new(Session {
             shared: Rc::new(RefCell::new(codec::Connection::new(limits_of(limits)))),
@@ -112,6 +115,7 @@ impl Connection<'_> {
             idle: Some(Instant::now()),
             leaving: None,
             abusive: false,
+            is_all_the_clients,
             shown,
         });
         // By itself, as an idle connection would keep the room for it.
@@ -172,8 +176,12 @@ impl Connection<'_> {
             }
             if session.ended_by_excess() {
                 self.site.shed.note(|shed| shed.abusive += 1);
-                let (address_high, address_low) = wire::halves(self.conn.peer.ip());
-                self.site.worker.receiver.notify_gates(&FromWorker::Offence { address_high, address_low });
+                // SECURITY: bytes that came along may be those of another site's worker that was taken over.
+                if session.is_all_the_clients {
+                    let (address_high, address_low) = wire::halves(self.conn.peer.ip());
+                    let offence = FromWorker::Offence { address_high, address_low };
+                    self.site.worker.receiver.notify_gates(&offence);
+                }
                 continue;
             }
             let must_go = session.idle.is_some() && self.slot.must_go();
