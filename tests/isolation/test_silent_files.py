@@ -93,6 +93,9 @@ class SilentFiles(unittest.TestCase):
         shown = until(lambda: b"-----BEGIN" in self.hello(server), 10)
         self.assertTrue(shown, server.log())
 
+    def assert_not_asked_by_the_launcher(self, server):
+        self.assertNotIn(server.launcher.pid, server.tree.askers)
+
     @staticmethod
     def hello(server):
         words = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.tls_port}", "-servername", "far.test"]
@@ -130,6 +133,7 @@ class SilentFiles(unittest.TestCase):
             self.assert_far_served(server)
             self.assert_tls_served(server)
             self.assert_quick(server)
+            self.assert_not_asked_by_the_launcher(server)
 
     def test_whoever_needs_them_waits_and_nobody_else(self):
         with FarServer() as server:
@@ -163,6 +167,7 @@ class SilentFiles(unittest.TestCase):
             self.assert_far_served(server)
             self.assert_tls_served(server)
             self.assert_quick(server)
+            self.assert_not_asked_by_the_launcher(server)
 
     def test_a_server_starts_without_them(self):
         server = FarServer()

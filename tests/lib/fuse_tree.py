@@ -27,6 +27,8 @@ class Tree:
 
     def __init__(self, folder, at):
         self.nodes, self.at, self.is_frozen, self.asked, self.waiting = {1: str(folder)}, str(at), False, 0, []
+        #: The pids of all who have asked for something.
+        self.askers = set()
 
     def __enter__(self):
         self.device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
@@ -68,6 +70,7 @@ class Tree:
             if code in (_FORGET, _BATCH_FORGET, _INTERRUPT):
                 continue
             self.asked += 1
+            self.askers.add(head[6])
             self.waiting.append((code, unique, node, body))
             if not self.is_frozen:
                 self._reply(*self.waiting.pop())

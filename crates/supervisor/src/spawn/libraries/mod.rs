@@ -40,8 +40,9 @@ pub const NETWORK_FILES: [&str; 5] =
 /// An interpreter of filters loads libraries from its own folder, among those that only root writes. Whoever may
 /// execute it has no need of a library to run code of their own; what is in the operator's other folders is data.
 pub fn executes(spec: &ProcessSpec, folder: &Path) -> bool {
-    let real = folder.canonicalize().unwrap_or_default();
-    spec.role == Role::Filter && library::is_below_a_folder(folder) && library::is_below_a_folder(&real)
+    // The kernel is asked only where root alone writes: a tenant's file system may not answer.
+    let is_really = || library::is_below_a_folder(&folder.canonicalize().unwrap_or_default());
+    spec.role == Role::Filter && library::is_below_a_folder(folder) && is_really()
 }
 
 /// Whether a folder is one of those in which a machine has its libraries, or in one of them.
