@@ -34,12 +34,12 @@ def built(folder, text, *words):
 @unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
 class Starts(unittest.TestCase):
     @staticmethod
-    def stopped_on_its_way(server):
-        """The pid of a child that is stopped before it executes the program of a service, which is ended until one is found."""
+    def stopped_on_its_way(server, title):
+        """The pid of a child that is stopped before it executes the program of a process, which is ended until one is found."""
         launcher = Path(f"/proc/{server.launcher.pid}")
         children = launcher / f"task/{server.launcher.pid}/children"
         known = children.read_text().split()
-        server.process("bin/probe").kill()
+        server.process(title).kill()
         end = time.monotonic() + 30
         while time.monotonic() < end:
             for pid in set(children.read_text().split()).difference(known):
@@ -58,12 +58,25 @@ class Starts(unittest.TestCase):
     def test_a_child_on_its_way_to_its_program_is_not_waited_for(self):
         with Server([site("main", [service()])], restart={"broken_after": 1000}) as server:
             other = server.process("admin")
-            child = self.stopped_on_its_way(server)
+            child = self.stopped_on_its_way(server, "bin/probe")
             other.kill()
             self.assertTrue(until(lambda: not Path(f"/proc/{other.pid}").exists(), 5), "the launcher waits")
             self.assertTrue(until(lambda: server.processes("admin"), 5), "the launcher starts no other")
             os.kill(child, signal.SIGCONT)
             self.assertTrue(until(lambda: server.status("/probe") == 200, 10), server.log())
+
+    def test_a_logger_on_its_way_is_told_when_it_is_there(self):
+        """Logs that are opened anew meanwhile are those that it gets."""
+        sites = [site("main", [service()], access_log="access.log")]
+        with Server(sites, restart={"broken_after": 1000}, log={"flush": "10ms"}) as server:
+            child = self.stopped_on_its_way(server, "logger")
+            (server.folder / "log/access.log").rename(server.folder / "log/old")
+            answer = server.command("reopen", "--config", server.config)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            os.kill(child, signal.SIGCONT)
+            self.assertEqual(server.status("/probe?new"), 200)
+            self.assertTrue(until(lambda: "?new" in (server.folder / "log/access.log").read_text(), 10))
+            self.assertNotIn("?new", (server.folder / "log/old").read_text())
 
 
 class Programs(unittest.TestCase):

@@ -272,7 +272,9 @@ impl Supervisor {
     /// Has the oldest logger read what others say. A successor waits until it is the oldest: a record leaves its channel when
     /// it is written, so that two could not read at once.
     pub fn let_logger_read(&mut self) {
-        let oldest = self.index.of_role(Role::Logger).next();
+        // One that is on its way reads when it has its files.
+        let is_there = |logger: &u64| self.processes[logger].is_configured;
+        let oldest = self.index.of_role(Role::Logger).find(is_there);
         oldest.into_iter().for_each(|logger| self.send(logger, &LauncherToLogger::Read {}, None));
     }
 

@@ -116,8 +116,9 @@ impl LogRotation {
         for logger in supervisor.active(Role::Logger, None) {
             supervisor.send(logger, &LauncherToLogger::Confirm { ticket }, None);
         }
-        // One that retires has the old files, and is done with them when it ends.
-        let is_logger = |process: &Process| supervisor.spec(process.slot).role == Role::Logger;
+        // One that retires has the old files, and is done with them when it ends; one that is on its way gets the new ones.
+        let is_logger =
+            |process: &Process| process.is_configured && supervisor.spec(process.slot).role == Role::Logger;
         let loggers = supervisor.processes().iter().filter(|(_, process)| is_logger(process));
         let loggers = loggers.map(|(&serial, _)| serial).collect();
         self.asked.push(Asked { ticket, loggers, until: Instant::now() + CONFIRM_WAIT });
