@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Reach, Root};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::Signal;
 use sys::process::{Child, Exit, Program};
 
 use crate::error::{Error, during};
@@ -130,8 +129,7 @@ pub fn listen_for(child: &Child, printed: File, bytes_max: usize, time: Duration
         child.kill();
         wait(child.pidfd(), Instant::now() + END)?;
     }
-    // The kernel ends one that has computed for too long.
-    let exit = child.try_wait()?.filter(|exit| in_time && *exit != Exit::Signal(Signal::KILL.as_raw()));
+    let exit = child.try_wait()?.filter(|_| in_time);
     Ok(Answer { printed: text?.unwrap_or_default(), exit })
 }
 
