@@ -9,10 +9,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+use crate::socket_option::set;
 
 /// The options of such a socket, of `IPPROTO_TCP`.
 pub const OPTIONS: [libc::c_int; 2] = [libc::TCP_FASTOPEN_CONNECT, libc::TCP_FASTOPEN_NO_COOKIE];
@@ -25,7 +27,7 @@ pub fn aim(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     for option in OPTIONS {
-        set(&socket, option).map_err(|_| io::ErrorKind::Unsupported)?;
+        set(&socket, libc::IPPROTO_TCP, option, 1).map_err(|_| io::ErrorKind::Unsupported)?;
     }
     match connect(&socket, &address) {
         Ok(()) => Ok(socket),
@@ -33,15 +35,6 @@ pub fn aim(address: SocketAddr) -> io::Result<OwnedFd> {
         Err(Errno::INPROGRESS) => Err(io::ErrorKind::Unsupported.into()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn set(socket: &OwnedFd, option: libc::c_int) -> io::Result<()> {
-    let (on, length): (libc::c_int, _) = (1, size_of::<libc::c_int>() as libc::socklen_t);
-    let number = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an integer, and its length says so.
-    let result =
-        unsafe { libc::setsockopt(number, libc::IPPROTO_TCP, option, (&raw const on).cast(), length) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

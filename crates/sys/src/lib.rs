@@ -22,4 +22,5 @@ pub mod process;
 pub mod reset;
 pub mod seqpacket;
 pub mod signals;
+mod socket_option;
 pub mod version;

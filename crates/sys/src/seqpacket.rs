@@ -7,12 +7,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use crate::foreign;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg,
     sendmsg, socketpair,
 };
+
+use crate::foreign;
+use crate::socket_option::set;
 
 /// The most descriptors that one message may carry.
 ///
@@ -87,16 +89,10 @@ pub const SO_PASSRIGHTS: libc::c_int = 83;
 /// # Errors
 /// It is no Unix socket.
 pub fn refuse_descriptors(end: impl AsFd) -> io::Result<bool> {
-    let (none, length): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
-    let number = end.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for as long as it is borrowed; the value is an integer, and its length says so.
-    let result = unsafe {
-        libc::setsockopt(number, libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const none).cast(), length)
-    };
-    match io::Error::last_os_error() {
-        _ if result == 0 => Ok(true),
-        error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
-        error => Err(error),
+    match set(end, libc::SOL_SOCKET, SO_PASSRIGHTS, 0) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
