@@ -19,7 +19,7 @@ use crate::http1::CLIENT_GONE;
 use crate::http1::direct::{Compressed, Said, Written, pass_back};
 use crate::http1::request::ReceivedHead;
 use crate::http1::response::RequestTraits;
-use crate::proxy::backend::Asked;
+use crate::proxy::backend::RequestContext;
 use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
 use crate::proxy::fastcgi::{BEHIND_BODY, as_http};
 use crate::proxy::http1::Failure;
@@ -110,8 +110,8 @@ impl<'a> Connection<'a> {
         let path = site.worker.backends.root_seen(files);
         let mut direct = site.spare.take();
         direct.text.clear();
-        let asked = Asked { conn: self.conn, files, root: &path };
-        let Some(connection) = way.begin(&mut direct.text, asked, request, body) else {
+        let context = RequestContext { conn: self.conn, files, root: &path };
+        let Some(connection) = way.begin(&mut direct.text, context, request, body) else {
             site.spare.keep(direct);
             return None;
         };

@@ -17,14 +17,28 @@ use crate::proxy::timeout::Timeouts;
 
 /// A request on its way to a backend. Its head has been checked: origin-form, no `Upgrade`, no names with `_`.
 pub(crate) struct BackendRequest<'a> {
+    /// What is known beside it.
+    pub context: RequestContext<'a>,
+    /// The request itself.
+    pub request: Request<BoundedBody>,
+}
+
+/// What is known beside a request.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestContext<'a> {
     /// The client's connection.
     pub conn: ConnInfo,
     /// The site's files, for backends that run them.
     pub files: Option<&'a Files>,
     /// The path of the files' root directory, as backends see it.
     pub root: &'a str,
-    /// The request itself.
-    pub request: Request<BoundedBody>,
+}
+
+impl RequestContext<'_> {
+    /// For a backend that runs no files.
+    pub fn without_files(conn: ConnInfo) -> Self {
+        Self { conn, files: None, root: "" }
+    }
 }
 
 /// What is known of a server of HTTP/1.1 whose connections are kept.
@@ -49,17 +63,6 @@ pub(crate) trait Link {
     }
 }
 
-/// Who asks, and of which files.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    /// The client's connection.
-    pub conn: ConnInfo,
-    /// The site's files.
-    pub files: Option<&'a Files>,
-    /// The path of their root directory, as backends see it.
-    pub root: &'a str,
-}
-
 /// A server of FastCGI, for requests that are written at once with their bodies, each on a connection of its own.
 pub(crate) trait AtOnce {
     /// Whether there is a socket for one.
@@ -73,7 +76,7 @@ pub(crate) trait AtOnce {
     fn begin(
         &self,
         out: &mut Vec<u8>,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         request: Request<BoundedBody>,
         body: &[u8],
     ) -> Option<(BackendStream, u64)>;

@@ -19,7 +19,7 @@ use crate::files::Files;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::proxy::backend::{AtOnce, Backend, BackendRequest, Link};
+use crate::proxy::backend::{AtOnce, Backend, BackendRequest, Link, RequestContext};
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::Relays;
@@ -155,10 +155,11 @@ impl Backends {
         };
         // A service has no path of the site's files, and names none.
         if let BackendId::Service(_) = backend {
-            return way.send(BackendRequest { conn, files: None, root: "", request }).await;
+            return way.send(BackendRequest { context: RequestContext::without_files(conn), request }).await;
         }
         let root = self.root_seen(files);
-        let response = way.send(BackendRequest { conn, files, root: &root, request }).await;
+        let response =
+            way.send(BackendRequest { context: RequestContext { conn, files, root: &root }, request }).await;
         sendfile::take(response, &root, files)
     }
 }

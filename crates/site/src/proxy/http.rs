@@ -14,7 +14,7 @@ use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
 use crate::http::websocket::{self, Asked};
-use crate::proxy::backend::{Backend, BackendRequest, Link, Responding};
+use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext, Responding};
 use crate::proxy::direct::Resumed;
 use crate::proxy::headers;
 use crate::proxy::http1::{self, Begun, Failure, Keep, Outgoing};
@@ -57,7 +57,7 @@ impl<P: Peer + 'static> Backend for P {
 
 /// Has `peer` answer a request.
 async fn answer<P: Peer>(peer: &P, request: BackendRequest<'_>) -> Response<ResponseBody> {
-    let BackendRequest { conn, mut request, .. } = request;
+    let BackendRequest { context: RequestContext { conn, .. }, mut request } = request;
     if let Some(status) = peer.refusal() {
         return error(status);
     }

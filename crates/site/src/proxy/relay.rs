@@ -26,7 +26,7 @@ use super::timeout::Timeouts;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::{Own, error};
-use crate::proxy::backend::{Backend, BackendRequest, Link};
+use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
 use crate::proxy::headers;
 
 /// The ways to the sites that requests are relayed to, by partition.
@@ -81,7 +81,8 @@ impl Relays {
         let note = |is_logged| relayed.iter().for_each(|relayed| relayed.note(is_logged));
         note(true);
         let relay = SiteProxy { way, kind: kind_of(request.version()) };
-        let response = relay.send(BackendRequest { conn, files: None, root: "", request }).await;
+        let response =
+            relay.send(BackendRequest { context: RequestContext::without_files(conn), request }).await;
         // Nobody there has heard of it, or we have answered in its place.
         if response.extensions().get::<Own>().is_some() {
             note(false);

@@ -13,7 +13,7 @@ use crate::head::{Checked, Room, check_lines};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::request::CheckedRequest;
 use crate::http1::request::ReceivedHead;
-use crate::proxy::backend::{Backend, BackendRequest, Link};
+use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
 use crate::proxy::http1::Outgoing;
@@ -162,7 +162,7 @@ async fn resumed_of(
         Resumed::permit(request.extensions()).is_some() && Resumed::permit(request.extensions()).is_none()
     );
     let response: Response<ResponseBody> =
-        server.send(BackendRequest { conn: conn(), files: None, root: "", request }).await;
+        server.send(BackendRequest { context: RequestContext::without_files(conn()), request }).await;
     let status = response.status().as_u16();
     (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
 }

@@ -13,7 +13,7 @@ use super::FastCgi;
 use super::connections::Connection;
 use crate::http::body::BoundedBody;
 use crate::http1::response::push_line;
-use crate::proxy::backend::{Asked, AtOnce};
+use crate::proxy::backend::{AtOnce, RequestContext};
 use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
@@ -33,14 +33,14 @@ impl AtOnce for FastCgi {
     fn begin(
         &self,
         out: &mut Vec<u8>,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         request: Request<BoundedBody>,
         body: &[u8],
     ) -> Option<(BackendStream, u64)> {
         if body.len() > CONTENT_MAX {
             return None;
         }
-        let (begin, _) = self.beginning(asked, request, Some(body.len() as u64)).ok()?;
+        let (begin, _) = self.beginning(context, request, Some(body.len() as u64)).ok()?;
         out.reserve(begin.len() + body.len() + 2 * STDIN_END.len());
         for part in [&begin[..], &stdin_head(body.len()), body, &STDIN_END] {
             out.extend_from_slice(part);

@@ -26,7 +26,7 @@ use crate::files::response::status_of;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::http::response::error;
-use crate::proxy::backend::{Asked, AtOnce, Backend, BackendRequest, Responding};
+use crate::proxy::backend::{AtOnce, Backend, BackendRequest, RequestContext, Responding};
 use crate::proxy::direct::{Resumed, UnderWay};
 use crate::proxy::headers;
 use crate::proxy::response::begun;
@@ -119,10 +119,10 @@ impl FastCgi {
 
     /// Has a server answer `request`.
     async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
-        let BackendRequest { conn, files, root, mut request } = request;
+        let BackendRequest { context, mut request } = request;
         let exchanged = match Resumed::take(request.extensions_mut()) {
             Some(under_way) => self.go_on(under_way).await,
-            None => match self.prepare(Asked { conn, files, root }, request).await {
+            None => match self.prepare(context, request).await {
                 Ok(prepared) => self.send_prepared(prepared).await,
                 Err(status) => Err(status),
             },
@@ -136,7 +136,7 @@ impl FastCgi {
     /// The first records of a request whose body is so long, and what is left of it.
     fn beginning<B>(
         &self,
-        Asked { conn, files, root }: Asked<'_>,
+        RequestContext { conn, files, root }: RequestContext<'_>,
         mut request: Request<B>,
         length: Option<u64>,
     ) -> Result<(Vec<u8>, Request<B>), StatusCode> {
@@ -167,19 +167,19 @@ impl FastCgi {
 
     async fn prepare(
         &self,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         request: Request<BoundedBody>,
     ) -> Result<PreparedRequest, StatusCode> {
         let (parts, body) = request.into_parts();
         let (body, share) = match body.size_hint().exact() {
             Some(_) => (body, None),
             None => {
-                self.scripts.find(asked.files, parts.uri.path()).map_err(status_of)?;
+                self.scripts.find(context.files, parts.uri.path()).map_err(status_of)?;
                 body::gather(body, &self.memory).await.map(|(body, share)| (body, Some(share)))?
             }
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
-        let (begin, request) = self.beginning(asked, Request::from_parts(parts, body), length)?;
+        let (begin, request) = self.beginning(context, Request::from_parts(parts, body), length)?;
         let (parts, mut body) = request.into_parts();
         let repeatable = is_repeatable(&parts.method, &body);
         let is_here = repeatable || body.is_here();
