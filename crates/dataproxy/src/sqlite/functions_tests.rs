@@ -1,6 +1,6 @@
 //! The functions beside SQLite's own: they give the same, and end in time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 
@@ -100,6 +100,12 @@ fn functions_give_what_sqlites_own_give() {
     }
 }
 
+/// Processor time of this thread: another test may have the processor meanwhile.
+fn used() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
 /// What SQLite's own take minutes for.
 #[test]
 fn the_worst_that_there_is_takes_no_time() {
@@ -122,9 +128,9 @@ fn the_worst_that_there_is_takes_no_time() {
         ("json_patch(?1, ?2)", vec![members(0), members(200_000)]),
     ];
     for (expression, values) in cases {
-        let began = Instant::now();
+        let began = used();
         said(&own, expression, &values);
-        // A busy machine takes some seconds of it.
-        assert!(began.elapsed() < Duration::from_secs(20), "{expression}: {:?}", began.elapsed());
+        let took = used() - began;
+        assert!(took < Duration::from_secs(2), "{expression}: {took:?}");
     }
 }

@@ -87,11 +87,13 @@ impl Threads {
         }
         self.threads.extend(new);
     }
+
     /// Has long calls pause, and for a while all others from their beginning.
     fn look_for_long(&mut self, now: Instant) {
-        let long = self.threads.iter().filter(|thread| thread.watch.pause_if_long(now)).count();
-        if long > 0 {
-            self.long_seen = Some(now);
+        for thread in &self.threads {
+            if thread.watch.pause_if_long(now) {
+                self.long_seen = Some(now);
+            }
         }
         let are_long = self.long_seen.is_some_and(|seen| now.duration_since(seen) < LONG_FOR);
         self.are_long.store(are_long, Ordering::Relaxed);
