@@ -77,8 +77,8 @@ fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> 
 
 /// A connection to the admin role.
 ///
-/// SECURITY: nothing is taken from the admin role but bytes, where the kernel can hold the role to that. A socket that lingers would hold whoever
-/// closes it, which is this process without its having asked for one.
+/// SECURITY: the kernel lets nothing but bytes through, where it has the option for that. A socket that lingers would hold this
+/// process, which closes it without having asked for it.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Before there is anybody to send one.
