@@ -1,5 +1,6 @@
 """Whatever a tenant puts in the place of programs and files, no step of the launcher's loop takes long."""
 
+import concurrent.futures
 import contextlib
 import os
 import re
@@ -34,12 +35,12 @@ def built(folder, text, *words):
 @unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
 class Starts(unittest.TestCase):
     @staticmethod
-    def stopped_on_its_way(server, title):
+    def stopped_on_its_way(server, process):
         """The pid of a child that is stopped before it executes the program of a process, which is ended until one is found."""
         launcher = Path(f"/proc/{server.launcher.pid}")
         children = launcher / f"task/{server.launcher.pid}/children"
         known = children.read_text().split()
-        server.process(title).kill()
+        process.kill()
         end = time.monotonic() + 30
         while time.monotonic() < end:
             for pid in set(children.read_text().split()).difference(known):
@@ -58,18 +59,34 @@ class Starts(unittest.TestCase):
     def test_a_child_on_its_way_to_its_program_is_not_waited_for(self):
         with Server([site("main", [service()])], restart={"broken_after": 1000}) as server:
             other = server.process("admin")
-            child = self.stopped_on_its_way(server, "bin/probe")
+            child = self.stopped_on_its_way(server, server.process("bin/probe"))
             other.kill()
             self.assertTrue(until(lambda: not Path(f"/proc/{other.pid}").exists(), 5), "the launcher waits")
             self.assertTrue(until(lambda: server.processes("admin"), 5), "the launcher starts no other")
             os.kill(child, signal.SIGCONT)
             self.assertTrue(until(lambda: server.status("/probe") == 200, 10), server.log())
 
+    def test_who_needs_the_same_program_waits_and_nobody_else(self):
+        """A program is given to one uid at a time: whoever is to have it next waits, and the launcher does not."""
+        services = [service(), service("twin", "/twin", command=["bin/probe"])]
+        with Server([site("main", services)], restart={"broken_after": 1000}) as server:
+            child = self.stopped_on_its_way(server, server.processes("bin/probe")[0])
+            relaunch = lambda name: server.command("relaunch", "--run-dir", "run", name)
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                orders = [pool.submit(relaunch, f"main/{name}") for name in ("probe", "twin")]
+                self.assertTrue(until(lambda: "relaunched" in server.log(), 10), server.log())
+                self.assertEqual(server.command("status", "--run-dir", "run", timeout=10).returncode, 0)
+                self.assertEqual(server.log().count("relaunched"), 1, server.log())
+                os.kill(child, signal.SIGCONT)
+                for order in orders:
+                    self.assertEqual(order.result().returncode, 0, order.result().stderr)
+            self.assertEqual(server.status("/probe"), 200)
+
     def test_a_logger_on_its_way_is_told_when_it_is_there(self):
         """Logs that are opened anew meanwhile are those that it gets."""
         sites = [site("main", [service()], access_log="access.log")]
         with Server(sites, restart={"broken_after": 1000}, log={"flush": "10ms"}) as server:
-            child = self.stopped_on_its_way(server, "logger")
+            child = self.stopped_on_its_way(server, server.process("logger"))
             (server.folder / "log/access.log").rename(server.folder / "log/old")
             answer = server.command("reopen", "--config", server.config)
             self.assertEqual(answer.returncode, 0, answer.stderr)

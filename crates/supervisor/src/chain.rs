@@ -126,7 +126,6 @@ impl Supervisor {
             rustix::fs::fcntl_setfl(end, OFlags::empty()).map_err(during("set up a channel"))?;
         }
         unread.push(Unread::new(duplicate(&bundles)?));
-        self.wait_for_program(slot);
         let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;
         let serial = self.register(slot, started, None)?;
         let since = Instant::now();

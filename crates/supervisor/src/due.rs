@@ -49,12 +49,9 @@ impl Supervisor {
         self.copies.weigh(&self.context.background, now);
         let mut left = RESTARTS_PER_TURN;
         for slot in due_in_turns(&self.starts, self.next_restart, now) {
-            if !self.starts.contains_key(&slot) || self.is_put_off(slot, now) {
-                continue;
-            }
             // Filters start together with the first of them.
             let is_filter = self.specs[slot].role == Role::Filter;
-            if is_filter || !self.is_examined_first(slot, now) {
+            if self.starts.contains_key(&slot) && (is_filter || !self.is_examined_first(slot, now)) {
                 // Others are due in the next turn as well.
                 if left == 0 || !self.may_begin() {
                     break;
@@ -89,6 +86,8 @@ impl Supervisor {
     /// Ends a process that was not ready, or not gone, in time.
     fn overdue(&mut self, serial: u64) {
         self.set_deadline(serial, None);
+        // Wherever a child hangs on its way: it will not execute its program any more.
+        self.has_begun(serial);
         let Some(process) = self.processes.get(&serial) else { return };
         process.child.kill();
         let remedy = match process.stage {

@@ -76,9 +76,14 @@ impl Examinations {
     pub(crate) fn waits(&mut self, slot: usize, program: &Path) -> bool {
         let waits = self.running.len() >= RUNNING_MAX || self.is_examined(program);
         if waits {
-            self.waiting.push_back(slot);
+            self.wait(slot);
         }
         waits
+    }
+
+    /// Has a slot wait for the program that another has.
+    pub(crate) fn wait(&mut self, slot: usize) {
+        self.waiting.push_back(slot);
     }
 
     pub(crate) fn begin(&mut self, slot: usize, running: Running) {
@@ -147,7 +152,7 @@ impl Examinations {
     }
 
     /// Others may wait for the program that has become free, or for another.
-    fn make_room(&mut self) {
+    pub(crate) fn make_room(&mut self) {
         self.news.extend(self.waiting.drain(..).map(|slot| (slot, News::Room)));
     }
 

@@ -34,15 +34,19 @@ impl Supervisor {
         is_examined
     }
 
-    /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others.
+    /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others, be it that they
+    /// have yet to execute it.
     fn is_examination_due(&mut self, slot: usize, now: Instant) -> bool {
         let spec = self.specs[slot].clone();
         let Some(program) = self.context.program_of(&spec) else { return false };
+        // Before it is asked whether all is known of it, which may give the program to this slot's uid.
+        if self.is_program_awaited(slot) {
+            self.examinations.wait(slot);
+            return true;
+        }
         if self.examinations.has_ended(slot) || self.examinations.is_leaving(slot) {
             return false;
         }
-        // Before it is asked whether all is known of it, which may give the program to this slot's uid.
-        self.wait_for_program(slot);
         if !self.examinations.is_examined(&program) && self.context.is_known(&spec) {
             return false;
         }

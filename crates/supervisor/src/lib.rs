@@ -319,7 +319,9 @@ impl Supervisor {
         let control = control.map(ControlEnd::out_of_the_way);
         let log = log.map(out_of_the_way).map(Foreign::from);
         let stderr = stderr.out_of_the_way();
-        if let Err(error) = self.watch_process(serial, control.as_ref(), &child, beginning.as_ref()) {
+        let watched =
+            beginning.as_ref().map_or(Ok(()), |beginning| watch(&self.epoll, beginning.report(), BEGINNINGS));
+        if let Err(error) = watched.and_then(|()| self.watch_process(serial, control.as_ref(), &child)) {
             // Nobody would see its end.
             child.end();
             return Err(error);
@@ -337,14 +339,7 @@ impl Supervisor {
     }
 
     /// Waits for what a process says, and for its end.
-    fn watch_process(
-        &self,
-        serial: u64,
-        control: Option<&ControlEnd>,
-        child: &Child,
-        beginning: Option<&Beginning>,
-    ) -> Result<(), Error> {
-        beginning.map_or(Ok(()), |beginning| watch(&self.epoll, beginning.report(), BEGINNINGS))?;
+    fn watch_process(&self, serial: u64, control: Option<&ControlEnd>, child: &Child) -> Result<(), Error> {
         control.map_or(Ok(()), |control| watch(&self.epoll, control.heard(), serial * 2))?;
         watch(&self.epoll, child.pidfd(), serial * 2 + 1)
     }

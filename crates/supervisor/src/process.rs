@@ -12,7 +12,6 @@ use sys::notify::Listener;
 use sys::process::Child;
 use wire::{Counters, Message};
 
-use crate::error::Error;
 use crate::foreign::Foreign;
 use crate::outbox::{Outbox, Passed};
 use crate::spawn::beginning::Beginning;
@@ -106,10 +105,8 @@ pub struct Process {
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
     pub protocol_violations: u32,
-    /// What it has yet to say before it executes its program, and what has kept it from that.
+    /// What it has yet to say before it executes its program.
     pub(crate) beginning: Option<Beginning>,
-    /// See `beginning`.
-    pub(crate) start_error: Option<Error>,
     /// Whether it was sent its set-up, and others were told of it.
     pub is_configured: bool,
     /// Whether it takes `Retire`, and hears the launcher until it ends.
@@ -143,7 +140,6 @@ impl Process {
             ticket: None,
             protocol_violations: 0,
             beginning: None,
-            start_error: None,
             is_configured: false,
             takes_retire: false,
             control,

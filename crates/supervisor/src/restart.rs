@@ -197,7 +197,7 @@ impl Supervisor {
         self.set_deadline(serial, None);
         let process = self.processes.remove(&serial)?;
         self.watched.remove(&serial);
-        self.begun.remove(&serial);
+        self.has_begun(serial);
         self.unsent.remove(&serial);
         let now = Instant::now();
         if let Some(took) = self.pace.gone(serial, now) {

@@ -226,13 +226,8 @@ impl Begun {
 
     /// The child, and where it says whether it executes its program, for who does not wait for that.
     pub fn split(self) -> (Child, StartReport) {
-        (self.child, StartReport(moved(self.report.0)))
+        (self.child, StartReport(out_of_the_way(self.report.0.into()).into()))
     }
-}
-
-/// As [`out_of_the_way`].
-fn moved(report: io::PipeReader) -> io::PipeReader {
-    out_of_the_way(OwnedFd::from(report)).into()
 }
 
 impl StartReport {

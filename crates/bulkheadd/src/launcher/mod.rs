@@ -308,14 +308,9 @@ impl Launcher {
         for slot in self.supervisor.next_wanted() {
             let is_started =
                 self.supervisor.slot(slot).current.is_some() || self.supervisor.is_start_due(slot);
-            // Before it is asked what is known of its program, which may give that to the slot's uid.
-            if is_started
-                || self.supervisor.is_put_off(slot, now)
-                || self.supervisor.is_started_later(slot, now)
-            {
-                continue;
+            if !is_started && !self.supervisor.is_started_later(slot, now) {
+                self.supervisor.start(slot);
             }
-            self.supervisor.start(slot);
         }
         self.configure_new();
     }

@@ -180,7 +180,7 @@ impl Supervisor {
             let spec = self.specs.get(process.slot);
             let spec = spec.ok_or_else(|| Error::record("a process has a slot that it lacks"))?;
             self.index.insert(spec, serial);
-            self.watch_process(serial, process.control.as_ref(), &process.child, None)?;
+            self.watch_process(serial, process.control.as_ref(), &process.child)?;
             self.unsent.insert(serial);
             self.timed.extend(process.deadline.map(|at| (at, serial)));
             self.processes.insert(serial, process);
