@@ -209,6 +209,28 @@ fn what_a_worker_has_read_is_nobodys_offence() {
 }
 
 #[test]
+fn what_a_gate_reads_after_a_worker_counts_for_its_partition() {
+    run(async {
+        let conditioning = Conditioning { ban_after: 3, ban_time_ms: 60_000, ..policies() };
+        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
+        let line = gate.line(1).await;
+        let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
+        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        for count in 1..=3 {
+            let mut client = gate.client_from(CLIENT, &get("a.test")).await;
+            let (bundle, stream) = connection(&line).await;
+            let back = bytes(&FromWorker::Back { id: bundle.id, preread: Bytes(Vec::new()) });
+            // The request is the worker's; what comes behind it is the gate's.
+            rustix::net::recv(&stream, &mut [0; 4096], rustix::net::RecvFlags::empty()).unwrap();
+            sys::seqpacket::send(&line, &back, Some(stream.as_fd())).unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut client, b"\x00\r\n\r\n").await.unwrap();
+            gate.until(|shed| shed.malformed >= count).await;
+        }
+        assert_eq!(read_all(&mut gate.client_from(CLIENT, &get("a.test")).await).await, "");
+    });
+}
+
+#[test]
 fn what_a_worker_hands_back_counts_for_its_own_partition() {
     let flood = b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n";
     let kinds: [(&str, Vec<u8>); 5] = [
