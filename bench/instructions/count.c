@@ -1,5 +1,6 @@
 /* Counts the instructions of a program's first thread between places at which the program stops itself (SIGSTOP), by having
- * the processor stop after each one: count TIMES PROGRAM [ARGUMENT ...] prints TIMES numbers, a line each. Other threads run
+ * the processor stop after each one: count TIMES PROGRAM [ARGUMENT ...] prints TIMES numbers, a line each, of what is between
+ * the first place and the second, the third and the fourth, and so on. Other threads run
  * as ever, on the same core: so they take turns in the same way each time, and a stop costs least.
  *
  * Callgrind cannot: it knows no openat2(2), and the machines that tests run on often have no counters to be read.
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void fail(const char *what)
@@ -31,6 +33,17 @@ static int next(pid_t child)
 		return WSTOPSIG(status);
 	fprintf(stderr, "count: the program ended before it stopped as often as it should (status %#x)\n", status);
 	exit(1);
+}
+
+/* Waits until a second begins: what a program does once a second is then done before what is counted, which may take seconds. */
+static void wait_for_second(void)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	until.tv_nsec = 0;
+	while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &until, NULL) == EINTR)
+		;
 }
 
 int main(int argc, char **argv)
@@ -59,18 +72,20 @@ int main(int argc, char **argv)
 		fail("ptrace");
 	unsigned long count = 0;
 	int sent = 0;
-	/* Stops so far: what comes before the first is not counted. */
-	for (long stops = 0; stops <= times;) {
-		if (ptrace(stops ? PTRACE_SINGLESTEP : PTRACE_CONT, child, 0, sent) < 0)
+	for (long stops = 0; stops < 2 * times;) {
+		int counts = stops % 2;
+		if (ptrace(counts ? PTRACE_SINGLESTEP : PTRACE_CONT, child, 0, sent) < 0)
 			fail("ptrace");
 		int got = next(child);
-		count += stops && got == SIGTRAP;
+		count += counts && got == SIGTRAP;
 		sent = got == SIGSTOP || got == SIGTRAP ? 0 : got;
 		if (got != SIGSTOP)
 			continue;
-		if (stops++)
+		if (counts)
 			printf("%lu\n", count);
 		count = 0;
+		if (stops++ % 2)
+			wait_for_second();
 	}
 	if (ptrace(PTRACE_DETACH, child, 0, 0) < 0)
 		fail("ptrace");

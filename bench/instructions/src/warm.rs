@@ -7,6 +7,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Requests, or connections, before those that are counted: tables and buffers get their size, and TLS its keys.
 const BEFORE: u32 = 50;
+/// As many before each one that is counted: what is done once a second, or at a time, is done with these, as counting may take
+/// seconds.
+const BETWEEN: u32 = 3;
 
 /// The client's end.
 #[derive(Debug)]
@@ -31,16 +34,19 @@ pub fn warm_up() -> (WarmUp, Start) {
 }
 
 impl WarmUp {
-    /// Does `act` so many times that everything is warm, and then `count` times, each when it is asked for.
+    /// Does `act` so many times that everything is warm, and then `count` times between two marks, some more before each.
     pub fn then(self, count: u32, mut act: impl FnMut()) {
         (0..BEFORE).for_each(|_| act());
         for _ in 0..count {
-            self.reached.send(()).unwrap();
-            self.go.recv().unwrap();
+            (0..BETWEEN).for_each(|_| act());
+            self.mark();
             act();
+            self.mark();
         }
+    }
+
+    fn mark(&self) {
         self.reached.send(()).unwrap();
-        // The end of the connection is not part of the last request.
         self.go.recv().unwrap();
     }
 }
@@ -54,8 +60,8 @@ impl Start {
         counted: impl Fn() -> u64,
     ) -> Vec<u64> {
         let mut served = pin!(served);
-        let mut marks = Vec::with_capacity(count as usize + 1);
-        for _ in 0..=count {
+        let mut marks = Vec::with_capacity(2 * count as usize);
+        for _ in 0..2 * count {
             tokio::select! {
                 biased;
                 () = &mut served => panic!("it ended before the last request"),
@@ -64,6 +70,6 @@ impl Start {
             marks.push(counted());
             self.go.send(()).unwrap();
         }
-        marks.windows(2).map(|two| two[1] - two[0]).collect()
+        marks.chunks(2).map(|two| two[1] - two[0]).collect()
     }
 }
