@@ -14,6 +14,7 @@ use super::connections::Connection;
 use crate::http::body::BoundedBody;
 use crate::http1::response::push_line;
 use crate::proxy::backend::{AtOnce, RequestContext};
+use crate::proxy::headers::settle_host;
 use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
@@ -34,13 +35,15 @@ impl AtOnce for FastCgi {
         &self,
         out: &mut Vec<u8>,
         context: RequestContext<'_>,
-        request: Request<BoundedBody>,
+        mut request: Request<BoundedBody>,
         body: &[u8],
     ) -> Option<(BackendStream, u64)> {
         if body.len() > CONTENT_MAX {
             return None;
         }
-        let (begin, _) = self.beginning(context, request, Some(body.len() as u64)).ok()?;
+        let host = settle_host(&mut request, context.conn);
+        let (mut parts, _) = request.into_parts();
+        let begin = self.beginning(context, &mut parts, &host, Some(body.len() as u64)).ok()?;
         out.reserve(begin.len() + body.len() + 2 * STDIN_END.len());
         for part in [&begin[..], &stdin_head(body.len()), body, &STDIN_END] {
             out.extend_from_slice(part);

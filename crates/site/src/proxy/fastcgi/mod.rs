@@ -18,7 +18,8 @@ mod words;
 use std::rc::Rc;
 
 use fastcgi::parameters;
-use http::{Method, Request, Response, StatusCode};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 
 use crate::files::Files;
@@ -133,21 +134,20 @@ impl FastCgi {
         }
     }
 
-    /// The first records of a request whose body is so long, and what is left of it.
-    fn beginning<B>(
+    /// The first records of a request for this host whose body is so long; what they say is taken out of its head.
+    fn beginning(
         &self,
         RequestContext { conn, files, root }: RequestContext<'_>,
-        mut request: Request<B>,
+        parts: &mut Parts,
+        host: &HeaderValue,
         length: Option<u64>,
-    ) -> Result<(Vec<u8>, Request<B>), StatusCode> {
-        let script = self.scripts.find(files, request.uri().path()).map_err(status_of)?;
-        let host = headers::settle_host(&mut request, conn);
-        let changes = request.extensions_mut().remove::<headers::HeaderChanges>().unwrap_or_default();
-        let (mut parts, body) = request.into_parts();
+    ) -> Result<Vec<u8>, StatusCode> {
+        let script = self.scripts.find(files, parts.uri.path()).map_err(status_of)?;
+        let changes = parts.extensions.remove::<headers::HeaderChanges>().unwrap_or_default();
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
-        let begin = parameters::begin(&mut parameters::Request {
+        Ok(parameters::begin(&mut parameters::Request {
             software: SERVER,
             peer: conn.peer,
             local: conn.local,
@@ -155,23 +155,23 @@ impl FastCgi {
             root,
             script: &script,
             filename: filename.as_deref(),
-            parts: &mut parts,
+            parts,
             requested: requested.as_ref().map(|Requested(requested)| requested),
             failed,
             length,
             host: host.as_bytes(),
             set: &changes.set,
-        });
-        Ok((begin, Request::from_parts(parts, body)))
+        }))
     }
 
     async fn prepare(
         &self,
         context: RequestContext<'_>,
-        request: Request<BoundedBody>,
+        mut request: Request<BoundedBody>,
     ) -> Result<PreparedRequest, StatusCode> {
-        let (parts, body) = request.into_parts();
-        let (body, share) = match body.size_hint().exact() {
+        let host = headers::settle_host(&mut request, context.conn);
+        let (mut parts, body) = request.into_parts();
+        let (mut body, share) = match body.size_hint().exact() {
             Some(_) => (body, None),
             None => {
                 self.scripts.find(context.files, parts.uri.path()).map_err(status_of)?;
@@ -179,8 +179,7 @@ impl FastCgi {
             }
         };
         let length = body.size_hint().exact().filter(|&length| length > 0 || !body.is_end_stream());
-        let (begin, request) = self.beginning(context, Request::from_parts(parts, body), length)?;
-        let (parts, mut body) = request.into_parts();
+        let begin = self.beginning(context, &mut parts, &host, length)?;
         let repeatable = is_repeatable(&parts.method, &body);
         let is_here = repeatable || body.is_here();
         body.keep();
