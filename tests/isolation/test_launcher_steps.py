@@ -32,6 +32,11 @@ def built(folder, text, *words):
     return folder / "made"
 
 
+def state_of(process):
+    """Whether a process runs, sleeps, is stopped, or has ended: proc(5), /proc/pid/stat."""
+    return (process / "stat").read_text().rpartition(")")[2].split()[0]
+
+
 @unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
 class Starts(unittest.TestCase):
     @staticmethod
@@ -47,6 +52,8 @@ class Starts(unittest.TestCase):
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                     child = Path("/proc", pid)
                     os.kill(int(pid), signal.SIGSTOP)
+                    # What it is doing is done by then.
+                    until(lambda: state_of(child) in "TZX", 10)
                     if (child / "cmdline").read_bytes() != (launcher / "cmdline").read_bytes():
                         os.kill(int(pid), signal.SIGKILL)
                     elif os.readlink(child / "ns/mnt") == os.readlink(launcher / "ns/mnt"):
@@ -81,6 +88,22 @@ class Starts(unittest.TestCase):
                 for order in orders:
                     self.assertEqual(order.result().returncode, 0, order.result().stderr)
             self.assertEqual(server.status("/probe"), 200)
+
+    def test_a_program_of_many_services_is_given_to_each_in_turn(self):
+        """Whatever else is examined and starts meanwhile: nobody takes the program away from a child on its way to it."""
+        names = [f"probe{number}" for number in range(6)]
+        services = [service(name, f"/{name}", command=["bin/probe"]) for name in names]
+        with Server([site("main", services)], restart={"broken_after": 1000}) as server:
+            relaunch = lambda name: server.command("relaunch", "--run-dir", "run", name)
+            for _ in range(6):
+                # One of which nothing is known.
+                server.copy_program("probe")
+                with concurrent.futures.ThreadPoolExecutor(len(names) + 1) as pool:
+                    orders = [pool.submit(relaunch, f"main/{name}") for name in names]
+                    orders.append(pool.submit(relaunch, "logger"))
+                    for order in orders:
+                        self.assertEqual(order.result().returncode, 0, order.result().stderr)
+            self.assertTrue(until(lambda: len(server.processes("bin/probe")) == len(names), 10), server.log())
 
     def test_a_logger_on_its_way_is_told_when_it_is_there(self):
         """Logs that are opened anew meanwhile are those that it gets."""

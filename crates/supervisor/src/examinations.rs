@@ -25,7 +25,7 @@ pub(crate) struct Examinations {
     /// Processes that examine for nobody any more and were killed, by their serial numbers, until they have gone.
     leaving: Leaving<usize>,
     /// What has become of slots, until the launcher takes notice.
-    news: Vec<(usize, News)>,
+    news: VecDeque<(usize, News)>,
 }
 
 /// One that is under way.
@@ -56,9 +56,9 @@ impl Examinations {
         self.ended.contains(&slot)
     }
 
-    /// Whether a program is being examined.
-    pub(crate) fn is_examined(&self, program: &Path) -> bool {
-        self.running.values().any(|running| running.examination.path() == program)
+    /// The slots whose programs are being examined, and these programs.
+    pub(crate) fn examined(&self) -> impl Iterator<Item = (usize, &Path)> {
+        self.running.iter().map(|(slot, running)| (*slot, running.examination.path()))
     }
 
     /// Whether one that had to be killed has yet to go: no other is begun for its slot.
@@ -71,17 +71,12 @@ impl Examinations {
         self.running.is_empty() && !self.leaving.is_waited_for(now)
     }
 
-    /// Has a slot wait, if as many are under way as may be, or one of the same program: it is given to one uid at a time. Whether the
-    /// slot waits.
-    pub(crate) fn waits(&mut self, slot: usize, program: &Path) -> bool {
-        let waits = self.running.len() >= RUNNING_MAX || self.is_examined(program);
-        if waits {
-            self.wait(slot);
-        }
-        waits
+    /// Whether as many are under way as may be.
+    pub(crate) fn are_full(&self) -> bool {
+        self.running.len() >= RUNNING_MAX
     }
 
-    /// Has a slot wait for the program that another has.
+    /// Has a slot wait until there is room, or nobody else has its program.
     pub(crate) fn wait(&mut self, slot: usize) {
         self.waiting.push_back(slot);
     }
@@ -100,7 +95,7 @@ impl Examinations {
     pub(crate) fn end(&mut self, slot: usize) -> Option<Examination> {
         let running = self.running.remove(&slot)?;
         self.ended.insert(slot);
-        self.news.push((slot, News::Ended));
+        self.news.push_back((slot, News::Ended));
         self.make_room();
         Some(running.examination)
     }
@@ -116,7 +111,7 @@ impl Examinations {
         for slot in late.map(|(slot, _)| *slot).collect::<Vec<_>>() {
             self.kill(slot);
             self.ended.insert(slot);
-            self.news.push((slot, News::Ended));
+            self.news.push_back((slot, News::Ended));
         }
     }
 
@@ -163,7 +158,7 @@ impl Examinations {
 
     /// Notes what has become of a slot.
     pub(crate) fn tell(&mut self, slot: usize, news: News) {
-        self.news.push((slot, news));
+        self.news.push_back((slot, news));
     }
 
     /// Whether something has become of slots that nobody has taken notice of.
@@ -171,9 +166,9 @@ impl Examinations {
         !self.news.is_empty()
     }
 
-    /// What has become of slots, once.
-    pub(crate) fn take_news(&mut self) -> Vec<(usize, News)> {
-        std::mem::take(&mut self.news)
+    /// What has become of a slot, once.
+    pub(crate) fn next_news(&mut self) -> Option<(usize, News)> {
+        self.news.pop_front()
     }
 }
 
@@ -184,28 +179,27 @@ mod tests {
     #[test]
     fn no_more_examine_than_the_limit_and_others_have_their_turn() {
         let mut all = Examinations::default();
-        let path = |slot: usize| std::path::PathBuf::from(format!("/{slot}"));
         let begin = |all: &mut Examinations, slot: usize, deadline| {
-            assert!(!all.waits(slot, &path(slot)));
-            let examination = Examination::of_sleeper(path(slot));
+            assert!(!all.are_full());
+            let examination = Examination::of_sleeper(format!("/{slot}").into());
             all.begin(slot, Running { serial: slot as u64, examination, deadline });
         };
+        let news = |all: &mut Examinations| std::iter::from_fn(|| all.next_news()).collect::<Vec<_>>();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(60);
-        begin(&mut all, 0, later);
-        assert!(all.waits(200, &path(0)), "it is the same program");
-        assert!(all.end(0).is_some());
-        assert_eq!(all.take_news(), [(0, News::Ended), (200, News::Room)]);
         (0..RUNNING_MAX).for_each(|slot| begin(&mut all, slot, later));
-        assert!(all.waits(100, &path(100)) && all.waits(101, &path(101)) && all.is_running(100));
+        assert!(all.are_full() && all.examined().any(|(slot, path)| (slot, path) == (3, Path::new("/3"))));
+        all.wait(100);
+        all.wait(101);
+        assert!(all.is_running(100));
         assert!(all.end(3).is_some());
-        assert_eq!(all.take_news(), [(3, News::Ended), (100, News::Room), (101, News::Room)]);
+        assert_eq!(news(&mut all), [(3, News::Ended), (100, News::Room), (101, News::Room)]);
         assert!(all.has_ended(3) && !all.is_running(100));
         begin(&mut all, 100, now);
-        assert!(all.waits(101, &path(101)));
+        all.wait(101);
         // One that takes too long gives its place to the next, though it may not have gone.
         all.end_late(now);
-        assert_eq!(all.take_news(), [(101, News::Room), (100, News::Ended)]);
+        assert_eq!(news(&mut all), [(101, News::Room), (100, News::Ended)]);
         assert!(all.is_leaving(100) && !all.is_running(100) && all.has_ended(100));
         // Nobody hears any more of a slot that has gone.
         all.forget(100);

@@ -34,23 +34,21 @@ impl Supervisor {
         is_examined
     }
 
-    /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others, be it that they
-    /// have yet to execute it.
+    /// Begins to examine the program of a slot, if not all is known of it; whether that was begun, or waits for others.
     fn is_examination_due(&mut self, slot: usize, now: Instant) -> bool {
-        let spec = self.specs[slot].clone();
-        let Some(program) = self.context.program_of(&spec) else { return false };
         // Before it is asked whether all is known of it, which may give the program to this slot's uid.
-        if self.is_program_awaited(slot) {
-            self.examinations.wait(slot);
+        if self.waits_for_program(slot) {
             return true;
         }
         if self.examinations.has_ended(slot) || self.examinations.is_leaving(slot) {
             return false;
         }
-        if !self.examinations.is_examined(&program) && self.context.is_known(&spec) {
+        let spec = self.specs[slot].clone();
+        if self.context.is_known(&spec) {
             return false;
         }
-        if self.examinations.waits(slot, &program) {
+        if self.examinations.are_full() {
+            self.examinations.wait(slot);
             return true;
         }
         let begun = self.context.begin_examination(&spec);
@@ -106,18 +104,28 @@ impl Supervisor {
         true
     }
 
-    /// What has become of slots whose programs are examined, once. What was due of them is due now.
-    pub fn take_examined(&mut self, now: Instant) -> Vec<(usize, News)> {
+    /// What has become next of a slot whose program is examined, once. What was due of the slot is due now.
+    pub fn next_examined(&mut self, now: Instant) -> Option<(usize, News)> {
         self.examinations.end_late(now);
         self.openings_on_time(now);
-        let news = self.examinations.take_news();
-        for (slot, _) in news.iter().filter(|(_, news)| *news != News::Silent) {
-            let is_filter = self.specs[*slot].role == Role::Filter;
-            let specs = &self.specs;
-            let is_due = |other: &usize| other == slot || is_filter && specs[*other].role == Role::Filter;
-            self.starts.iter_mut().filter(|(other, _)| is_due(other)).for_each(|(_, start)| *start = now);
+        loop {
+            let (slot, news) = self.examinations.next_news()?;
+            // Another may have been given the program since.
+            if news != News::Silent && self.waits_for_program(slot) {
+                continue;
+            }
+            if news != News::Silent {
+                self.set_due(slot, now);
+            }
+            return Some((slot, news));
         }
-        news
+    }
+
+    fn set_due(&mut self, slot: usize, now: Instant) {
+        let specs = &self.specs;
+        let is_filter = specs[slot].role == Role::Filter;
+        let is_due = |other: &usize| *other == slot || is_filter && specs[*other].role == Role::Filter;
+        self.starts.iter_mut().filter(|(other, _)| is_due(other)).for_each(|(_, start)| *start = now);
     }
 
     /// Ends all examinations, as a successor of this process knows nothing of them; whether one has yet to go.

@@ -34,10 +34,21 @@ impl Supervisor {
         self.begun.is_empty()
     }
 
-    /// Whether a process has yet to execute the program that the process of a slot would be given.
-    pub(crate) fn is_program_awaited(&self, slot: usize) -> bool {
+    /// Has a slot wait, if another has the program that its process would be given: the other has yet to execute the program, or it
+    /// is examined for the other. Whether the slot waits.
+    ///
+    /// A program is given to one uid at a time. Who does not ask gives the program away under a child that is about to execute it.
+    pub fn waits_for_program(&mut self, slot: usize) -> bool {
         let of = |serial: &u64| self.processes.get(serial).map(|process| process.slot);
-        self.begun.iter().filter_map(of).any(|other| self.share_program(slot, other))
+        let begun = self.begun.iter().filter_map(of);
+        let path = self.context.program_of(&self.specs[slot]);
+        let examined = || self.examinations.examined().filter(|(other, _)| *other != slot);
+        let waits = examined().any(|(_, examined)| path.as_deref() == Some(examined))
+            || begun.chain(examined().map(|(other, _)| other)).any(|other| self.share_program(slot, other));
+        if waits {
+            self.examinations.wait(slot);
+        }
+        waits
     }
 
     /// A process executes its program, or never will: another may be given that.

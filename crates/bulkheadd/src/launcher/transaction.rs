@@ -149,7 +149,7 @@ impl Launcher {
 
     /// Goes on with the slots whose programs have been examined, or can be now.
     pub(super) fn launch_after_examinations(&mut self, now: Instant) {
-        for (slot, news) in self.supervisor.take_examined(now) {
+        while let Some((slot, news)) = self.supervisor.next_examined(now) {
             for id in self.transactions.awaiting_examination(slot) {
                 if news != News::Room || !self.supervisor.is_examined_first(slot, now) {
                     self.launch_after_examination(id, slot);
@@ -165,11 +165,21 @@ impl Launcher {
         let is_filter = self.supervisor.spec(slot).role == Role::Filter;
         match is_filter {
             _ if self.supervisor.is_stopping() => self.transactions.fail(id, "the server stops".into()),
-            true if is_chain_known => self.stage_examined_chain(id, of),
+            true if is_chain_known => self.stage_chain_in_turn(id, of),
             true => {}
             false => self.launch_examined(id, slot),
         }
         self.advance(id);
+    }
+
+    /// Starts a chain of filters whose programs have been examined, unless others have one of these meanwhile.
+    fn stage_chain_in_turn(&mut self, id: u32, of: Life) {
+        let filters = self.supervisor.filters_with(&[of]).into_iter();
+        let waiting: Vec<usize> = filters.filter(|&slot| self.supervisor.waits_for_program(slot)).collect();
+        match self.transactions.get(id).filter(|_| !waiting.is_empty()) {
+            Some(transaction) => transaction.examined.extend(waiting),
+            None => self.stage_examined_chain(id, of),
+        }
     }
 
     fn launch_examined(&mut self, id: u32, slot: usize) {
