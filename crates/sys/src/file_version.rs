@@ -44,6 +44,11 @@ impl FileVersion {
         }
     }
 
+    /// Which file it is, whatever it contains: each file system counts its inodes by itself.
+    pub fn file(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
     /// The version in numbers, for another process.
     pub fn numbers(&self) -> [u64; 5] {
         let Self { device, inode, size, modified_ns, changed_ns } = *self;
@@ -106,6 +111,13 @@ mod tests {
         );
         assert_ne!(first, second);
         fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn files_of_two_file_systems_are_two_files_whatever_their_numbers() {
+        let [one, other] = ["/proc", "/sys"].map(|path| FileVersion::of(&fs::metadata(path).unwrap()));
+        assert_eq!(one.inode, other.inode);
+        assert_ne!(one.file(), other.file());
     }
 
     #[test]

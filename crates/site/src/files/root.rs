@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
+use sys::file_version::FileVersion;
 
 use crate::files::{Files, Names};
 
@@ -25,27 +26,27 @@ pub struct Root<E> {
     pub(crate) entries: E,
     /// Tells it from other folders, also from one that had its name before.
     pub(crate) number: u64,
-    /// The folder's inode.
-    inode: u64,
+    /// Which folder it is; of one that cannot be asked, or of none, no other is the same.
+    folder: Option<(u64, u64)>,
     checked: Cell<u64>,
 }
 
 impl<E: Default> Root<E> {
     /// Serves what is below `root`.
     pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root<E>> {
-        let inode = inode(&root);
-        Self::of(Files::new(root, names), inode)
+        let folder = folder_of(&root);
+        Self::of(Files::new(root, names), folder)
     }
 
     /// Serves what is in the folders at paths alone.
     pub fn without_folder(names: Rc<Names>) -> Rc<Root<E>> {
-        Self::of(Files::without_root(names), 0)
+        Self::of(Files::without_root(names), None)
     }
 
-    fn of(files: Files, inode: u64) -> Rc<Root<E>> {
+    fn of(files: Files, folder: Option<(u64, u64)>) -> Rc<Root<E>> {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         let number = NEXT.with(|next| next.replace(next.get() + 1));
-        Rc::new(Root { files, entries: E::default(), number, inode, checked: Cell::new(0) })
+        Rc::new(Root { files, entries: E::default(), number, folder, checked: Cell::new(0) })
     }
 }
 
@@ -102,8 +103,8 @@ impl<E: Default> Hosts<E> {
             self.open.borrow_mut().remove(host);
             return None;
         };
-        let inode = rustix::fs::fstat(&fd).ok()?.st_ino;
-        let root = match known.filter(|root| root.inode == inode) {
+        let folder = Some(folder_of(&fd)?);
+        let root = match known.filter(|root| root.folder == folder) {
             Some(root) => root,
             None => {
                 let mut open = self.open.borrow_mut();
@@ -111,7 +112,7 @@ impl<E: Default> Hosts<E> {
                     open.clear();
                 }
                 let name = String::from_utf8_lossy(host).into_owned();
-                let root = Root::of(Files::of_host(fd, self.names.clone(), name), inode);
+                let root = Root::of(Files::of_host(fd, self.names.clone(), name), folder);
                 open.insert(host.into(), root.clone());
                 root
             }
@@ -127,8 +128,8 @@ impl<E: Default> Hosts<E> {
     }
 }
 
-fn inode(folder: &OwnedFd) -> u64 {
-    rustix::fs::fstat(folder).map_or(0, |stat| stat.st_ino)
+fn folder_of(opened: &OwnedFd) -> Option<(u64, u64)> {
+    rustix::fs::fstat(opened).ok().map(|stat| FileVersion::from(&stat).file())
 }
 
 /// Whether a host can be the name of a folder: never hidden, never a path.

@@ -252,7 +252,7 @@ impl SpawnContext {
         content: File,
         identity: Identity,
     ) -> Result<OwnedFd, Error> {
-        let id = (found.stat.st_dev, found.stat.st_ino);
+        let id = FileVersion::from(&found.stat).file();
         let was_given = self.operator_programs.given.borrow().contains(&id);
         match use_of(&found.stat, &found, Some(identity.gid()), was_given) {
             Use::AsItIs => {}
