@@ -8,6 +8,7 @@ import unittest
 import client
 from backend import Raw, response, route
 from harness import Server, rootless_too, site
+from secured import TLS, ours, serve
 
 TEXT = b"some text, " * 300
 #: Lines of a response, and whether it is compressed for clients that take that.
@@ -81,3 +82,51 @@ class Ways(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
+
+
+#: What stands for the very bytes that a server behind has sent.
+DIGESTS = ("Repr-Digest: sha-256=:AAAA:", "Content-Digest: sha-256=:AAAA:", "Digest: sha-256=AAAA", "Content-MD5: AAAA")
+
+
+def say_digests(request):
+    """The digests as lines of the head, or behind the body."""
+    path = request.line.split()[1]
+    if path.endswith("/head"):
+        return response(TEXT, "200 OK", "Content-Type: text/plain", *DIGESTS)
+    names = ", ".join(line.split(":")[0] for line in DIGESTS)
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, {names}\r\n\r\n"
+    more = () if path.endswith("/alone") else ("X-Sum: 1",)
+    trailer = "\r\n".join([*DIGESTS, *more, "", ""])
+    return head.encode() + b"%x\r\n%s\r\n0\r\n" % (len(TEXT), TEXT) + trailer.encode()
+
+
+@unittest.skipUnless(TLS, "this build has no TLS")
+@ours
+class Digests(unittest.TestCase):
+    """None is sent with other bytes than those that it stands for, before or behind them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.behind = cls.enterClassContext(Raw(answer=say_digests))
+        cls.server = cls.enterClassContext(serve(programs=(), routes=[route(cls.behind.at)]))
+
+    def fields(self, path, *words):
+        """The lines of the head and behind the body, as curl sees them."""
+        said = self.server.curl("-D", "-", "-o", "/dev/null", "-H", "TE: trailers", *words, target=f"/app/{path}").stdout
+        return [line.strip().lower() for line in said.splitlines()[1:] if line.strip()]
+
+    def test_none_stays_on_what_is_compressed(self):
+        for version in ("--http1.1", "--http2"):
+            for path in ("head", "trailer", "alone"):
+                with self.subTest(version, path=path):
+                    found = self.fields(path, version, "-H", "Accept-Encoding: gzip")
+                    self.assertIn("content-encoding: gzip", found)
+                    self.assertEqual([line for line in found if "digest:" in line or "md5:" in line], [])
+                    self.assertEqual("x-sum: 1" in found, (version, path) == ("--http2", "trailer"), "others stay")
+
+    def test_all_stay_on_what_is_not(self):
+        """Clients of HTTP/1 get no trailers of a server behind at all."""
+        for version, path in (("--http1.1", "head"), ("--http2", "head"), ("--http2", "trailer")):
+            with self.subTest(version, path=path):
+                found = self.fields(path, version)
+                self.assertEqual([line for line in DIGESTS if line.lower() not in found], [])

@@ -36,6 +36,8 @@ pub struct Head {
     bytes: usize,
     most: usize,
     malformed: bool,
+    /// Whether the target leaves no room for anything else.
+    is_filled: bool,
     cookies: usize,
     /// The announced length of the body.
     pub(crate) length: Option<u64>,
@@ -67,7 +69,9 @@ impl Head {
 
     /// Takes a field up.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.bytes += name.len() + value.len() + FIELD_BYTES;
+        let bytes = name.len() + value.len() + FIELD_BYTES;
+        self.bytes += bytes;
+        self.is_filled |= bytes > self.most && name == PSEUDO[PATH];
         if self.is_too_large() || self.malformed {
             return;
         }
@@ -120,6 +124,11 @@ impl Head {
     /// Whether the list is longer than it may be.
     pub(crate) fn is_too_large(&self) -> bool {
         self.bytes > self.most
+    }
+
+    /// The status of the answer to a list that is too long: for its target (RFC 9110 15.5.15), or for all of it (RFC 6585 5).
+    pub(crate) fn refusal(&self) -> u16 {
+        if self.is_filled { 414 } else { 431 }
     }
 
     /// Whether these are the trailers of a request.

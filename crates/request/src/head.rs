@@ -74,7 +74,8 @@ impl Refusal {
             Refusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
             Refusal::TooLarge => "`head_bytes` of [limits] lets longer ones pass",
             Refusal::TargetTooLong => {
-                "a target has at most 16 KiB, and 4 KiB with `checks = \"strict\"` of [conditioning]"
+                "a target has at most 16 KiB, 4 KiB with `checks = \"strict\"` of [conditioning], and never more than \
+                 `head_bytes` of [limits]"
             }
             Refusal::Late => "`head_timeout` of [conditioning] gives more time",
             Refusal::BodyTooLarge => "`body_bytes` of [limits], a site or a route lets larger ones pass",

@@ -19,7 +19,7 @@ pub const LINES_MAX: usize = 100;
 pub struct ResponseHead {
     /// The status; one below 200 as well.
     pub status: StatusCode,
-    /// HTTP/1.0 or HTTP/1.1.
+    /// HTTP/1.0 or HTTP/1.1, for which a later one counts.
     pub version: Version,
     /// The words behind the status, where they are not the usual ones.
     pub reason: Option<Bytes>,
@@ -53,11 +53,15 @@ pub struct RawHead<'r, 'a> {
 pub type Line<'a> = httparse::Header<'a>;
 
 /// Room for the header lines of one head.
-pub struct Room<'a>([MaybeUninit<Line<'a>>; LINES_MAX]);
+pub struct Room<'a> {
+    usual: [MaybeUninit<Line<'a>>; LINES_MAX],
+    /// For those of a later version, of which there are hardly any.
+    later: Vec<Line<'a>>,
+}
 
 impl Default for Room<'_> {
     fn default() -> Self {
-        Self([const { MaybeUninit::uninit() }; LINES_MAX])
+        Self { usual: [const { MaybeUninit::uninit() }; LINES_MAX], later: Vec::new() }
     }
 }
 
@@ -66,21 +70,63 @@ impl Default for Room<'_> {
 /// # Errors
 /// The bytes are not those of a response.
 pub fn find<'r, 'a>(data: &'a [u8], room: &'r mut Room<'a>) -> Result<Option<RawHead<'r, 'a>>, Malformed> {
+    let Room { usual, later } = room;
+    if matches!(data, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..]) {
+        return find_later(data, later);
+    }
     let mut head = httparse::Response::new(&mut []);
-    let parsed =
-        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, data, &mut room.0);
-    let length = match parsed {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(Malformed("too many header lines")),
-        Err(_) => return Err(Malformed("a head that is none")),
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, data, usual);
+    let Some(length) = whole(parsed)? else {
+        return Ok(None);
     };
-    let status =
-        StatusCode::from_u16(head.code.unwrap_or_default()).map_err(|_| Malformed("a bad status"))?;
     let version = if head.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    let is_unusual = |reason: &&str| !reason.is_empty() && Some(*reason) != status.canonical_reason();
-    let reason = head.reason.filter(is_unusual);
-    Ok(Some(RawHead { status, version, reason, lines: head.headers, length }))
+    let (status, reason) = (status(head.code)?, head.reason);
+    Ok(Some(RawHead { status, version, reason: unusual(status, reason), lines: head.headers, length }))
+}
+
+/// RFC 9110 2.5: a response of a later minor version is one of the latest that is known here.
+fn find_later<'r, 'a>(
+    data: &'a [u8],
+    room: &'r mut Vec<Line<'a>>,
+) -> Result<Option<RawHead<'r, 'a>>, Malformed> {
+    let Some(line_bytes) = memchr::memchr(b'\n', data).map(|at| at + 1) else {
+        return Ok(None);
+    };
+    // What the rest of the line consists of is for the same parser to say as in other responses.
+    let usual = [b"HTTP/1.1", &data["HTTP/1.1".len()..line_bytes], b"\r\n"].concat();
+    let mut first = httparse::Response::new(&mut []);
+    whole(first.parse(&usual))?;
+    let status = status(first.code)?;
+    // Of as many bytes, so that it stands at the end of both lines.
+    let line = data[..line_bytes].trim_ascii_end();
+    let reason = first.reason.and_then(|reason| line.get(line.len().checked_sub(reason.trim_end().len())?..));
+    let reason = reason.and_then(|reason| std::str::from_utf8(reason).ok());
+    let mut lines = [httparse::EMPTY_HEADER; LINES_MAX];
+    let parsed = httparse::parse_headers(&data[line_bytes..], &mut lines);
+    let Some((length, lines)) = whole(parsed)? else {
+        return Ok(None);
+    };
+    *room = lines.to_vec();
+    let (reason, length) = (unusual(status, reason), line_bytes + length);
+    Ok(Some(RawHead { status, version: Version::HTTP_11, reason, lines: room, length }))
+}
+
+/// What the parser has found, if all of it is there.
+fn whole<T>(parsed: httparse::Result<T>) -> Result<Option<T>, Malformed> {
+    match parsed {
+        Ok(httparse::Status::Complete(found)) => Ok(Some(found)),
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => Err(Malformed("too many header lines")),
+        Err(_) => Err(Malformed("a head that is none")),
+    }
+}
+
+fn status(code: Option<u16>) -> Result<StatusCode, Malformed> {
+    StatusCode::from_u16(code.unwrap_or_default()).map_err(|_| Malformed("a bad status"))
+}
+
+fn unusual(status: StatusCode, reason: Option<&str>) -> Option<&str> {
+    reason.filter(|reason| !reason.is_empty() && Some(*reason) != status.canonical_reason())
 }
 
 /// Reads the head that `data` begins with; `None` if its end has not arrived.
@@ -167,6 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_later_version_is_the_latest_that_is_known() {
+        let whole = |text: &str| head(text).unwrap().unwrap();
+        for line in ["204 No Content", "200 ", "200", "299 Words  of its own"] {
+            let text = |minor| format!("HTTP/1.{minor} {line}\r\nA: b\r\nE:\r\n\r\n");
+            let (known, later) = (whole(&text(1)), whole(&text(9)));
+            assert_eq!(
+                (known.status, known.version, &known.reason),
+                (later.status, later.version, &later.reason)
+            );
+            assert_eq!((known.length, &known.headers), (later.length, &later.headers));
+        }
+        let many = "A: b\r\n".repeat(LINES_MAX);
+        assert!(head(&format!("HTTP/1.2 200 OK\r\n{many}\r\n")).unwrap().is_some());
+        assert!(head(&format!("HTTP/1.2 200 OK\r\n{many}A: b\r\n\r\n")).is_err());
+    }
+
+    #[test]
     fn heads_are_read_once_they_are_whole() {
         const TEXT: &str =
             "HTTP/1.1 404 Nothing here\r\nA: b\r\nSet-Cookie: 1\r\nset-cookie: 2\r\nE:\r\n\r\n";
@@ -192,7 +255,9 @@ mod tests {
         }
         for first in [
             "HTTP/2.0 200 OK",
-            "HTTP/1.2 200 OK",
+            "HTTP/1.12 200 OK",
+            "HTTP/1.2 20 OK",
+            "HTTP/2.0 200 OK",
             "HTTP/1.1 20 OK",
             "HTTP/1.1 2000 OK",
             "GET / HTTP/1.1",

@@ -76,6 +76,9 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
 impl<P: Process> Connection<P> {
     /// Runs HTTP until the connection ends.
     async fn drive(self: Rc<Self>, mut io: Io) {
+        if self.kind != Kind::Relayed {
+            io.take_later_versions();
+        }
         if self.kind == Kind::Kept {
             io.set_nodelay();
             io.limit_heads(self.worker.context.limits().head_timeout);

@@ -1,6 +1,6 @@
 //! A client's connection, or a relayed one, as hyper reads and writes it.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets them.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets more of them than the version of a request.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use zeroize::Zeroize as _;
 
 use crate::body::Flow;
+use crate::first_line::FirstLine;
 use crate::stream::Stream;
 use crate::timer::{Stall, StallTimer};
 
@@ -45,6 +46,8 @@ pub(crate) struct Io {
     stream: Stream,
     write_stall_timer: StallTimer,
     head: Head,
+    /// The first line of the latest head, where clients are heard that may speak a later version.
+    first_line: Option<FirstLine>,
     linger: Linger,
     /// Whether the kernel may hold something back until the end.
     is_held_back: bool,
@@ -67,9 +70,14 @@ struct Head {
 }
 
 impl Head {
+    /// Whether bytes that arrive now are the first of a head.
+    fn is_new(&self, begun: u64) -> bool {
+        self.time.is_none() || self.before != begun
+    }
+
     /// Bytes have arrived that belong to no request which has begun.
     fn arrives(&mut self, begun: u64) {
-        if self.time.is_none() || self.before != begun {
+        if self.is_new(begun) {
             self.before = begun;
             self.time = Some(Stall::new(self.limit));
         }
@@ -108,6 +116,7 @@ impl Io {
             stream: Stream::new(descriptor),
             write_stall_timer: StallTimer::new(write_stall),
             head: Head { limit: None, time: None, before: 0 },
+            first_line: None,
             linger: Linger::Open,
             is_held_back: false,
             flow,
@@ -125,6 +134,25 @@ impl Io {
     /// Ends the connection when a head takes longer than `limit` from its first byte on.
     pub(crate) fn limit_heads(&mut self, limit: Duration) {
         self.head.limit = Some(limit);
+    }
+
+    /// Takes requests of later minor versions for those of HTTP/1.1, but for a head whose first bytes came along with the
+    /// request before.
+    pub(crate) fn take_later_versions(&mut self) {
+        self.first_line = Some(FirstLine::default());
+    }
+
+    /// Makes of what has arrived what the parser understands.
+    fn amend(&mut self, bytes: &mut [u8]) {
+        let Some(first_line) =
+            self.first_line.as_mut().filter(|_| !self.flow.unread() && !self.flow.upgraded())
+        else {
+            return;
+        };
+        if self.head.is_new(self.flow.begun()) {
+            *first_line = FirstLine::default();
+        }
+        first_line.amend(bytes);
     }
 
     /// Sends small answers at once, for a connection that stays open.
@@ -187,14 +215,17 @@ impl hyper::rt::Read for Io {
         mut out: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let rest = &this.preread[this.replayed..];
-        if !rest.is_empty() {
+        if this.replayed < this.preread.len() {
+            let mut preread = std::mem::take(&mut this.preread);
+            let rest = &mut preread[this.replayed..];
             let count = rest.len().min(out.remaining());
+            this.amend(&mut rest[..count]);
             out.put_slice(&rest[..count]);
             this.replayed += count;
-            if this.replayed == this.preread.len() {
-                this.preread = Vec::new();
+            if this.replayed == preread.len() {
                 this.replayed = 0;
+            } else {
+                this.preread = preread;
             }
             return this.read(cx, Poll::Ready(Ok(count)));
         }
@@ -202,6 +233,7 @@ impl hyper::rt::Read for Io {
             let count = scratch.len().min(out.remaining());
             let mut buffer = ReadBuf::new(&mut scratch[..count]);
             ready!(this.stream.poll_read(cx, &mut buffer))?;
+            this.amend(buffer.filled_mut());
             out.put_slice(buffer.filled());
             // SECURITY: it may hold a user's key; this buffer lives on.
             buffer.filled_mut().zeroize();

@@ -61,6 +61,7 @@ mod deadline;
 mod escape;
 mod events;
 mod files;
+mod first_line;
 mod html;
 mod io;
 mod json;

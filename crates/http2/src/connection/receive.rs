@@ -219,7 +219,7 @@ impl Connection {
         }
         // No list is shorter than its block, but for a block of changes of the table.
         if head.is_too_large() || bytes.len() > self.limits.list_bytes as usize {
-            self.refuse(stream, ends, now);
+            self.refuse(stream, ends, head.refusal(), now);
             return Ok(false);
         }
         if is_faulty || !head.finish() {
@@ -254,10 +254,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers a request whose list of fields is too long (RFC 6585 5).
-    fn refuse(&mut self, stream: u32, ends: bool, now: Instant) {
+    /// Answers a request whose list of fields is too long.
+    fn refuse(&mut self, stream: u32, ends: bool, status: u16, now: Instant) {
         let mut block = self.block_start();
-        hpack::status(&mut block, 431);
+        hpack::status(&mut block, status);
         frame::headers(&mut self.out, stream, true, &block);
         self.note_progress(now);
         if !ends {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{Encoder, PIECE_BYTES};
+use super::{Encoder, PIECE_BYTES, remove_digests};
 use crate::http::body::{BoxError, ResponseBody};
 
 /// Bytes that come out before they are sent, unless there is nothing more to compress now.
@@ -65,6 +65,12 @@ impl Coded {
     }
 }
 
+/// What of trailers is true of what is sent, too.
+fn true_trailers(mut trailers: HeaderMap) -> Option<HeaderMap> {
+    remove_digests(&mut trailers);
+    Some(trailers).filter(|trailers| !trailers.is_empty())
+}
+
 impl Body for Coded {
     type Data = Bytes;
     type Error = BoxError;
@@ -99,7 +105,7 @@ impl Body for Coded {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => this.waiting = data,
                     Err(frame) => {
-                        this.trailers = frame.into_trailers().ok();
+                        this.trailers = frame.into_trailers().ok().and_then(true_trailers);
                         return this.finish();
                     }
                 },

@@ -9,7 +9,7 @@ use http_body::Body;
 use request::accept_encoding::{Encoding, Negotiator};
 
 use super::body::Coded;
-use super::{BYTES_MIN, Effort, Encoder, is_worth};
+use super::{BYTES_MIN, Effort, Encoder, is_worth, remove_digests};
 use crate::config::settings::Settings;
 use crate::http::body::ResponseBody;
 
@@ -146,12 +146,10 @@ pub fn vary(headers: &mut HeaderMap) {
 /// What was said of the content as it was is not true of what is sent.
 fn relabel(headers: &mut HeaderMap, encoding: Encoding) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
-    for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES, HeaderName::from_static("content-md5")] {
+    for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES] {
         headers.remove(name);
     }
-    for digest in ["digest", "content-digest", "repr-digest"] {
-        headers.remove(digest);
-    }
+    remove_digests(headers);
     // RFC 9110 8.8.1: a strong tag stands for these very bytes.
     let strong = headers.get(header::ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/"));
     if let Some(weak) = strong.and_then(|tag| HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat()).ok())

@@ -8,6 +8,7 @@ pub mod dynamic;
 
 use std::io::{self, Write};
 
+use http::HeaderMap;
 use request::accept_encoding::Encoding;
 
 /// LIMIT: what is smaller fits in a packet or so anyway, and may become larger.
@@ -161,6 +162,13 @@ pub fn is_worth(media: &[u8]) -> bool {
         || lower.ends_with(b"+xml")
         || lower.ends_with(b"+json")
         || WORTH.contains(&lower)
+}
+
+/// Removes what stands for these very bytes, and may come before or behind them (RFC 9530).
+pub fn remove_digests(fields: &mut HeaderMap) {
+    for name in ["content-md5", "digest", "content-digest", "repr-digest"] {
+        fields.remove(name);
+    }
 }
 
 #[cfg(test)]
