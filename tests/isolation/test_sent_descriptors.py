@@ -241,11 +241,13 @@ class OfAServer(Sweeping):
                 with socket.socket(socket.AF_UNIX) as client:
                     client.connect(str(self.server.folder / "run/admin.sock"))
                     admin.signal(signal.SIGSTOP)
-                    plain(client, made, kind)
-                    admin.signal(signal.SIGCONT)
-            seen = Standstill(admin)
-            self.assertTrue(self.server.order(command="status")["ok"])
-            self.assertLess(seen.end().asleep, BAR)
+                    try:
+                        plain(client, made, kind)
+                    finally:
+                        seen = Standstill(admin)
+                        admin.signal(signal.SIGCONT)
+                self.assertTrue(self.server.order(command="status")["ok"])
+                self.assertLess(seen.end().asleep, BAR, f"{kind}: call {seen.call}")
 
     def edges(self, takes):
         """Of the table, those of less trusted senders to programs of ours."""
