@@ -86,13 +86,13 @@ def long(end, made, kind):
 WAYS = (plain, again, crowded, long)
 
 
-#: Who is sent well-framed messages as well; workers, services and data proxies are not, as they make streams of what they are sent.
+#: Who is sent well-framed messages as well. What a gate or a worker sends to workers and services is not: they make streams of it.
 FRAMED_TO = {"broker", "connector", "gate", LAUNCHER}
 
 
 def framed(edge):
     """A way for each message of an edge that is about descriptors: the receiver takes it for what it says."""
-    if edge[1] not in FRAMED_TO:
+    if edge[0] != "connector" and edge[1] not in FRAMED_TO:
         return []
 
     def way(name, count, data):

@@ -15,8 +15,8 @@ use wire::data::{
 use wire::log::{Level, Record};
 use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{
-    BrokerToConnector, Bundle, Bundles, Bytes, ChildToLauncher, ConnectorToBroker, Counters, FromWorker,
-    Kind, LauncherToService, Layout, Message, Source, Text, ToGuard, ToWorker, WorkerLimits, log,
+    BrokerToConnector, Bundle, Bundles, Bytes, ChildToLauncher, ConnectorToBroker, Counters, FromConnector,
+    FromWorker, Kind, LauncherToService, Layout, Message, Source, Text, ToGuard, ToWorker, WorkerLimits, log,
 };
 
 const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"";
@@ -210,6 +210,8 @@ fn carriers() -> String {
     sample("BrokerToConnector 1", &[(1 << 60, false), (2 << 60, true)].map(connect), &mut out);
     sample("BrokerToConnector 1", &[BrokerToConnector::Disconnect { id: 3 << 60 }], &mut out);
     sample("ConnectorToBroker 1", &[ConnectorToBroker::Made { id: 1 }], &mut out);
+    sample("FromConnector 1", &[FromConnector::Connected { id: 1 }], &mut out);
+    sample("FromConnector 2", &[FromConnector::Aimed { target: 0 }], &mut out);
     let guarded =
         [ToGuard::Listening { number: 1 << 60 }, ToGuard::Accepting { number: 2 << 60 }, ToGuard::Process {}];
     sample("ToGuard 1", &guarded, &mut out);
