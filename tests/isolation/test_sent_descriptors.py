@@ -26,12 +26,12 @@ from filter_program import PYTHON
 from guarded import Guarded
 from slow_programs import step_ms, step_was
 from standstill import Standstill
-from topology import LAUNCHER, Topology, peers, send, table
+from topology import LAUNCHER, Topology, carriers, peers, send, table
 
 WHOLE = os.environ.get("BULKHEAD_SWEEP") == "whole"
 SEED = int(os.environ.get("BULKHEAD_SEED", random.randrange(1 << 32)))
-#: Cases of the short form on each edge that takes descriptors; and of one batch, after which its sender is another.
-CASES, BATCH = 38, 20
+#: Cases of the short form on each edge that takes descriptors, with nonsense and well framed; and of one batch, after which its sender is another.
+CASES, FRAMED, BATCH = 38, 20, 20
 #: What is sent in any case.
 WORST = ("TCP, lingering", IN_FUSE)
 #: Kinds of the short form where none is taken.
@@ -84,6 +84,22 @@ def long(end, made, kind):
 
 
 WAYS = (plain, again, crowded, long)
+
+
+#: Who is sent well-framed messages as well. What a gate or a worker sends to workers and services is not: they make streams of it.
+FRAMED_TO = {"broker", "connector", "gate", LAUNCHER}
+
+
+def framed(edge):
+    """A way for each message of an edge that is about descriptors: the receiver takes it for what it says."""
+    if edge[0] != "connector" and edge[1] not in FRAMED_TO:
+        return []
+
+    def way(name, count, data):
+        send_one = lambda end, made, kind: send_all(end, made, kind, count, data=data)
+        send_one.__name__ = f"{name} {data.hex()}"
+        return send_one
+    return [way(*carrier) for carrier in carriers().get(edge, ())]
 
 
 def send_all(end, made, kind, count, copies=1, times=1, data=b"\xee" * 30):
@@ -151,10 +167,13 @@ class Sweeping(unittest.TestCase):
         """So many of all, by the seed; or all of them."""
         return list(every) if WHOLE else self.random.sample(every, min(count, len(every)))
 
-    def batches(self):
+    def batches(self, edge):
         """Lists of cases."""
-        cases = self.some([(kind, way) for kind in self.kinds for way in WAYS], CASES)
-        cases[:0] = [(kind, plain) for kind in WORST if kind in self.kinds]
+        ways = framed(edge)
+        worst = [kind for kind in WORST if kind in self.kinds]
+        cases = [(kind, way) for kind in worst for way in (plain, *ways)]
+        cases += self.some([(kind, way) for kind in self.kinds for way in WAYS], CASES)
+        cases += self.some([(kind, way) for kind in self.kinds for way in ways], FRAMED)
         return [cases[at:at + BATCH] for at in range(0, len(cases), BATCH)]
 
     def one(self, edge, cases, takes=True, dies=True):
@@ -175,7 +194,7 @@ class Sweeping(unittest.TestCase):
 
     def sweep(self, edge, quiet):
         """Sends on an edge whose receiver is to stand still for no longer than it does otherwise, and a bit."""
-        for cases in self.batches():
+        for cases in self.batches(edge):
             for _ in range(TRIES):
                 self.ready()
                 channel, seen = self.one(edge, cases)
@@ -241,11 +260,13 @@ class OfAServer(Sweeping):
                 with socket.socket(socket.AF_UNIX) as client:
                     client.connect(str(self.server.folder / "run/admin.sock"))
                     admin.signal(signal.SIGSTOP)
-                    plain(client, made, kind)
-                    admin.signal(signal.SIGCONT)
-            seen = Standstill(admin)
-            self.assertTrue(self.server.order(command="status")["ok"])
-            self.assertLess(seen.end().asleep, BAR)
+                    try:
+                        plain(client, made, kind)
+                    finally:
+                        seen = Standstill(admin)
+                        admin.signal(signal.SIGCONT)
+                self.assertTrue(self.server.order(command="status")["ok"])
+                self.assertLess(seen.end().asleep, BAR, f"{kind}: call {seen.call}")
 
     def edges(self, takes):
         """Of the table, those of less trusted senders to programs of ours."""

@@ -41,6 +41,15 @@ def _socket(family, kind, protocol=0):
     return socket.socket(family, kind, protocol).detach()
 
 
+def _fill(made):
+    """Until there is no room for more in what it sends."""
+    made.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            made.send(bytes(1 << 20))
+    return made
+
+
 class Made:
     """What was made, and what must live until it is closed by whoever got it. Use it with `with`."""
 
@@ -80,16 +89,39 @@ class Made:
 
     def full(self):
         made = self.connected()
-        made.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                made.send(bytes(1 << 20))
-        return made
+        return _fill(made)
 
     def lingering(self):
         made = self.full()
         made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
         return made.detach()
+
+    def other(self, server, protocol=None):
+        """A connection to another server than that of all others, which does not read, with bytes that wait and linger."""
+        server = self.held.enter_context(server)
+        server.listen(1)
+        made = socket.socket(server.family, server.type, server.proto if protocol is None else protocol)
+        made.connect(server.getsockname())
+        self.held.enter_context(server.accept()[0])
+        _fill(made)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+        return made.detach()
+
+    def crowd(self, family, address, count, passed=()):
+        """A listener with as many connections as may wait in it, which nobody has accepted; of Unix, with descriptors in each."""
+        listener = socket.socket(family)
+        listener.bind(address)
+        listener.listen(count)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+        for _ in range(count):
+            peer = self.held.enter_context(socket.socket(family))
+            peer.connect(listener.getsockname())
+            inner = [self.make(kind) for kind in passed]
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(inner)}i", *inner))] if inner else []
+            peer.sendmsg([b"x"], rights)
+            for descriptor in inner:
+                os.close(descriptor)
+        return listener.detach()
 
     def shut(self):
         made = self.full()
@@ -235,6 +267,14 @@ def _datagrams(family, address):
     return make
 
 
+def _bound(family, address, protocol=0):
+    made = socket.socket(family, socket.SOCK_STREAM, protocol)
+    made.bind(address)
+    return made
+
+
+#: Multipath TCP.
+_MPTCP = 262
 _V4, _V6, _UNIX = socket.AF_INET, socket.AF_INET6, socket.AF_UNIX
 _STREAM, _DGRAM, _PACKETS, _RAW = socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW
 #: Each kind, and what makes one.
@@ -247,7 +287,11 @@ KINDS = {
     "TCP, shut down, lingering": Made.shut,
     "TCP over IPv6, new": _internet(_V6, _STREAM),
     "TCP over IPv6, listening": _listening(_V6, ("::1", 0)),
-    "MPTCP": _internet(_V4, _STREAM, 262),
+    "TCP, listening, with connections": lambda made: made.crowd(_V4, ("127.0.0.1", 0), 64),
+    "TCP over IPv6, lingering": lambda made: made.other(_bound(_V6, ("::1", 0))),
+    "MPTCP": _internet(_V4, _STREAM, _MPTCP),
+    "MPTCP, lingering": lambda made: made.other(_bound(_V4, ("127.0.0.1", 0), _MPTCP)),
+    "MPTCP, a plain one's, lingering": lambda made: made.other(_bound(_V4, ("127.0.0.1", 0)), _MPTCP),
     "SCTP": _internet(_V4, _STREAM, 132),
     "UDP": _internet(_V4, _DGRAM),
     "UDP, connected": _datagrams(_V4, ("127.0.0.1", 9)),
@@ -262,6 +306,8 @@ KINDS = {
     "algorithms": _internet(38, _PACKETS),
     "Unix, new": _internet(_UNIX, _STREAM),
     "Unix, listening": _listening(_UNIX, ""),
+    "Unix, listening, with connections": lambda made: made.crowd(_UNIX, "", 64),
+    "Unix, listening, with what lingers": lambda made: made.crowd(_UNIX, "", 8, ["TCP, lingering"]),
     "Unix stream": lambda made: made.pair(_STREAM),
     "Unix datagrams": lambda made: made.pair(_DGRAM),
     "Unix packets": lambda made: made.pair(_PACKETS),

@@ -39,6 +39,15 @@ def table():
     return edges
 
 
+def carriers():
+    """For each edge, the messages that descriptors come along with: type, how many descriptors, and bytes (`crates/wire/tests/python.rs`)."""
+    lines = [line.split(" ") for line in (harness.TOP / "tests/lib/carriers.txt").read_text().splitlines()]
+    part = _PAGE.read_text().partition("<!-- topology: begin -->")[2].partition("<!-- topology: end -->")[0]
+    edges = {(sender, receiver): kind for sender, receiver, kind, descriptors in _ROW.findall(part) if descriptors != "none"}
+    edges["command", LAUNCHER] = "ToGuard"
+    return {edge: [(kind, int(count), bytes.fromhex(text)) for kind, count, text in lines if kind == of] for edge, of in edges.items()}
+
+
 def copied(pidfd, number):
     """A copy of a descriptor of another process."""
     copy = LIBC.syscall(PIDFD_GETFD, pidfd, number, 0)

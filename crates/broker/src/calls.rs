@@ -8,7 +8,6 @@
 //! it if this one ends.
 
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
+use sys::foreign::Foreign;
 use sys::notify::{Call, Kind, Listener, copy_descriptor, read_memory};
 use wire::BrokerToConnector;
 use worker::watch;
@@ -46,7 +46,7 @@ pub(crate) struct Calls {
 struct Wish {
     message: BrokerToConnector,
     /// What goes along.
-    socket: Option<OwnedFd>,
+    socket: Option<Foreign>,
     /// How the caller wants its new socket.
     flags: SocketFlags,
     /// Whether the caller waits for the connection.
@@ -138,7 +138,7 @@ impl Calls {
             }
         };
         let process = broker.process_of(call.thread).map_err(foreign)?;
-        let socket = copy_descriptor(process, call.descriptor(0)).map_err(foreign)?;
+        let socket = Foreign::from(copy_descriptor(process, call.descriptor(0)).map_err(foreign)?);
         let mut buffer = [0; ADDRESS_MAX];
         let bytes = &mut buffer[..readable(call.arguments[2])?];
         read_memory(call.thread, call.arguments[1], bytes).map_err(|error| {
@@ -189,7 +189,7 @@ impl Calls {
     }
 
     /// Ends a call with a new descriptor.
-    fn give(&self, id: u64, socket: &OwnedFd, flags: SocketFlags, broker: &Broker) {
+    fn give(&self, id: u64, socket: &Foreign, flags: SocketFlags, broker: &Broker) {
         let blocks = !flags.contains(SocketFlags::NONBLOCK);
         let ready = if blocks { Ok(()) } else { rustix::io::ioctl_fionbio(socket, true) };
         let close_on_exec = flags.contains(SocketFlags::CLOEXEC);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use sys::foreign::Foreign;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 use wire::{BrokerToConnector, ConnectorToBroker};
@@ -21,7 +22,7 @@ type ConnectorChannel = Channel<ConnectorToBroker, BrokerToConnector>;
 #[derive(Debug)]
 pub enum Answer {
     /// The new socket.
-    Made(OwnedFd),
+    Made(Foreign),
     /// The result of a connection.
     Ended(Result<(), Errno>),
 }
@@ -68,9 +69,7 @@ impl Connector {
         self.channel.send_replace(Some(channel.clone()));
         let take = |arrived| {
             let (id, answer) = match arrived {
-                Ok((ConnectorToBroker::Made { id }, Some(socket))) => {
-                    (id, Answer::Made(OwnedFd::from(socket)))
-                }
+                Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, Answer::Made(socket)),
                 Ok((ConnectorToBroker::Ended { id, errno }, None)) => (id, Answer::Ended(result(errno))),
                 Ok(_) | Err(_) => return 1,
             };
@@ -120,7 +119,7 @@ impl Connector {
         &self,
         id: u64,
         message: &BrokerToConnector,
-        socket: Option<&OwnedFd>,
+        socket: Option<&Foreign>,
     ) -> (Answer, Asked) {
         for asked in std::iter::once(Asked::Once).chain(std::iter::repeat(Asked::Again)) {
             let channel = match self.present().await {

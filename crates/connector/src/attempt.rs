@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, connect_unspec, ipproto, socket_with};
+use sys::foreign::Foreign;
 use tokio::io::Interest;
 use tokio::time::timeout;
 use worker::watch;
@@ -18,7 +19,7 @@ use worker::watch;
 /// A socket that can be connected.
 #[derive(Debug)]
 pub struct Socket {
-    descriptor: OwnedFd,
+    descriptor: Foreign,
     v6: bool,
     /// Whether it is of UDP; of TCP otherwise.
     pub datagram: bool,
@@ -37,7 +38,7 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOTSOCK`; `EACCES`: it is a socket of another kind.
-    pub fn of(descriptor: OwnedFd) -> Result<Self, Errno> {
+    pub fn of(descriptor: Foreign) -> Result<Self, Errno> {
         let kind = sockopt::socket_type(&descriptor)?;
         let v6 = match sockopt::socket_domain(&descriptor)? {
             AddressFamily::INET => false,

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use sys::foreign::Foreign;
 use tokio::task::AbortHandle;
 use wire::{BrokerToConnector, ConnectorToBroker};
 use worker::channel::Channel;
@@ -99,10 +100,10 @@ impl Calls {
                 0
             }
             Ok((BrokerToConnector::Connect { id, address, scope, waits }, Some(socket))) => {
-                self.connect(&broker, id, (address, scope), waits, OwnedFd::from(socket))
+                self.connect(&broker, id, (address, scope), waits, socket)
             }
             Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
-                let outcome = Socket::of(OwnedFd::from(socket)).and_then(|socket| socket.disconnect());
+                let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
                 self.answer(&broker, id, Answer::Ended(outcome));
                 0
             }
@@ -139,7 +140,7 @@ impl Calls {
         id: u64,
         (address, scope): (SocketAddr, u32),
         waits: bool,
-        socket: OwnedFd,
+        socket: Foreign,
     ) -> u32 {
         if self.under_way.borrow().contains_key(&id) {
             return 1;
@@ -157,7 +158,7 @@ impl Calls {
     }
 
     /// The socket, if it may be connected to `address`.
-    fn granted(&self, socket: OwnedFd, address: SocketAddr) -> Result<Socket, Errno> {
+    fn granted(&self, socket: Foreign, address: SocketAddr) -> Result<Socket, Errno> {
         let socket = Socket::of(socket)?;
         if self.grants.allows(socket.datagram, address) {
             return Ok(socket);

@@ -1,7 +1,7 @@
 //! The messages as services in Python have them: `python/bulkhead_service/_messages.py` is what this writes, and nothing else;
 //! and messages as bytes, with which `tests/python/test_wire.py` compares what Python makes of them.
 //!
-//! Runs in: `cargo test`; with `BLESS=1` it writes both files.
+//! Runs in: `cargo test`; with `BLESS=1` it writes both files, and `tests/lib/carriers.txt`.
 
 mod peers;
 
@@ -15,8 +15,8 @@ use wire::data::{
 use wire::log::{Level, Record};
 use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{
-    Bundle, Bundles, Bytes, ChildToLauncher, Counters, FromWorker, Kind, LauncherToService, Layout, Message,
-    Source, Text, ToWorker, WorkerLimits, log,
+    BrokerToConnector, Bundle, Bundles, Bytes, ChildToLauncher, ConnectorToBroker, Counters, FromConnector,
+    FromWorker, Kind, LauncherToService, Layout, Message, Source, Text, ToGuard, ToWorker, WorkerLimits, log,
 };
 
 const HEAD: &str = "\"\"\"The messages of a service, as the crate `wire` has them: written by `BLESS=1 cargo test -p wire`, and by nobody else.\"\"\"";
@@ -186,4 +186,39 @@ fn results_of_a_call() -> Vec<u8> {
 #[test]
 fn python_has_samples_of_all_messages() {
     peers::compare("tests/python/wire_samples.txt", &samples());
+}
+
+/// Messages with which descriptors come along on their way between processes of which neither is the launcher: their type, how many
+/// descriptors they are about, and their bytes. `tests/isolation/test_sent_descriptors.py` sends them with descriptors that are none of those.
+fn carriers() -> String {
+    let client = (Ipv4Addr::new(192, 0, 2, 1).into(), 1024);
+    let fresh = |id| Bundle { preread: Bytes(Vec::new()), ..bundle(id, client, Kind::Plain) };
+    let to_worker = [Kind::Plain, Kind::Tls, Kind::Http2, Kind::Relayed, Kind::RelayedTls2];
+    let mut out = String::new();
+    let head = Bytes(b"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n".to_vec());
+    for kind in to_worker {
+        sample("ToWorker 1", &[ToWorker::Connection { bundle: bundle(1, client, kind) }], &mut out);
+    }
+    let whole = Bundle { preread: head.clone(), ..fresh(3) };
+    sample("ToWorker 1", &[fresh(2), whole].map(|bundle| ToWorker::Connection { bundle }), &mut out);
+    let bundles = Bundles(vec![fresh(4), bundle(5, client, Kind::Plain)]);
+    sample("ToWorker 2", &[ToWorker::Connections { bundles }], &mut out);
+    let back = |preread| FromWorker::Back { id: 1, preread };
+    sample("FromWorker 1", &[back(Bytes(Vec::new())), back(head)], &mut out);
+    let address = (Ipv4Addr::LOCALHOST, 1).into();
+    let connect = |(id, waits)| BrokerToConnector::Connect { id, address, scope: 0, waits };
+    sample("BrokerToConnector 1", &[(1 << 60, false), (2 << 60, true)].map(connect), &mut out);
+    sample("BrokerToConnector 1", &[BrokerToConnector::Disconnect { id: 3 << 60 }], &mut out);
+    sample("ConnectorToBroker 1", &[ConnectorToBroker::Made { id: 1 }], &mut out);
+    sample("FromConnector 1", &[FromConnector::Connected { id: 1 }], &mut out);
+    sample("FromConnector 2", &[FromConnector::Aimed { target: 0 }], &mut out);
+    let guarded =
+        [ToGuard::Listening { number: 1 << 60 }, ToGuard::Accepting { number: 2 << 60 }, ToGuard::Process {}];
+    sample("ToGuard 1", &guarded, &mut out);
+    out
+}
+
+#[test]
+fn the_sweep_of_descriptors_has_messages_that_carry_some() {
+    peers::compare("tests/lib/carriers.txt", &carriers());
 }

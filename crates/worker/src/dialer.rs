@@ -10,6 +10,8 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::net::sockopt::socket_linger;
+use sys::foreign::leave;
 use tokio::sync::{Notify, oneshot};
 use wire::{FromConnector, ToConnector, Unreachable};
 
@@ -139,7 +141,12 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
     }
 
     fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
-        match S::try_from(socket) {
+        // What nobody waits for becomes no stream, which the event loop would close.
+        if !self.wanted.borrow().contains_key(&id) {
+            leave(socket);
+            return self.take(id, Err(Unreachable::Forbidden));
+        }
+        match connection(socket).and_then(S::try_from) {
             Ok(stream) => self.take(id, Ok(stream)),
             Err(error) => {
                 eprintln!("error: the connector has handed over what is no connection: {error}");
@@ -187,7 +194,7 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
         {
             stock.ask();
         }
-        S::try_from(socket?.into()).ok()
+        connection(socket?.into()).and_then(S::try_from).ok()
     }
 
     /// Whether there is a socket that is aimed at `target`.
@@ -209,4 +216,15 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
             attached.await;
         }
     }
+}
+
+/// A socket that a connector has sent, if the event loop may close it.
+///
+/// SECURITY: no connector may have one linger, and what else it could send is no socket.
+fn connection(socket: OwnedFd) -> io::Result<OwnedFd> {
+    if matches!(socket_linger(&socket), Ok(None)) {
+        return Ok(socket);
+    }
+    leave(socket);
+    Err(io::Error::from(io::ErrorKind::InvalidInput))
 }
