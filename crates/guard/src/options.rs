@@ -42,6 +42,8 @@ pub enum Probed {
     Keeper,
     /// The process that ends the programs that a launcher leaves.
     Reaper,
+    /// The process that closes what others have sent.
+    Closer,
     /// The process that looks into a program.
     Inspector,
     /// The process that reads certificates and keys before a configuration runs.
@@ -119,6 +121,7 @@ impl Words {
                     ("gate", Probed::Gate),
                     ("keeper", Probed::Keeper),
                     ("reaper", Probed::Reaper),
+                    ("closer", Probed::Closer),
                     ("inspector", Probed::Inspector),
                     ("signer check", Probed::Check),
                 ];

@@ -62,6 +62,7 @@ pub fn run(
             context.start_as_keeper(gate, folder, output, &program)?
         }
         Probed::Reaper => context.start_as_reaper(channel, output, &program)?,
+        Probed::Closer => context.start_as_closer(channel, output, &program)?,
         Probed::Inspector => {
             context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new(), None)?
         }

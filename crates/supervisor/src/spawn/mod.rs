@@ -355,12 +355,18 @@ impl SpawnContext {
             sys::seqpacket::pair_that_takes(false, true).map_err(during("make a channel"))?;
         let arguments = vec![text("bulkhead: closer")?, text("close")?];
         let program = Program { file: program::own()?, arguments, environment: Vec::new() };
-        let null = duplicate(&self.null)?;
-        let descriptors = vec![(its, REAPER_CHANNEL), (duplicate(&null)?, 1), (null, 2)];
-        let jail = self.jail_beside(&program, descriptors)?;
-        let child =
-            sys::process::start(&program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)?;
+        let child = self.start_as_closer(its, duplicate(&self.null)?, &program)?;
         Ok((channel, child.out_of_the_way()))
+    }
+
+    /// Starts `program` in the closer's jail.
+    pub fn start_as_closer(
+        &self,
+        channel: OwnedFd,
+        output: OwnedFd,
+        program: &Program,
+    ) -> Result<Child, Error> {
+        self.start_beside(program, self.jail_beside(program, channel, output)?)
     }
 
     /// Starts `program` in the reaper's jail.
@@ -370,14 +376,18 @@ impl SpawnContext {
         output: OwnedFd,
         program: &Program,
     ) -> Result<Child, Error> {
-        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
-        let mut jail = self.jail_beside(program, descriptors)?;
+        let mut jail = self.jail_beside(program, channel, output)?;
         jail.without.extend(NOT_A_REAPERS);
+        self.start_beside(program, jail)
+    }
+
+    fn start_beside(&self, program: &Program, jail: jail::Jail) -> Result<Child, Error> {
         sys::process::start(program, Pids::Shared, || jail::enter(&jail)).map_err(Error::Start)
     }
 
     /// The jail of what stays beside the launcher to do one thing with descriptors.
-    fn jail_beside(&self, program: &Program, descriptors: Vec<(OwnedFd, i32)>) -> Result<jail::Jail, Error> {
+    fn jail_beside(&self, program: &Program, channel: OwnedFd, output: OwnedFd) -> Result<jail::Jail, Error> {
+        let descriptors = vec![(channel, REAPER_CHANNEL), (output, 1), (duplicate(&self.null)?, 2)];
         let limits = Limits {
             descriptors: u64::from(u32::MAX),
             core_bytes: 0,
