@@ -67,8 +67,9 @@ class Facts(unittest.TestCase):
         rows = dict(re.findall(r"^\| ([\w' ]+) \| (\d+\.\d) \|", text("docs/security/attempts.md"), re.MULTILINE))
         self.assertGreater(len(rows), 10)
         of_root = rows.pop("reaper")
+        self.assertEqual(rows.pop("closer"), of_root)
         least, most = (choose(rows.values(), key=float) for choose in (min, max))
-        self.assertIn(f"| {least} to {most} for each process; {of_root} for the reaper, which is root |", text("README.md"))
+        self.assertIn(f"| {least} to {most} for each process; {of_root} for the reaper and the closer, which are root |", text("README.md"))
 
     def test_roles(self):
         code = text("crates/wire/src/channels.rs")
