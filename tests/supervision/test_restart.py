@@ -105,7 +105,8 @@ class CrashLoop(unittest.TestCase):
             self.assertEqual((answer.status, "retry-after" in answer.headers), (503, True))
             self.assertEqual(server.status("/", "other.test"), 200)
             self.assertTrue(until(lambda: not first.alive, 10))
-            self.assertIn(f"service main/probe (pid {first.pid}) was starting for too long", server.log())
+            late = f"service main/probe (pid {first.pid}) was starting for too long"
+            self.assertTrue(until(lambda: late in server.log(), 10))
             self.assertTrue(until(lambda: "main/probe is broken" in server.log(), 10))
             self.assertEqual(server.status("/probe"), 500)
 
