@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use common::{Gate, Limits, answer, conditioning_message, get, is_closed, pause, policies, read_all, run};
+use common::{
+    Gate, Limits, answer, conditioning_message, get, grant, is_closed, pause, policies, read_all, run,
+};
 use wire::{Bundle, Bytes, Conditioning, FromWorker, LauncherToGate, Message, Text, ToWorker};
 use worker::receiver::Receiver;
 
@@ -78,8 +80,7 @@ fn a_worker_that_dies_holding_connections_is_forgotten() {
     run(async {
         let gate = Gate::start(Limits { start_timeout_ms: 200, ..Limits::default() }).await;
         let line = gate.line(1).await;
-        let grant = FromWorker::Returns { credits: 10, done: Vec::new() };
-        sys::seqpacket::send(&line, &bytes(&grant), None).unwrap();
+        grant(&line, 10, Vec::new());
         pause(30).await;
         let mut client = gate.client(&get("a.test")).await;
         pause(30).await;
@@ -117,8 +118,7 @@ fn whose_a_proxys_connection_was_is_what_the_gate_knows() {
         let proxied = LauncherToGate::ProxyTrusted { listener: 0, network: Text::new("127.0.0.1/32") };
         let gate = Gate::start_with(Limits::default(), vec![proxied]).await;
         let line = gate.line(1).await;
-        let credits = FromWorker::Returns { credits: 9, done: Vec::new() };
-        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        grant(&line, 9, Vec::new());
         let request = [b"PROXY TCP4 192.0.2.7 127.0.0.1 4711 80\r\n", &get("a.test")[..]].concat();
         // With the number of another connection, its client may be claimed; with that of none, nobody's.
         for (number, known) in [(None, true), (Some(77), false), (Some(wire::NUMBERLESS), false)] {
@@ -183,16 +183,21 @@ fn a_flood_of_empty_messages_does_not_stop_the_gate() {
     });
 }
 
+/// A gate that bans who offends three times, and the channel of a worker that takes connections.
+async fn gate_that_bans() -> (Gate, OwnedFd) {
+    let conditioning = Conditioning { ban_after: 3, ban_time_ms: 60_000, ..policies() };
+    let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
+    let line = gate.line(1).await;
+    grant(&line, 10, Vec::new());
+    (gate, line)
+}
+
 /// A worker that was taken over holds a client's connection, and hands that back with whatever counts against clients.
 /// A worker that was taken over can have another hand back what it has said in a client's place.
 #[test]
 fn what_a_worker_has_read_is_nobodys_offence() {
     run(async {
-        let conditioning = Conditioning { ban_after: 3, ban_time_ms: 60_000, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
-        let line = gate.line(1).await;
-        let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
-        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        let (gate, line) = gate_that_bans().await;
         let _client = gate.client_from(CLIENT, &get("a.test")).await;
         let (bundle, stream) = connection(&line).await;
         let preread = b"\x00\r\n\r\n".to_vec();
@@ -211,11 +216,7 @@ fn what_a_worker_has_read_is_nobodys_offence() {
 #[test]
 fn what_a_gate_reads_after_a_worker_counts_for_its_partition() {
     run(async {
-        let conditioning = Conditioning { ban_after: 3, ban_time_ms: 60_000, ..policies() };
-        let gate = Gate::start_with(Limits::default(), vec![conditioning_message(conditioning)]).await;
-        let line = gate.line(1).await;
-        let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
-        sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+        let (gate, line) = gate_that_bans().await;
         for count in 1..=3 {
             let mut client = gate.client_from(CLIENT, &get("a.test")).await;
             let (bundle, stream) = connection(&line).await;
@@ -255,8 +256,7 @@ fn what_a_worker_hands_back_counts_for_its_own_partition() {
             let limits = Limits { head_timeout_ms: 100, ..Limits::default() };
             let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
             let (other, line) = (gate.worker(2).await, gate.line(1).await);
-            let credits = FromWorker::Returns { credits: 10, done: Vec::new() };
-            sys::seqpacket::send(&line, &bytes(&credits), None).unwrap();
+            grant(&line, 10, Vec::new());
             let client = gate.client_from(CLIENT, &get("a.test")).await;
             let (bundle, stream) = connection(&line).await;
             let back = bytes(&FromWorker::Back { id: bundle.id, preread: Bytes(preread) });

@@ -9,20 +9,13 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    Gate, Limits, answer, conditioning_message, get, is_closed, open, pause, policies, read_all, run,
+    Gate, Limits, answer, conditioning_message, get, grant, is_closed, open, pause, policies, read_all, run,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wire::{Conditioning, FromWorker, LauncherToGate, Message, Text};
 
 const HEAVY: [u8; 4] = [127, 1, 0, 1];
 const LIGHT: [u8; 4] = [127, 64, 0, 1];
-
-/// A worker that takes as many connections as it is told to, by its bare channel.
-fn grant(line: &std::os::fd::OwnedFd, credits: u16, done: Vec<u64>) {
-    let mut message = Vec::new();
-    FromWorker::Returns { credits, done }.encode(&mut message);
-    sys::seqpacket::send(line, &message, None).unwrap();
-}
 
 /// The peers of what a bare worker has received, in order.
 async fn received(line: &std::os::fd::OwnedFd, count: usize) -> Vec<wire::Bundle> {

@@ -6,8 +6,8 @@
 
 mod common;
 
-use common::{Gate, Limits, conditioning_message, get, policies, read_all, run};
-use wire::{Conditioning, FromWorker, Message};
+use common::{Gate, Limits, conditioning_message, get, grant, policies, read_all, run};
+use wire::Conditioning;
 
 #[test]
 fn a_quarter_of_the_connections_may_wait_for_their_share_and_the_next_is_503() {
@@ -17,9 +17,7 @@ fn a_quarter_of_the_connections_may_wait_for_their_share_and_the_next_is_503() {
         let limits = Limits { connections: 40, start_timeout_ms: 20_000, ..Limits::default() };
         let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
         let worker = gate.line(1).await;
-        let mut credits = Vec::new();
-        FromWorker::Returns { credits: 100, done: vec![] }.encode(&mut credits);
-        sys::seqpacket::send(&worker, &credits, None).unwrap();
+        grant(&worker, 100, Vec::new());
         let mut clients = Vec::new();
         for last in 1..=14 {
             clients.push(gate.client_from([127, 1, 0, last], &get("a.test")).await);

@@ -14,7 +14,7 @@ use conditioning::Range;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
-use wire::{ChildToLauncher, Conditioning, Counters, LauncherToGate, Shed, Text};
+use wire::{ChildToLauncher, Conditioning, Counters, FromWorker, LauncherToGate, Message, Shed, Text};
 use worker::Fault;
 use worker::channel::Channel;
 use worker::receiver::{Arrival, Receiver};
@@ -234,6 +234,13 @@ pub async fn read_all(client: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).await.unwrap();
     String::from_utf8(answer).unwrap()
+}
+
+/// Says that a worker takes as many connections more, by its bare channel, and that these have ended.
+pub fn grant(line: &OwnedFd, credits: u16, done: Vec<u64>) {
+    let mut message = Vec::new();
+    FromWorker::Returns { credits, done }.encode(&mut message);
+    sys::seqpacket::send(line, &message, None).unwrap();
 }
 
 /// A whole head for `host`.
