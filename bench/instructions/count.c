@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 		if (counts)
 			printf("%lu\n", count);
 		count = 0;
-		if (stops++ % 2)
+		if (++stops < 2 * times && counts)
 			wait_for_second();
 	}
 	if (ptrace(PTRACE_DETACH, child, 0, 0) < 0)

@@ -7,8 +7,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Requests, or connections, before those that are counted: tables and buffers get their size, and TLS its keys.
 const BEFORE: u32 = 50;
-/// As many before each one that is counted: what is done once a second, or at a time, is done with these, as counting may take
-/// seconds.
+/// Requests before each one that is counted: what is done once a second, or for many at a time, is done with these. Counting one
+/// takes seconds.
 const BETWEEN: u32 = 3;
 
 /// The client's end.
