@@ -110,14 +110,15 @@ impl Supervisor {
         self.openings_on_time(now);
         loop {
             let (slot, news) = self.examinations.next_news()?;
-            // Another may have been given the program since.
-            if news != News::Silent && self.waits_for_program(slot) {
-                continue;
+            match news {
+                News::Silent => return Some((slot, news)),
+                // Another may have been given the program since.
+                _ if self.waits_for_program(slot) => {}
+                News::Ended | News::Room => {
+                    self.set_due(slot, now);
+                    return Some((slot, news));
+                }
             }
-            if news != News::Silent {
-                self.set_due(slot, now);
-            }
-            return Some((slot, news));
         }
     }
 

@@ -37,7 +37,7 @@ impl Supervisor {
     /// Has a slot wait, if another has the program that its process would be given: the other has yet to execute the program, or it
     /// is examined for the other. Whether the slot waits.
     ///
-    /// A program is given to one uid at a time. Who does not ask gives the program away under a child that is about to execute it.
+    /// A program is given to one uid at a time: given to another too soon, it can no longer be executed by a child on its way.
     pub fn waits_for_program(&mut self, slot: usize) -> bool {
         let of = |serial: &u64| self.processes.get(serial).map(|process| process.slot);
         let begun = self.begun.iter().filter_map(of);
