@@ -83,7 +83,11 @@ class Cores(unittest.TestCase):
             # The next one is kept, so what came before it is decided.
             old = server.process("bin/probe")
             server.status("/probe/abort")
-            self.assertTrue(until(lambda: kept.exists() and any(is_core(path) for path in kept.glob("*[0-9]")), 20))
+            after = lambda: server.log().partition(f"(pid {old.pid}) ended")[2]
+            self.assertTrue(until(lambda: "left a core file" in after(), 20), server.log())
+            # One that is not whole yet has another name, which it loses.
+            self.assertTrue(until(lambda: all(path.name[-1].isdigit() for path in kept.iterdir()), 20))
+            self.assertTrue(any(is_core(path) for path in kept.iterdir()))
             for path in kept.iterdir():
                 self.assertTrue(path.is_file() and not path.is_symlink())
                 self.assertEqual((path.stat().st_uid, path.stat().st_mode & 0o777), (0, 0o400))
