@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from client import until
-from harness import ROOTLESS, Server, service, site
+from harness import ROOTLESS, Process, Server, service, site
 from slow_programs import examining, step_bar_ms, step_ms, with_missing_libraries
 
 #: A user of a file of users.
@@ -32,35 +32,30 @@ def built(folder, text, *words):
     return folder / "made"
 
 
-def state_of(process):
-    """Whether a process runs, sleeps, is stopped, or has ended: proc(5), /proc/pid/stat."""
-    return (process / "stat").read_text().rpartition(")")[2].split()[0]
-
-
 @unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
 class Starts(unittest.TestCase):
     @staticmethod
     def stopped_on_its_way(server, process):
         """The pid of a child that is stopped before it executes the program of a process, which is ended until one is found."""
-        launcher = Path(f"/proc/{server.launcher.pid}")
-        children = launcher / f"task/{server.launcher.pid}/children"
+        launcher = Process(server.launcher.pid)
+        children = launcher.folder / f"task/{launcher.pid}/children"
         known = children.read_text().split()
         process.kill()
         end = time.monotonic() + 30
         while time.monotonic() < end:
-            for pid in set(children.read_text().split()).difference(known):
+            for pid in map(int, set(children.read_text().split()).difference(known)):
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    child = Path("/proc", pid)
-                    os.kill(int(pid), signal.SIGSTOP)
+                    os.kill(pid, signal.SIGSTOP)
                     # What it is doing is done by then.
-                    until(lambda: state_of(child) in "TZX", 10)
-                    if (child / "cmdline").read_bytes() != (launcher / "cmdline").read_bytes():
-                        os.kill(int(pid), signal.SIGKILL)
-                    elif os.readlink(child / "ns/mnt") == os.readlink(launcher / "ns/mnt"):
+                    until(lambda: Process(pid).status()["State"][0] in "TZX", 10)
+                    child = Process(pid)
+                    if child.words != launcher.words:
+                        child.kill()
+                    elif os.readlink(child.folder / "ns/mnt") == os.readlink(launcher.folder / "ns/mnt"):
                         # The launcher waits until it has descriptors of its own, which it has by then.
-                        os.kill(int(pid), signal.SIGCONT)
+                        child.signal(signal.SIGCONT)
                     else:
-                        return int(pid)
+                        return pid
         raise AssertionError("none was found on its way")
 
     def test_a_child_on_its_way_to_its_program_is_not_waited_for(self):
