@@ -80,10 +80,6 @@ class Ways(unittest.TestCase):
         self.assertLess(self.behind.connections, 10)
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 #: What stands for the very bytes that a server behind has sent.
 DIGESTS = ("Repr-Digest: sha-256=:AAAA:", "Content-Digest: sha-256=:AAAA:", "Digest: sha-256=AAAA", "Content-MD5: AAAA")
 
@@ -130,3 +126,7 @@ class Digests(unittest.TestCase):
             with self.subTest(version, path=path):
                 found = self.fields(path, version)
                 self.assertEqual([line for line in DIGESTS if line.lower() not in found], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -257,7 +257,6 @@ mod tests {
             "HTTP/2.0 200 OK",
             "HTTP/1.12 200 OK",
             "HTTP/1.2 20 OK",
-            "HTTP/2.0 200 OK",
             "HTTP/1.1 20 OK",
             "HTTP/1.1 2000 OK",
             "GET / HTTP/1.1",
