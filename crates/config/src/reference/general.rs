@@ -239,7 +239,12 @@ pub(super) const RESTART: &[Row] = &[
 ];
 
 pub(super) const LIMITS: &[Row] = &[
-    Row::number("head_bytes", Unit::Size, &HEAD_BYTES, "the longest request head; above it, 431"),
+    Row::number(
+        "head_bytes",
+        Unit::Size,
+        &HEAD_BYTES,
+        "the longest request head; above it, 431, or 414 where the target alone is longer",
+    ),
     Row::number(
         "head_timeout",
         Unit::Duration,
