@@ -32,7 +32,7 @@ def built(folder, text, *words):
     return folder / "made"
 
 
-@unittest.skipIf(ROOTLESS, "what may leave layers out waits for each child")
+@unittest.skipIf(ROOTLESS, "how far a child has come is told by its namespace of mounts")
 class Starts(unittest.TestCase):
     @staticmethod
     def stopped_on_its_way(server, process):
@@ -67,6 +67,38 @@ class Starts(unittest.TestCase):
             self.assertTrue(until(lambda: server.processes("admin"), 5), "the launcher starts no other")
             os.kill(child, signal.SIGCONT)
             self.assertTrue(until(lambda: server.status("/probe") == 200, 10), server.log())
+
+    def test_nor_where_isolation_is_degraded(self):
+        """It may have to begin once more, without a layer of its jail."""
+        with Server([site("main", [service()])], restart={"broken_after": 1000}, server={"isolation": "degraded"}) as server:
+            child = self.stopped_on_its_way(server, server.process("bin/probe"))
+            self.assertEqual(server.command("status", "--run-dir", "run", timeout=5).returncode, 0)
+            os.kill(child, signal.SIGCONT)
+            self.assertTrue(until(lambda: server.status("/probe") == 200, 10), server.log())
+
+    def test_nor_is_a_filter_and_no_gate_hears_of_its_chain(self):
+        with Server([site()], ("pass",), restart={"broken_after": 1000}, conditioning={"filters": [["bin/pass"]]}) as server:
+            child = self.stopped_on_its_way(server, server.process("bin/pass"))
+            self.assertEqual(server.command("status", "--run-dir", "run", timeout=5).returncode, 0)
+            self.assertFalse(self.is_served(server))
+            os.kill(child, signal.SIGCONT)
+            self.assertTrue(until(lambda: self.is_served(server), 10), server.log())
+
+    def test_filters_of_one_program_are_given_that_in_turn(self):
+        filters = {"conditioning": {"filters": [["bin/pass"], ["bin/pass"], ["bin/pass"]]}}
+        with Server([site()], ("pass",), restart={"broken_after": 1000}, **filters) as server:
+            for again in (lambda: before[0].kill(), lambda: server.relaunch("filter")):
+                before = server.processes("bin/pass")
+                again()
+                self.assertTrue(until(lambda: not any(process.alive for process in before), 10), server.log())
+                self.assertTrue(until(lambda: self.is_served(server), 10), server.log())
+                self.assertEqual(len(server.processes("bin/pass")), 3)
+            self.assertNotIn("ermission denied", server.log())
+
+    @staticmethod
+    def is_served(server):
+        with contextlib.suppress(OSError):
+            return server.status("/", timeout=1) == 200
 
     def test_who_needs_the_same_program_waits_and_nobody_else(self):
         """A program is given to one uid at a time: whoever is to have it next waits, and the launcher does not."""
