@@ -15,7 +15,7 @@ import pytest
 
 from client import until
 from harness import ROOTLESS, Process, Server, service, site
-from slow_programs import examining, step_bar_ms, step_ms, with_missing_libraries
+from slow_programs import STEP_MS, examining, step_ms, with_missing_libraries
 
 #: A user of a file of users.
 USER = "a:$2y$04$CCCCCCCCCCCCCCCCCCCCCu6Ry1Yy8D0LpHlAr5zQ3LVvY3YF8XPqS\n"
@@ -158,7 +158,7 @@ class Programs(unittest.TestCase):
 
     def assert_quick(self, server):
         longest = step_ms(server)
-        self.assertLess(longest, step_bar_ms(), server.log())
+        self.assertLess(longest, STEP_MS, server.log())
 
     def assert_said(self, server):
         self.assertTrue(until(lambda: re.search(SAID, server.log()), 20), server.log())
@@ -283,7 +283,7 @@ class Files(unittest.TestCase):
 
     def assert_quick(self):
         longest = step_ms(self.server)
-        self.assertLess(longest, step_bar_ms(), self.server.log())
+        self.assertLess(longest, STEP_MS, self.server.log())
 
     def put_large(self):
         """As large as they may be, and all of them together."""
