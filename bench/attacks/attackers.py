@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import itertools
 import multiprocessing
 import os
+import re
 import select
 import socket
 import ssl
@@ -11,12 +13,18 @@ import struct
 import time
 from typing import Callable
 
+import evidence
+import owners
 import tenants
+from client import until
+from evidence import noted
 from frames import DATA, END_HEADERS, HEADERS, SETTINGS, block, frame
 from tls_server import insecure
 
 PING = 6
 FROM = "127.77.{}.1"
+#: Seconds until an attack must have shown; an order may wait for its deadlines.
+SHOWS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +35,12 @@ class Attack:
     rate: int = 250
     #: Whether it is done by who has the server's files, and not by a client: `act` gets the server.
     is_local: bool = False
+    #: What the measuring process does around it; it gets all of the victims.
+    around: Callable = contextlib.nullcontext
+    #: Whether others come anew for each request, with a handshake that needs the signer.
+    is_handshake: bool = False
+    #: What error.log says while it goes on, and not before; apart from what the attack itself has noted.
+    said: str = ""
 
 
 def connection(port, number=1):
@@ -37,8 +51,12 @@ def connection(port, number=1):
     return peer
 
 
-def slow_posts(port, target, lines, first, drip):
+def slow_posts(target, lines, first, drip):
     """Forty clients of one range, each with a body that begins fast and never ends."""
+    return lambda port, _tls: slow_bodies(port, target, lines, first, drip)
+
+
+def slow_bodies(port, target, lines, first, drip):
     head = f"POST {target} HTTP/1.1\r\nHost: main.test\r\n{lines}\r\n\r\n".encode()
     peers = []
     while True:
@@ -51,15 +69,13 @@ def slow_posts(port, target, lines, first, drip):
                 peer.sendall(drip)
             except OSError:
                 peers.remove(peer)
+        # Who has got no answer is waited for.
+        noted(len(peers) - len(select.select(peers, [], [], 0)[0]))
         time.sleep(0.1)
 
 
-def slow_php(port, _tls):
-    slow_posts(port, "/form.php", "Content-Length: 900000", b"x" * 66_000, b"y" * 70)
-
-
-def slow_upstream(port, _tls):
-    slow_posts(port, "/behind/form", "Transfer-Encoding: chunked", b"10000\r\n" + b"x" * 65_536 + b"\r\n", b"46\r\n" + b"y" * 70 + b"\r\n")
+LENGTH = "Content-Length: 900000", b"x" * 66_000, b"y" * 70
+CHUNKED = "Transfer-Encoding: chunked", b"10000\r\n" + b"x" * 65_536 + b"\r\n", b"46\r\n" + b"y" * 70 + b"\r\n"
 
 
 def http2(tls):
@@ -84,6 +100,7 @@ def slow_streams(_port, tls):
             while True:
                 for stream in range(1, 80, 2):
                     peer.sendall(frame(DATA, 0, stream, b"y" * 70))
+                noted()
                 time.sleep(0.1)
 
 
@@ -103,6 +120,7 @@ def bytes_of_data(_port, tls):
         peer.sendall(head(1, b"POST", b"/behind/form"))
         while True:
             peer.sendall(frame(DATA, 0, 1, b"a") * 500)
+            noted()
 
 
 def bytes_of_chunks(port, _tls):
@@ -110,6 +128,7 @@ def bytes_of_chunks(port, _tls):
         peer.sendall(b"POST /behind/form HTTP/1.1\r\nHost: main.test\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
             peer.sendall(b"1\r\na\r\n" * 1000)
+            noted()
 
 
 def bytes_of_records(_port, tls):
@@ -130,6 +149,7 @@ def bytes_of_records(_port, tls):
             for byte in frame(DATA, 0, 1, b"a" * 200):
                 inside.write(bytes([byte]))
             peer.sendall(outgoing.read())
+            noted()
 
 
 def pipelined(port, _tls):
@@ -144,12 +164,14 @@ def pipelined(port, _tls):
                 left = left[peer.send(left) :] or requests
             if readable and not peer.recv(1 << 20):
                 return
+            noted(len(readable))
 
 
 def acknowledgements(_port, tls):
     with http2(tls) as peer:
         while True:
             peer.sendall((frame(SETTINGS, 1, 0) + frame(PING, 1, 0, struct.pack(">Q", 1))) * 100)
+            noted()
 
 
 def hello_of_bytes(_port, tls):
@@ -161,6 +183,7 @@ def hello_of_bytes(_port, tls):
     with connection(tls, 3) as peer:
         for at in range(len(pieces) - 1):
             peer.sendall(pieces[at : at + 1])
+        noted()
 
 
 def odd_paths(port, _tls):
@@ -170,40 +193,91 @@ def odd_paths(port, _tls):
             peer.sendall(f"GET {path} HTTP/1.1\r\nHost: main.test\r\n\r\n".encode())
             while b"\r\n\r\n" not in peer.recv(65_536):
                 pass
+            noted()
 
 
-def owned(deed, number=5):
+def owned(deed, number=5, said=b"HTTP/1.1 200 OK"):
     """What a service does that was taken over, again and again; it may have been ended for what it did before."""
 
     def attack(port, _tls):
         with connection(port, number) as peer:
             peer.sendall(f"GET /owned/{deed} HTTP/1.1\r\nHost: owned.test\r\nConnection: close\r\n\r\n".encode())
-            while peer.recv(65_536):
-                pass
+            answer = b""
+            while more := peer.recv(65_536):
+                answer += more
+        noted(said in answer)
         time.sleep(0.02)
 
     return again(attack)
 
 
+def full_spool(port, _tls):
+    """Clients of four ranges, each with a body of nearly all that one may have, which never ends: together they want five times what
+    the site has for bodies."""
+    head = b"POST /behind/form HTTP/1.1\r\nHost: spooled.test\r\nContent-Length: 3000000\r\n\r\n"
+    ranges, peers = itertools.cycle((20, 21, 22, 23)), []
+    while True:
+        with contextlib.suppress(OSError):
+            if len(peers) < 8:
+                peer = connection(port, next(ranges))
+                peer.settimeout(2)
+                peer.sendall(head + b"x" * 2_900_000)
+                peers.append(peer)
+        for peer in select.select(peers, [], [], 0)[0]:
+            with contextlib.suppress(OSError):
+                noted(b" 503 " in peer.recv(4096))
+            peers.remove(peer)
+            peer.close()
+        time.sleep(0.05)
+
+
+def crowd(port, _tls):
+    """Sixty connections of one range that ask a service without pause; every third request is one that takes a second."""
+    targets = itertools.cycle(("echo", "echo", "sleep?ms=1000"))
+    peers = [connection(port, 9) for _ in range(60)]
+    asking = list(peers)
+    while True:
+        for peer in asking:
+            peer.sendall(f"GET /probe/{next(targets)} HTTP/1.1\r\nHost: main.test\r\n\r\n".encode())
+        asking = select.select(peers, [], [])[0]
+        for peer in asking:
+            answers = re.findall(rb"HTTP/1.1 \d+", peer.recv(65_536))
+            if not answers:
+                return
+            noted(len(answers))
+
+
+PAGE, SECURE = "http://127.0.0.1:{port}/page.txt", "https://127.0.0.1:{tls}/page.txt"
+HTTP2, PHP = "https://127.0.0.1:{tls}/h2/page.txt", "http://127.0.0.1:{port}/ok.php"
+BEHIND, SERVICE = "http://127.0.0.1:{port}/behind/x", "http://127.0.0.1:{port}/probe/echo"
 ATTACKS = {
-    "slow-posts-php": Attack(slow_php, "http://127.0.0.1:{port}/ok.php", 60),
-    "slow-streams-php": Attack(slow_streams, "http://127.0.0.1:{port}/ok.php", 60),
-    "slow-posts-upstream": Attack(slow_upstream, "http://127.0.0.1:{port}/behind/x", 60),
-    "bytes-of-data": Attack(again(bytes_of_data), "https://127.0.0.1:{tls}/h2/page.txt"),
-    "bytes-of-chunks": Attack(again(bytes_of_chunks), "http://127.0.0.1:{port}/page.txt"),
-    "bytes-of-records": Attack(again(bytes_of_records), "https://127.0.0.1:{tls}/h2/page.txt"),
-    "pipelined": Attack(again(pipelined), "http://127.0.0.1:{port}/page.txt"),
-    "acknowledgements": Attack(again(acknowledgements), "https://127.0.0.1:{tls}/h2/page.txt"),
-    "hello-of-bytes": Attack(again(hello_of_bytes), "https://127.0.0.1:{tls}/h2/page.txt"),
-    "descriptors": Attack(owned("descriptors"), "http://127.0.0.1:{port}/page.txt"),
+    "slow-posts-php": Attack(slow_posts("/form.php", *LENGTH), PHP, 60),
+    "slow-streams-php": Attack(slow_streams, PHP, 60),
+    "slow-posts-upstream": Attack(slow_posts("/behind/form", *CHUNKED), BEHIND, 60),
+    "slow-posts-streamed": Attack(slow_posts("/streamed/form", *LENGTH), "http://127.0.0.1:{port}/streamed/x", 60),
+    "slow-posts-service": Attack(slow_posts("/probe/echo", *CHUNKED), SERVICE, 60),
+    "full-spool": Attack(full_spool, "http://127.0.0.2:{port}/behind/x", 60, said="bodies that wait take all of `spool_bytes`"),
+    "service-users": Attack(again(crowd), SERVICE),
+    "bytes-of-data": Attack(again(bytes_of_data), HTTP2),
+    "bytes-of-chunks": Attack(again(bytes_of_chunks), PAGE),
+    "bytes-of-records": Attack(again(bytes_of_records), HTTP2),
+    "pipelined": Attack(again(pipelined), PAGE),
+    "acknowledgements": Attack(again(acknowledgements), HTTP2),
+    "hello-of-bytes": Attack(again(hello_of_bytes), HTTP2),
+    "descriptors": Attack(owned("descriptors"), PAGE),
+    "lingering": Attack(owners.sent("TCP, lingering", 1), PAGE, is_local=True),
+    "inotify": Attack(owners.sent("inotify", 110), PAGE, is_local=True),
+    "worker-to-signer": Attack(owners.asks_signer, SECURE, 30, is_local=True, around=owners.stopped_worker, is_handshake=True),
     # From the others' own address, which no site but the owned one may refuse.
-    "back": Attack(owned("back", None), "http://127.0.0.1:{port}/page.txt"),
-    "log-flood": Attack(owned("flood"), "http://127.0.0.1:{port}/page.txt"),
-    "odd-paths": Attack(again(odd_paths), "http://127.0.0.1:{port}/page.txt"),
-    "templates": Attack(tenants.templates, "http://127.0.0.1:{port}/page.txt", is_local=True),
-    "included-pipe": Attack(tenants.included_pipe, "http://127.0.0.1:{port}/page.txt", is_local=True),
-    "libraries": Attack(tenants.libraries, "http://127.0.0.1:{port}/page.txt", is_local=True),
-    "sparse-program": Attack(tenants.sparse_program, "http://127.0.0.1:{port}/page.txt", is_local=True),
+    "back": Attack(owned("back", None), PAGE),
+    "back-with-heads": Attack(owned("heads", None, b"x" * 1000), PAGE),
+    "log-flood": Attack(owned("flood"), PAGE),
+    "odd-paths": Attack(again(odd_paths), PAGE),
+    "templates": Attack(tenants.templates, PAGE, is_local=True),
+    "included-pipe": Attack(tenants.included_pipe, PAGE, is_local=True),
+    "silent-files": Attack(tenants.silent_files, PAGE, is_local=True, around=tenants.frozen, said="files that it needs are on a file system"),
+    "libraries": Attack(tenants.libraries, PAGE, is_local=True),
+    "sparse-program": Attack(tenants.sparse_program, PAGE, is_local=True),
 }
 
 
@@ -222,11 +296,18 @@ def beside(act, *words):
     assert process.is_alive(), "the attack has ended"
     try:
         yield
+        assert process.is_alive(), "the attack has ended"
     finally:
         process.kill()
         process.join()
 
 
-def under(attack, server):
-    """While the attack goes on."""
-    return beside(run, attack, server)
+@contextlib.contextmanager
+def under(attack, victims):
+    """While the attack goes on, once it has shown, by what it has noted and by what error.log says."""
+    log = lambda: victims.server.log().count(attack.said) if attack.said else 1
+    before, said = evidence.seen(), log() if attack.said else 0
+    with attack.around(victims), beside(run, attack, victims):
+        shows = until(lambda: evidence.seen() > before and log() > said, SHOWS)
+        assert shows, f"the server does not do what the attack is about {attack.said}"
+        yield

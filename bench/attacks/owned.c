@@ -3,6 +3,7 @@
  *     /owned/flood          a MiB of lines for error.log
  *     /owned/descriptors    to each process that it has a channel to, sockets whose closing takes its time
  *     /owned/back           the connection back, again and again, with garbage that its client is to have sent
+ *     /owned/heads          the same with a request for another tenant's site before the garbage
  *
  * Runs in: the jail of a service that takes connections. Sees: requests of the benchmark. Never: uses anything of Bulkhead's.
  */
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 enum { MESSAGE = 70000, CHANNELS = 64, CONTROL = 3, CREDITS = 8, HEAD = 2 + 8 + 18 + 18 + 1 + 4, TOGETHER = 60, MESSAGES = 16, FLOOD = 1 << 20, BACK = 110 };
+
+#define GARBAGE "\1\2\3 / HTTP/9\r\n\r\n"
 
 static struct pollfd watched[CHANNELS] = {{.fd = CONTROL, .events = POLLIN}};
 static nfds_t count = 1;
@@ -65,14 +68,15 @@ static void flood(void) {
 }
 
 /* Each is an offence of the client's, as far as whoever gets it back believes that. */
-static void hand_back(int to, int connection) {
-    static const char garbage[] = "\1\2\3 / HTTP/9\r\n\r\n";
-    unsigned char message[14 + sizeof garbage - 1] = {1, 2, [10] = sizeof garbage - 1};
+static void hand_back(int to, int connection, const char *read) {
+    unsigned char message[14 + 200] = {1, 2};
+    size_t length = strlen(read);
     memset(message + 2, 0xff, 8);
-    memcpy(message + 14, garbage, sizeof garbage - 1);
+    message[10] = (unsigned char)length;
+    memcpy(message + 14, read, length);
     for (int times = 0; times < BACK; times++) {
         struct rights rights;
-        attach(&rights, &connection, 1, message, sizeof message);
+        attach(&rights, &connection, 1, message, 14 + length);
         sendmsg(to, &rights.message, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
 }
@@ -89,7 +93,9 @@ static void answer(int from, int connection, const char *head) {
     }
     if (strstr(head, "/owned/flood")) flood();
     if (strstr(head, "/owned/descriptors")) send_descriptors();
-    if (strstr(head, "/owned/back")) hand_back(from, connection);
+    if (strstr(head, "/owned/back")) hand_back(from, connection, GARBAGE);
+    /* The worker of that site answers, and hands back what comes behind. */
+    if (strstr(head, "/owned/heads")) return hand_back(from, connection, "GET /page.txt HTTP/1.1\r\nHost: main.test\r\n\r\n" GARBAGE);
     send(connection, said, sizeof said - 1, MSG_NOSIGNAL);
     shutdown(connection, SHUT_WR);
 }

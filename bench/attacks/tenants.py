@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import tempfile
 
+from evidence import noted
 from slow_programs import with_missing_libraries
 
 #: A template of this many bytes of what stands in each other, and is as deep as that.
@@ -28,6 +29,7 @@ def templates(server):
             for number, page in enumerate(pages):
                 server.write(f"templates/{number}.html", page)
             server.order(command="republish", site="owned")
+            noted()
 
 
 def included_pipe(server):
@@ -36,13 +38,13 @@ def included_pipe(server):
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path)
     while True:
-        server.command("reload", "--run-dir", "run")
+        noted(server.command("reload", "--run-dir", "run").returncode != 0)
 
 
 def relaunch(server, name):
     """As often as the service's owner likes, whatever comes of it."""
     while True:
-        server.command("relaunch", "--run-dir", "run", name)
+        noted(server.command("relaunch", "--run-dir", "run", name).returncode != 0)
 
 
 def libraries(server):
@@ -62,3 +64,28 @@ def sparse_program(server):
         os.link(new, server.folder / "bin/second")
     new.rename(program)
     relaunch(server, "owned/sparse")
+
+
+@contextlib.contextmanager
+def frozen(victims):
+    """The file system of the attacker's site answers nothing, and somebody waits for it."""
+    victims.tree.frozen = True
+    try:
+        yield
+        assert victims.tree.waiting, "nobody waits for the file system"
+    finally:
+        victims.tree.frozen = False
+
+
+def silent_files(server):
+    """Everything that the configuration names of a site is on a file system that does not answer: processes that need it end and are
+    ordered again, the configuration is read again, and clients ask for what is there."""
+    for process in server.processes("site far") + server.processes("bin/far"):
+        process.kill()
+    for number in itertools.count():
+        server.config.write_text(server.config.read_text().replace(f'realm = "{number}"', f'realm = "{number + 1}"'))
+        server.command("reload", "--run-dir", "run", timeout=60)
+        answer = server.command("relaunch", "--run-dir", "run", "far", timeout=60)
+        noted("has not answered" in answer.stderr)
+        with contextlib.suppress(OSError):
+            server.get("/", "far.test", timeout=1)

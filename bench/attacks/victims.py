@@ -6,7 +6,10 @@ import subprocess
 
 import tls_server
 from backend import Echo, Fpm, HttpServer
-from harness import Server, children, free_port
+from fuse_tree import Tree
+from harness import Server, children, free_port, program
+
+USER = "a:$2y$04$CCCCCCCCCCCCCCCCCCCCCu6Ry1Yy8D0LpHlAr5zQ3LVvY3YF8XPqS\n"
 
 CONFIG = """
 include = "sites/*.toml"
@@ -16,8 +19,16 @@ address = "127.0.0.1:{port}"
 address = "127.0.0.1:{tls}"
 tls = true
 
+[[listen]]
+address = "127.0.0.2:{port}"
+
 [server]
 gates = 1
+
+[restart]
+broken_after = 1000
+within = "1h"
+backoff_max = "10ms"
 
 [conditioning]
 exempt = []
@@ -34,6 +45,36 @@ certificates = ["all.pem"]
   [[site.route]]
   path = "/behind/"
   upstream = "127.0.0.1:{behind}"
+  [[site.route]]
+  path = "/streamed/"
+  upstream = "127.0.0.1:{behind}"
+  buffer = false
+  [[site.service]]
+  name = "probe"
+  path = "/probe"
+  command = ["bin/probe"]
+
+[[site]]
+name = "spooled"
+host = ["spooled.test", "127.0.0.2"]
+body_bytes = "3MiB"
+spool_bytes = "5MiB"
+  [[site.route]]
+  path = "/behind/"
+  upstream = "127.0.0.1:{behind}"
+
+[[site]]
+name = "far"
+host = ["far.test"]
+root = "far/www"
+certificates = ["far/far.pem"]
+  [[site.service]]
+  name = "far"
+  path = "/far"
+  command = ["far/bin/far"]
+  [[site.route]]
+  path = "/closed/"
+  auth = {{ users = "far/users", realm = "0" }}
 
 [[site]]
 name = "owned"
@@ -65,14 +106,18 @@ class Victims:
         self.stack = stack
 
     def __enter__(self):
-        files = {"sites/.keep": "", "templates/0.html": "x", "main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));"}
+        files = {"sites/.keep": "", "templates/0.html": "x", "main/page.txt": "x" * 1000, "main/ok.php": "<?php echo 'ok';", "main/form.php": "<?php echo strlen(file_get_contents('php://input'));",
+                 "real/www/index.html": "far\n", "real/users": USER}
         self.tls = free_port()
         behind = self.stack.enter_context(HttpServer(Echo))
-        server = Server(sites=[], programs=(), files=files, text=lambda port: "")
+        # Attackers go in the middle of their requests.
+        behind.server.handle_error = lambda *_: None
+        server = Server(sites=[], programs=("probe",), files=files, text=lambda port: "")
         fpm = Fpm(server.folder)
         self.stack.callback(fpm.close)
         certificate = b"".join(tls_server.certificate(server.folder, "all", "ec", "main.test", "127.0.0.1"))
         server.write("all.pem", certificate)
+        self.tree = self.stack.enter_context(self.far(server))
         words = {"port": server.port, "tls": self.tls, "php": fpm.socket, "behind": behind.port}
         server.config.write_text(server.with_uids(CONFIG.format(**words)))
         owned = server.folder / "owned"
@@ -85,6 +130,17 @@ class Victims:
         for process in [server.launcher, *children(server.launcher.pid)]:
             os.sched_setaffinity(process.pid, {0})
         return self
+
+    @staticmethod
+    def far(server):
+        """All of a tenant's on a file system of its own."""
+        server.write("real/far.pem", b"".join(tls_server.certificate(server.folder, "far", "ec", "far.test")))
+        server.write("real/bin/far", pathlib.Path(program("probe")).read_bytes()).chmod(0o755)
+        (server.folder / "far").mkdir()
+        real = server.folder / "real"
+        for path in [real, *real.rglob("*")]:
+            os.chown(path, 1001, 1001)
+        return Tree(real, server.folder / "far")
 
     def __exit__(self, *_):
         pass

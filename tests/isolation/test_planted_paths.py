@@ -300,7 +300,7 @@ class Included(unittest.TestCase):
         text = lambda port: f'include = "sites/*.toml"\n[[listen]]\naddress = "127.0.0.1:{port}"\n[[site]]\nname = "main"\nhost = ["main.test"]\nroot = "main"\n'
         with Server([], programs=(), files={"main/index.html": "x", "sites/.keep": ""}, text=text) as server:
             os.mkfifo(server.folder / "sites/x.toml")
-            for words in (("check", server.config), ("reload", "--run-dir", "run")):
+            for words in (("check", server.config), ("run", server.config), ("reload", "--run-dir", "run")):
                 done = server.command(*words, timeout=10)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn("it is not a file", done.stderr + done.stdout)

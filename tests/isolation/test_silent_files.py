@@ -12,7 +12,7 @@ import pytest
 from client import until
 from fuse_tree import Tree
 from harness import Server, configuration, free_port, program, service, site
-from slow_programs import step_bar_ms, step_ms
+from slow_programs import STEP_MS, step_ms
 from tls_server import certificate
 
 #: A user of a file of users, with this password.
@@ -102,7 +102,7 @@ class SilentFiles(unittest.TestCase):
         return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False).stdout
 
     def assert_quick(self, server):
-        self.assertLess(step_ms(server), step_bar_ms(), server.log())
+        self.assertLess(step_ms(server), STEP_MS, server.log())
 
     def test_they_are_used_and_read_again(self):
         with FarServer() as server:

@@ -11,16 +11,6 @@ from harness import Process, children
 STEP_MS = 50
 
 
-#: A step that starts a process waits until that has made its jail; the process waits for a processor as others do. On a machine
-#: with more to do than it has processors that takes so many times as long, but never as long as an examination in the loop.
-SLACK_MAX = 10
-
-
-def step_bar_ms():
-    """What a step may take on this machine, as busy as it is."""
-    return STEP_MS * min(max(1, os.getloadavg()[0] / os.cpu_count()), SLACK_MAX)
-
-
 def with_missing_libraries(folder, count=700):
     """A program that asks its loader for so many libraries that are not there, in so many spellings of a folder."""
     stub = folder / "libn0.so"

@@ -17,11 +17,12 @@ use sys::process::Exit;
 use wire::Role;
 
 use crate::Supervisor;
-use crate::chain_ends::{Chain, ChainEnds, StagedChain, StartedChain};
+use crate::chain_ends::{Chain, ChainEnds, GrowingChain, StagedChain};
 use crate::error::{Error, during};
 use crate::life::Life;
 use crate::process::Stage;
-use crate::spawn::context::duplicate;
+use crate::spawn::context::{SpawnContext, duplicate};
+use crate::spawn::process_spec::ProcessSpec;
 use crate::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
 impl Supervisor {
@@ -40,7 +41,7 @@ impl Supervisor {
     /// Starts all filters, since `slot` has none; unless another one has to be waited for.
     pub fn start_filters(&mut self, slot: usize) {
         self.starts.remove(&slot);
-        if self.filters().iter().any(|other| self.starts.contains_key(other)) {
+        if self.growing.is_some() || self.filters().iter().any(|other| self.starts.contains_key(other)) {
             return;
         }
         let now = Instant::now();
@@ -50,18 +51,46 @@ impl Supervisor {
             return;
         }
         filters.iter().for_each(|&filter| self.use_up(filter));
-        match self.start_chain(&filters) {
-            Ok((started, chain)) => {
-                for (slot, serial) in started {
-                    self.slots[slot].current = Some(serial);
-                    self.set_serving(serial);
-                }
-                self.chain = chain;
+        self.chains += 1;
+        self.growing = Some(GrowingChain::of(self.chains, filters));
+        self.grow_chain();
+    }
+
+    /// Begins the next filter of the chain that grows, or has the gates use it once all of it is there.
+    fn grow_chain(&mut self) {
+        let Some(mut growing) = self.growing.take() else { return };
+        match self.grow(&mut growing) {
+            Ok(None) => {
+                growing.members.iter().for_each(|(_, serial)| self.set_serving(*serial));
+                self.chain = growing.chain;
                 self.send_chain_to_gates();
                 self.announce();
             }
-            Err((slot, error)) => self.not_started(slot, &error),
+            Ok(Some((slot, serial))) => {
+                self.slots[slot].current = Some(serial);
+                self.growing = Some(growing);
+            }
+            Err((slot, error)) => {
+                self.break_chain();
+                self.not_started(slot, &error);
+            }
         }
+    }
+
+    /// A filter executes its program.
+    pub fn on_filter_there(&mut self, serial: u64) {
+        let is_of = |growing: &GrowingChain| growing.last() == Some(serial);
+        if self.growing.as_ref().is_some_and(is_of) {
+            self.grow_chain();
+        } else if self.staged_chain.as_ref().is_some_and(|staged| is_of(&staged.growing)) {
+            self.go_on_with_staged_chain();
+        }
+    }
+
+    /// The slots of filters that are yet to be begun.
+    pub(crate) fn growing_slots(&self) -> impl Iterator<Item = usize> {
+        let staged = self.staged_chain.as_ref().map(|staged| &staged.growing);
+        self.growing.iter().chain(staged).flat_map(|growing| growing.left.iter().copied())
     }
 
     /// Has the staged chain take the place of the one that there is, which ends when it has passed on what it has.
@@ -81,24 +110,19 @@ impl Supervisor {
         }
     }
 
-    /// Starts a process of each of these filters, and makes a chain of them; or starts none.
-    pub(crate) fn start_chain(&mut self, slots: &[usize]) -> Result<StartedChain, (usize, Error)> {
-        let mut started = Vec::new();
-        let mut made: Option<Chain> = None;
-        self.chains += 1;
-        for &slot in slots {
-            match self.start_filter(slot, made.take()) {
-                Ok((serial, chain)) => {
-                    started.push((slot, serial));
-                    made = Some(chain);
-                }
-                Err(error) => {
-                    started.into_iter().for_each(|(_, serial)| self.give_up(serial));
-                    return Err((slot, error));
-                }
-            }
-        }
-        Ok((started, made))
+    /// Begins the next filter of a chain; `None` if all are there.
+    pub(crate) fn grow(
+        &mut self,
+        growing: &mut GrowingChain,
+    ) -> Result<Option<(usize, u64)>, (usize, Error)> {
+        let Some(slot) = growing.left.pop_front() else { return Ok(None) };
+        let begun = self.begin_filter(slot, growing.number, growing.chain.take());
+        let (serial, chain) = begun.map_err(|error| (slot, error))?;
+        growing.chain = Some(chain);
+        growing.members.push((slot, serial));
+        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        self.set_deadline(serial, Some(Instant::now() + timeout * FIRST_START));
+        Ok(Some((slot, serial)))
     }
 
     /// A filter says nothing: somebody else decides that it works.
@@ -109,8 +133,13 @@ impl Supervisor {
         }
     }
 
-    /// Starts the filter of `slot` behind those of `before`.
-    fn start_filter(&mut self, slot: usize, before: Option<Chain>) -> Result<(u64, Chain), Error> {
+    /// Begins the filter of `slot` behind those of `before`.
+    fn begin_filter(
+        &mut self,
+        slot: usize,
+        number: u32,
+        before: Option<Chain>,
+    ) -> Result<(u64, Chain), Error> {
         let (first, bundles, mut unread) = match before {
             Some(Chain { first, last, unread, .. }) => (first, last.into_inner(), unread),
             None => {
@@ -126,10 +155,11 @@ impl Supervisor {
             rustix::fs::fcntl_setfl(end, OFlags::empty()).map_err(during("set up a channel"))?;
         }
         unread.push(Unread::new(duplicate(&bundles)?));
-        let started = self.context.start_filter(&self.specs[slot], bundles, onward)?;
-        let serial = self.register(slot, started, None)?;
+        let channels = [bundles, onward];
+        let begin = |context: &SpawnContext, spec: &ProcessSpec| context.begin_filter(spec, &channels);
+        let serial = self.spawn_by(slot, &begin)?;
         let since = Instant::now();
-        let (number, last, look_at) = (self.chains, last.into(), since + self.unread_max() / LOOKS);
+        let (last, look_at) = (last.into(), since + self.unread_max() / LOOKS);
         Ok((serial, Chain { number, first, last, unread, since, look_at }))
     }
 
@@ -199,7 +229,8 @@ impl Supervisor {
     /// Ends all filters, of which one has ended; the one that is started again will bring them back.
     pub fn break_chain(&mut self) {
         // Whoever closes the ends may take their time; no gate is to send into them meanwhile.
-        self.chain.take().into_iter().for_each(|chain| chain.shut());
+        let growing = self.growing.take().and_then(|growing| growing.chain);
+        self.chain.take().into_iter().chain(growing).for_each(|chain| chain.shut());
         for slot in self.filters() {
             if let Some(serial) = self.slots[slot].current.take() {
                 self.give_up(serial);
@@ -233,6 +264,7 @@ impl Supervisor {
     /// Lets go of the chain at the end: it ends when the gates have.
     pub fn leave_chain(&mut self) {
         self.chain = None;
+        self.growing = None;
         self.staged_chain = None;
     }
 }

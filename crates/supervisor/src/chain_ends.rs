@@ -2,12 +2,14 @@
 //!
 //! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two filters.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use wire::LauncherToGate;
 
 use crate::foreign::Foreign;
+use crate::life::Life;
 use crate::unread::Unread;
 
 /// The gates' ends of a chain, which they share.
@@ -52,14 +54,39 @@ impl Chain {
     }
 }
 
-/// The filters that were started, as slots and serial numbers, and the chain that they are.
-pub(crate) type StartedChain = (Vec<(usize, u64)>, Option<Chain>);
+/// A chain whose filters are begun one after the other, each when the one before executes its program: those of one program are given
+/// that in turn, and no gate hears of a chain before all of it is there.
+#[derive(Debug)]
+pub(crate) struct GrowingChain {
+    pub(crate) number: u32,
+    /// What there is of it.
+    pub(crate) chain: Option<Chain>,
+    /// The filters that were begun, as slots and serial numbers.
+    pub(crate) members: Vec<(usize, u64)>,
+    /// The slots of the others.
+    pub(crate) left: VecDeque<usize>,
+}
+
+impl GrowingChain {
+    /// One of these filters, of which none was begun.
+    pub(crate) fn of(number: u32, slots: Vec<usize>) -> Self {
+        Self { number, chain: None, members: Vec::new(), left: slots.into() }
+    }
+
+    /// The filter that was begun last.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.members.last().map(|(_, serial)| *serial)
+    }
+}
 
 /// A chain that is to take the place of another; see `staged_chain`.
 #[derive(Debug)]
 pub struct StagedChain {
-    pub(crate) chain: Option<Chain>,
-    pub(crate) members: Vec<(usize, u64)>,
+    pub(crate) growing: GrowingChain,
+    /// What its filters are there for.
+    pub(crate) of: Life,
+    /// Why one of them was not begun.
+    pub(crate) failed: Option<String>,
     /// The transaction that waits for it.
     pub(crate) ticket: u32,
     pub(crate) rests: u32,

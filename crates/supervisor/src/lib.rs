@@ -64,7 +64,7 @@ use sys::process::{Child, out_of_the_way};
 use wire::{Message, Role};
 
 use crate::backoff::{Backoff, Rule};
-use crate::chain_ends::{Chain, StagedChain};
+use crate::chain_ends::{Chain, GrowingChain, StagedChain};
 use crate::copies::Copies;
 use crate::directories::Directories;
 use crate::error::{Error, during};
@@ -170,6 +170,8 @@ pub struct Supervisor {
     chain: Option<Chain>,
     /// A chain that is to take its place.
     staged_chain: Option<StagedChain>,
+    /// The chain that is to be used as soon as all of its filters are there.
+    growing: Option<GrowingChain>,
     /// What has become of that, until the launcher takes notice.
     chain_came_up: Option<(u32, Result<(), String>)>,
     /// How many chains there have been.
@@ -246,6 +248,7 @@ impl Supervisor {
             next_unread_check: Instant::now(),
             chain: None,
             staged_chain: None,
+            growing: None,
             chain_came_up: None,
             chains: 0,
             epoll,

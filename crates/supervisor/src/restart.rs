@@ -19,6 +19,8 @@ use crate::memory;
 use crate::process::{Process, Stage};
 use crate::spawn::BegunProcess;
 use crate::spawn::cgroup::CpuWeight;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
 use crate::unread::FIRST_START;
 use crate::{Slot, Supervisor};
@@ -49,10 +51,10 @@ impl Supervisor {
         self.on_start(slot, started);
     }
 
-    /// Waits until a process for a slot that had none executes its program.
-    pub fn finish_start(&mut self, slot: usize, begun: Result<BegunProcess, Error>) {
-        let started = begun.and_then(|begun| self.context.finish(&self.specs[slot], begun));
-        let started = started.and_then(|started| self.register(slot, started, None));
+    /// Waits until a process for a slot that had none executes its program, but not beyond a time: from then on it is one on its way.
+    pub fn finish_start(&mut self, slot: usize, begun: Result<BegunProcess, Error>, until: Instant) {
+        let begin = |context: &SpawnContext, spec: &ProcessSpec| context.begin(spec);
+        let started = begun.and_then(|begun| self.go_on_with(slot, begun, &begin, until));
         self.on_start(slot, started);
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use wire::LauncherToGate;
 
 use crate::Supervisor;
-use crate::chain_ends::{ChainEnds, StagedChain};
+use crate::chain_ends::{ChainEnds, GrowingChain, StagedChain};
 use crate::error::Error;
 use crate::life::Life;
 
@@ -29,22 +29,47 @@ impl Supervisor {
         if slots.is_empty() {
             return Ok(false);
         }
-        let (members, chain) = self.start_chain(&slots).map_err(|(_, error)| error)?;
-        for &(slot, serial) in &members {
-            let state = &mut self.slots[slot];
-            match of {
-                Life::Pending => state.current = Some(serial),
-                _ => state.next = Some(serial),
-            }
-            if let Some(process) = self.processes.get_mut(&serial) {
-                process.ticket = Some(ticket);
-            }
-        }
+        self.chains += 1;
         let now = Instant::now();
         let until = now + Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let (rests, look_at, is_judged) = (0, now + LOOK, false);
-        self.staged_chain = Some(StagedChain { chain, members, ticket, rests, look_at, until, is_judged });
+        let growing = GrowingChain::of(self.chains, slots);
+        self.staged_chain =
+            Some(StagedChain { growing, of, failed: None, ticket, rests, look_at, until, is_judged });
+        if let Err((_, error)) = self.grow_staged_chain() {
+            self.staged_chain = None;
+            return Err(error);
+        }
         Ok(true)
+    }
+
+    /// Begins the next filter of the staged chain, if any is left.
+    fn grow_staged_chain(&mut self) -> Result<(), (usize, Error)> {
+        let Some(mut staged) = self.staged_chain.take() else { return Ok(()) };
+        let begun = self.grow(&mut staged.growing);
+        if let Ok(Some((slot, serial))) = begun {
+            let state = &mut self.slots[slot];
+            match staged.of {
+                Life::Pending => state.current = Some(serial),
+                _ => state.next = Some(serial),
+            }
+            self.processes
+                .get_mut(&serial)
+                .into_iter()
+                .for_each(|process| process.ticket = Some(staged.ticket));
+        }
+        self.staged_chain = Some(staged);
+        begun.map(|_| ())
+    }
+
+    /// The same after one of its filters is there.
+    pub(crate) fn go_on_with_staged_chain(&mut self) {
+        if let Err((slot, error)) = self.grow_staged_chain()
+            && let Some(staged) = &mut self.staged_chain
+        {
+            staged.failed = Some(format!("{}: {error}", self.specs[slot].title()));
+            staged.look_at = Instant::now();
+        }
     }
 
     /// Whether a chain waits to take the place of the one that there is.
@@ -59,17 +84,23 @@ impl Supervisor {
         }
         staged.look_at = now + LOOK;
         let rests = |(_, serial): &(usize, u64)| {
-            self.processes.get(serial).is_some_and(|process| rests(process.child.pid))
+            self.processes
+                .get(serial)
+                .is_some_and(|process| process.is_configured && rests(process.child.pid))
         };
-        staged.rests = if staged.members.iter().all(rests) { staged.rests + 1 } else { 0 };
+        let is_whole = staged.growing.left.is_empty();
+        staged.rests =
+            if is_whole && staged.growing.members.iter().all(rests) { staged.rests + 1 } else { 0 };
+        let failed = staged.failed.take();
         let late = now >= staged.until;
-        if staged.rests < RESTS && !late {
+        if staged.rests < RESTS && !late && failed.is_none() {
             return;
         }
         staged.is_judged = true;
-        let result = match staged.rests >= RESTS {
-            true => Ok(()),
-            false => Err("the filters do not come to rest within `start_timeout`".to_owned()),
+        let result = match failed {
+            Some(reason) => Err(reason),
+            None if staged.rests >= RESTS => Ok(()),
+            None => Err("the filters do not come to rest within `start_timeout`".to_owned()),
         };
         self.chain_came_up = Some((staged.ticket, result));
     }
@@ -88,8 +119,8 @@ impl Supervisor {
             }
             return;
         };
-        self.chain = staged.chain;
-        for (slot, serial) in staged.members {
+        self.chain = staged.growing.chain;
+        for (slot, serial) in staged.growing.members {
             self.set_serving(serial);
             self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
             let state = &mut self.slots[slot];
@@ -106,7 +137,7 @@ impl Supervisor {
     /// Ends the staged chain, which no gate knows.
     pub fn discard_staged_chain(&mut self) {
         self.chain_came_up = None;
-        for (slot, serial) in self.staged_chain.take().into_iter().flat_map(|staged| staged.members) {
+        for (slot, serial) in self.staged_chain.take().into_iter().flat_map(|staged| staged.growing.members) {
             let state = &mut self.slots[slot];
             for place in [&mut state.next, &mut state.current] {
                 place.take_if(|there| *there == serial);

@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -224,6 +225,11 @@ impl Begun {
         }
     }
 
+    /// Waits until a time for the end of what the child says; whether that has come.
+    pub fn is_over_by(&self, until: Instant) -> bool {
+        self.report.is_over_by(until)
+    }
+
     /// The child, and where it says whether it executes its program, for who does not wait for that.
     pub fn split(self) -> (Child, StartReport) {
         (self.child, StartReport(out_of_the_way(self.report.0.into()).into()))
@@ -233,11 +239,29 @@ impl Begun {
 impl StartReport {
     /// Whether all is said.
     pub fn is_over(&self) -> bool {
+        self.is_over_within(Duration::ZERO)
+    }
+
+    /// Waits until a time for that; whether it has come.
+    pub fn is_over_by(&self, until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.is_over_within(left) {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    fn is_over_within(&self, time: Duration) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Bytes alone do not end a wait: the end of the pipe does.
+        let mut polled = [PollFd::new(&self.0, PollFlags::empty())];
+        let time = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         // What cannot be asked is found by whoever reads.
-        poll(&mut polled, Some(&now)).is_err()
+        poll(&mut polled, Some(&time)).is_err_and(|error| error != rustix::io::Errno::INTR)
             || polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
@@ -553,6 +577,22 @@ mod tests {
         assert_eq!(begun.finish().unwrap_err().step, "exec");
         let begun = begin_start(&program, Pids::Shared, 0, || Err(("layer", io::ErrorKind::Other.into())));
         assert_eq!(begun.unwrap().finish().unwrap_err().step, "layer");
+    }
+
+    #[test]
+    fn a_wait_for_a_child_has_an_end() {
+        let program =
+            Program { file: opened("/bin/true"), arguments: vec![c"true".into()], environment: Vec::new() };
+        let (reading, writing) = io::pipe().unwrap();
+        let held = || match rustix::io::read(&reading, &mut [0; 1]) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(("hold", error.into())),
+        };
+        let begun = begin_start(&program, Pids::Shared, reading.as_raw_fd(), held).unwrap();
+        assert!(!begun.is_over_by(Instant::now() + Duration::from_millis(20)));
+        rustix::io::write(&writing, b"x").unwrap();
+        assert!(begun.is_over_by(Instant::now() + Duration::from_secs(30)));
+        begun.finish().unwrap().wait_blocking();
     }
 
     fn opened(path: &str) -> OwnedFd {

@@ -94,7 +94,8 @@ impl Launcher {
                 let ticket = supervisor.process(serial).and_then(|process| process.ticket);
                 supervisor.configure_publisher(serial, self.transactions.keeps_templates(ticket))?;
             }
-            Role::Filter | Role::Launcher => {}
+            Role::Filter => supervisor.on_filter_there(serial),
+            Role::Launcher => {}
         }
         self.open_log_of(serial);
         self.supervisor.register_with_loggers(serial)?;

@@ -67,6 +67,9 @@ use wire::Role;
 /// left then is examined beside the loop.
 const EXAMINED_AT_START: Duration = Duration::from_secs(10);
 
+/// LIMIT: for how long one process is waited for then, until it executes its program; it is one on its way from then on.
+const BEGUN_AT_START: Duration = Duration::from_secs(2);
+
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]
 struct Components {
@@ -270,9 +273,9 @@ impl Launcher {
         self.supervisor.examine_beside();
     }
 
-    /// Starts a process for each of these slots, and waits for them. Those that may be given one program file, under
-    /// different uids, are not on their way at the same time. Up to a time, what is to be known of programs is found out here,
-    /// and from then on beside the loop.
+    /// Starts a process for each of these slots, and waits for them; those that take long are on their way from then on. Those that may
+    /// be given one program file, under different uids, are not on their way at the same time. Up to a time, what is to be known of
+    /// programs is found out here, and from then on beside the loop.
     fn start_each(&mut self, slots: Vec<usize>, examined_until: Instant) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
@@ -282,7 +285,7 @@ impl Launcher {
                 continue;
             }
             while begun.len() >= at_once || self.is_in_the_way(&begun, slot) {
-                self.finish_start(begun.pop_front());
+                self.finish_start(begun.pop_front(), examined_until);
             }
             let now = Instant::now();
             if examined_until <= now {
@@ -294,12 +297,15 @@ impl Launcher {
             if self.supervisor.spec(slot).role == Role::Filter {
                 self.supervisor.start(slot);
                 self.configure_new();
+                while self.supervisor.awaits_chain(begun_until(examined_until)) {
+                    self.configure_new();
+                }
             } else {
                 begun.push_back((slot, self.supervisor.begin_start(slot)));
             }
         }
         while !begun.is_empty() {
-            self.finish_start(begun.pop_front());
+            self.finish_start(begun.pop_front(), examined_until);
         }
     }
 
@@ -322,9 +328,9 @@ impl Launcher {
         begun.iter().any(|(other, _)| is_filter || self.supervisor.share_program(slot, *other))
     }
 
-    fn finish_start(&mut self, begun: Option<(usize, Result<BegunProcess, Error>)>) {
+    fn finish_start(&mut self, begun: Option<(usize, Result<BegunProcess, Error>)>, until: Instant) {
         if let Some((slot, begun)) = begun {
-            self.supervisor.finish_start(slot, begun);
+            self.supervisor.finish_start(slot, begun, begun_until(until));
             self.configure_new();
         }
     }
@@ -482,6 +488,11 @@ impl Launcher {
         }
         self.supervisor.go_on_stopping();
     }
+}
+
+/// Until when the next process is waited for at the start of the server.
+fn begun_until(examined_until: Instant) -> Instant {
+    examined_until.min(Instant::now() + BEGUN_AT_START)
 }
 
 /// How many gates there are unless the configuration says so: one for each processor.

@@ -4,6 +4,7 @@
 //! asked to before all is said.
 
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use sys::notify::Listener;
 use sys::process::StartReport;
@@ -22,6 +23,11 @@ impl Beginning {
     /// Whether it executes its program, or never will.
     pub fn is_over(&self) -> bool {
         self.report.is_over()
+    }
+
+    /// The same, after a wait for it until a time.
+    pub fn is_over_by(&self, until: Instant) -> bool {
+        self.report.is_over_by(until)
     }
 
     /// What becomes readable when that is so.

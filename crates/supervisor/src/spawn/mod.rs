@@ -39,6 +39,7 @@ pub mod versions;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use config::DOOR;
 use jail::policy::Policy;
@@ -122,7 +123,7 @@ pub struct Begun {
 #[derive(Debug)]
 pub struct BegunProcess {
     jailed: Begun,
-    control: ControlEnd,
+    control: Option<ControlEnd>,
     log: Option<OwnedFd>,
     stderr: Stderr,
 }
@@ -134,16 +135,16 @@ impl BegunProcess {
         let (child, report) = begun.split();
         let (child, core_folder) = (child.out_of_the_way(), core_folder.map(out_of_the_way));
         let jailed = Jailed { child, group, calls: None, core_folder };
-        (Started { jailed, control: Some(control), log, stderr }, Beginning { report, calls })
+        (Started { jailed, control, log, stderr }, Beginning { report, calls })
+    }
+
+    /// Waits until a time for the end of what it says; whether that has come.
+    pub fn is_over_by(&self, until: Instant) -> bool {
+        self.jailed.begun.is_over_by(until)
     }
 }
 
 impl SpawnContext {
-    /// Starts a process for `spec`.
-    pub fn start(&self, spec: &ProcessSpec) -> Result<Started, Error> {
-        self.finish(spec, self.begin(spec)?)
-    }
-
     /// Begins to start a process for `spec`; others can be begun before it is there ([`SpawnContext::finish`]).
     pub fn begin(&self, spec: &ProcessSpec) -> Result<BegunProcess, Error> {
         self.begin_known(spec).map_err(|error| self.explain(spec, error))
@@ -159,19 +160,15 @@ impl SpawnContext {
         let is_remote = self.guest(spec).is_some_and(|service| service.remote);
         let origin = if is_remote { Origin::Ours } else { Origin::Operators };
         let jailed = self.begin_in_jail(spec, (&self.program(spec)?, origin), &descriptors)?;
-        Ok(BegunProcess { jailed, control, log, stderr })
+        Ok(BegunProcess { jailed, control: Some(control), log, stderr })
     }
 
-    /// Waits until a process that was begun executes its program. Where degraded isolation allows it, one that failed in a
-    /// layer is started without this layer.
-    pub fn finish(&self, spec: &ProcessSpec, begun: BegunProcess) -> Result<Started, Error> {
-        let BegunProcess { mut jailed, mut control, mut log, mut stderr } = begun;
-        loop {
-            match self.finish_in_jail(spec, jailed)? {
-                Some(jailed) => return Ok(Started { jailed, control: Some(control), log, stderr }),
-                None => BegunProcess { jailed, control, log, stderr } = self.begin(spec)?,
-            }
-        }
+    /// Waits until a process that was begun executes its program; `None` if it is to be begun once more, without a layer of its jail
+    /// in which it has failed and that degraded isolation may leave out.
+    pub fn finish(&self, spec: &ProcessSpec, begun: BegunProcess) -> Result<Option<Started>, Error> {
+        let BegunProcess { jailed, control, log, stderr } = begun;
+        let jailed = self.finish_in_jail(spec, jailed)?;
+        Ok(jailed.map(|jailed| Started { jailed, control, log, stderr }))
     }
 
     /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
@@ -185,6 +182,19 @@ impl SpawnContext {
         let started = started
             .and_then(|program| self.start_with(spec, &program, [(bundles, BUNDLES), (onward, ONWARD)]));
         started.map_err(|error| self.explain(spec, error))
+    }
+
+    /// Begins to start the filter of `spec`, which takes from the first of `channels` and passes on to the second.
+    pub fn begin_filter(&self, spec: &ProcessSpec, channels: &[OwnedFd; 2]) -> Result<BegunProcess, Error> {
+        let begun = || {
+            let (stderr, mut descriptors) = self.standard_descriptors()?;
+            for (channel, number) in channels.iter().zip([BUNDLES, ONWARD]) {
+                descriptors.push((duplicate(channel)?, number));
+            }
+            let jailed = self.begin_in_jail(spec, (&self.program(spec)?, Origin::Operators), &descriptors)?;
+            Ok(BegunProcess { jailed, control: None, log: None, stderr })
+        };
+        begun().map_err(|error| self.explain(spec, error))
     }
 
     /// Starts `program` for `spec`, with `channels` and a pipe for standard error.
@@ -278,18 +288,19 @@ impl SpawnContext {
 
     /// Notes the layer that failed as one to do without, or fails.
     pub(crate) fn do_without(&self, failure: StartError) -> Result<(), Error> {
+        if self.leaves_out(&failure) { Ok(()) } else { Err(Error::Start(failure)) }
+    }
+
+    /// Whether the layer that failed is one to do without, from here on.
+    pub(crate) fn leaves_out(&self, failure: &StartError) -> bool {
         let layer = jail::LAYERS.iter().find(|layer| layer.name == failure.step && !layer.mandatory);
-        match layer {
-            Some(layer) if self.degrades => {
-                let mut without = self.without.borrow_mut();
-                // Another that was on its way at the same time may have failed there as well.
-                if !without.contains(&layer.name) {
-                    without.push(layer.name);
-                }
-                Ok(())
-            }
-            _ => Err(Error::Start(failure)),
+        let Some(layer) = layer.filter(|_| self.degrades) else { return false };
+        let mut without = self.without.borrow_mut();
+        // Another that was on its way at the same time may have failed there as well.
+        if !without.contains(&layer.name) {
+            without.push(layer.name);
         }
+        true
     }
 
     fn group(&self, spec: &ProcessSpec) -> Result<(Group, Vec<OwnedFd>), Error> {
