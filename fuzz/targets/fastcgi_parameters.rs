@@ -4,8 +4,9 @@
 
 use std::collections::HashSet;
 
-use fastcgi::parameters::{Request, Script, begin};
-use http::{HeaderName, HeaderValue};
+use fastcgi::parameters::{Circumstances, Request, Script, begin, begin_of_lines};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use request::head::{Checked, Room, check_lines};
 
 /// Variables that no field of a client becomes, whatever its name: those of other programs, and those of proxies.
 const NEVER: [&[u8]; 6] = [
@@ -31,7 +32,7 @@ pub fn fuzz(data: &[u8]) {
             parts.headers.append(name, value);
         }
     }
-    let records = begin(&mut Request {
+    let around = Circumstances {
         software: "bulkhead",
         peer: ([192, 0, 2, 1], 5).into(),
         local: ([127, 0, 0, 1], 80).into(),
@@ -39,19 +40,39 @@ pub fn fuzz(data: &[u8]) {
         root: "/srv/www",
         script: &script,
         filename: None,
-        parts: &mut parts,
-        requested: None,
-        failed: None,
         length: None,
-        host,
-        set: &[],
-    });
+    };
+    let by_lines = by_lines(&around, &parts.headers);
+    let (requested, failed, set) = (None, None, &[]);
+    let records = begin(&mut Request { around, parts: &mut parts, requested, failed, host, set });
     let all = read(&records);
+    if let Some((host, records)) = by_lines {
+        // The same variables, if the host is.
+        let of_fields = |name: &[u8]| name.starts_with(b"HTTP_") && name != b"HTTP_HOST";
+        let fields = |all: Vec<(Vec<u8>, Vec<u8>)>| -> HashSet<_> {
+            all.into_iter().filter(|(name, _)| of_fields(name)).collect()
+        };
+        let own = read(&records);
+        assert!(own.contains(&(b"HTTP_HOST".to_vec(), host)));
+        assert_eq!(fields(own), fields(all.clone()));
+    }
     let names: HashSet<_> = all.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), all.len(), "a name that is there twice");
     assert!(names.iter().all(|name| !NEVER.contains(&name.as_slice())));
     let upper = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
     assert!(names.iter().all(|name| name.iter().all(upper)));
+}
+
+/// What the lines of a head with these fields say, and its host; `None` if they are not for that way.
+fn by_lines(around: &Circumstances<'_>, fields: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut raw = b"POST / HTTP/1.1\r\nhost: a.example\r\n".to_vec();
+    for (name, value) in fields.iter().filter(|(name, _)| *name != http::header::HOST) {
+        raw.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+    }
+    raw.extend(b"\r\n");
+    let mut room = Room::default();
+    let (Checked::Whole(head), lines) = check_lines(&raw, usize::MAX, &mut room) else { return None };
+    Some((b"a.example".to_vec(), begin_of_lines(Vec::new(), around, &head, lines)?))
 }
 
 /// Reads the records of the beginning of a request, as a server does.

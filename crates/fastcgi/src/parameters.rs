@@ -13,11 +13,15 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 use request::fields;
+use request::head::{Head, Line};
 
 use crate::record::Beginning;
 
 /// Headers that are variables of their own.
 const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::HOST];
+
+/// LIMIT: lines of a head that are looked at one by one for another of the same name.
+const LINES_MAX: usize = 64;
 
 /// What a request means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub struct Script {
     pub info: Vec<u8>,
 }
 
-/// What the variables are made of.
-#[derive(Debug)]
-pub struct Request<'a> {
+/// What the variables say of us, the connection and the script, whatever the head of the request says.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
     /// The name of this server.
     pub software: &'a str,
     /// The client's end of its connection.
@@ -45,36 +49,116 @@ pub struct Request<'a> {
     pub script: &'a Script,
     /// The path of the script's file; below the root at the script's own path if nothing else is said.
     pub filename: Option<&'a [u8]>,
+    /// Bytes of the body.
+    pub length: Option<u64>,
+}
+
+/// What the variables are made of.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// What does not stand in the head.
+    pub around: Circumstances<'a>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
     pub parts: &'a mut Parts,
     /// The path and query that the client has asked for, where an internal redirect has led elsewhere.
     pub requested: Option<&'a PathAndQuery>,
     /// The error that the script makes the page of.
     pub failed: Option<StatusCode>,
-    /// Bytes of the body.
-    pub length: Option<u64>,
     /// The value of `Host`.
     pub host: &'a [u8],
     /// Headers that the operator has set, or taken away where the value is empty.
     pub set: &'a [(HeaderName, HeaderValue)],
 }
 
+/// What the head of a request says beside its fields.
+struct Said<'a> {
+    is_http2: bool,
+    method: &'a str,
+    target: &'a str,
+    query: &'a str,
+    host: &'a [u8],
+    failed: StatusCode,
+    media: Option<&'a [u8]>,
+}
+
 /// The first records of a request, with all of its variables; leaves of its fields those that are passed on.
 pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
     fields::clean_request_except(&mut request.parts.headers, &CLIENT_CERT);
     let mut all = Beginning::new();
-    let Request { software, peer, local, tls, root, script, filename, parts, requested, failed, .. } =
-        request;
-    // What the client has asked for, whatever file that led to.
-    let target = (*requested).or(parts.uri.path_and_query()).map_or("/", |target| target.as_str());
+    let Request { around, parts, requested, failed, host, .. } = &*request;
+    let said = Said {
+        is_http2: parts.version == http::Version::HTTP_2,
+        method: parts.method.as_str(),
+        // What the client has asked for, whatever file that led to.
+        target: (*requested).or(parts.uri.path_and_query()).map_or("/", |target| target.as_str()),
+        query: parts.uri.query().unwrap_or(""),
+        host,
+        failed: failed.unwrap_or(StatusCode::OK),
+        media: parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes),
+    };
+    own(&mut all, around, &said, |all| certificate(&parts.headers, all));
+    headers(request, &mut all);
+    all.finish()
+}
+
+/// The same of a request whose fields are those of its lines: whose client has shown no certificate, and which the operator has changed in
+/// nothing. In the room of `out`, which is empty. `None` if a line is not for this way: then [`begin`] says what becomes of it.
+pub fn begin_of_lines(
+    out: Vec<u8>,
+    around: &Circumstances<'_>,
+    head: &Head<'_>,
+    lines: &[Line<'_>],
+) -> Option<Vec<u8>> {
+    let mut all = Beginning::within(out);
+    let host = value_of(lines, "host").filter(|host| !host.is_empty() && lines.len() <= LINES_MAX)?;
+    let said = Said {
+        is_http2: false,
+        method: head.method,
+        target: head.target,
+        query: head.query.unwrap_or(""),
+        host,
+        failed: StatusCode::OK,
+        media: value_of(lines, "content-type"),
+    };
+    own(&mut all, around, &said, |all| no_certificate(all));
+    all.set("HTTP_HOST", &[host]);
+    for (at, line) in lines.iter().enumerate() {
+        if !is_plain(line) || lines[..at].iter().any(|other| other.name.eq_ignore_ascii_case(line.name)) {
+            return None;
+        }
+        let is_own = |name: &HeaderName| name.as_str().eq_ignore_ascii_case(line.name);
+        if !NOT_HTTP.iter().any(is_own) && fields::is_passed_on(line.name.as_bytes()) {
+            variable(&mut all, line.name, || std::iter::once(line.value));
+        }
+    }
+    Some(all.finish())
+}
+
+fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
+    lines.iter().find(|line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value)
+}
+
+/// Whether a line says nothing of others: `Connection` names fields that are not passed on, and could name any.
+fn is_plain(line: &Line<'_>) -> bool {
+    let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+    !is("close") && (!is("connection") || fields::are_usual_options(line.value))
+}
+
+/// All variables but those of fields.
+fn own(
+    all: &mut Beginning,
+    around: &Circumstances<'_>,
+    said: &Said<'_>,
+    certificate: impl FnOnce(&mut Beginning),
+) {
+    let Circumstances { software, peer, local, tls, root, script, filename, length } = *around;
     let root = root.as_bytes();
     all.set("GATEWAY_INTERFACE", &[b"CGI/1.1"]);
     all.set("SERVER_SOFTWARE", &[software.as_bytes()]);
-    let is_http2 = parts.version == http::Version::HTTP_2;
-    all.set("SERVER_PROTOCOL", &[if is_http2 { b"HTTP/2.0" } else { b"HTTP/1.1" }]);
-    all.set("REQUEST_METHOD", &[parts.method.as_str().as_bytes()]);
-    all.set("REQUEST_URI", &[target.as_bytes()]);
-    all.set("QUERY_STRING", &[parts.uri.query().unwrap_or("").as_bytes()]);
+    all.set("SERVER_PROTOCOL", &[if said.is_http2 { b"HTTP/2.0" } else { b"HTTP/1.1" }]);
+    all.set("REQUEST_METHOD", &[said.method.as_bytes()]);
+    all.set("REQUEST_URI", &[said.target.as_bytes()]);
+    all.set("QUERY_STRING", &[said.query.as_bytes()]);
     all.set("DOCUMENT_ROOT", &[root]);
     all.set("SCRIPT_NAME", &[&script.name]);
     match filename {
@@ -86,34 +170,36 @@ pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
         all.set("PATH_INFO", &[&script.info]);
         all.set("PATH_TRANSLATED", &[root, &script.info]);
     }
-    all.set("SERVER_NAME", &[without_port(request.host)]);
+    all.set("SERVER_NAME", &[without_port(said.host)]);
     all.show("SERVER_ADDR", local.ip().to_canonical());
     all.show("SERVER_PORT", local.port());
     all.show("REMOTE_ADDR", peer.ip().to_canonical());
     all.show("REMOTE_PORT", peer.port());
-    all.set("REQUEST_SCHEME", &[if *tls { b"https" } else { b"http" }]);
-    if *tls {
+    all.set("REQUEST_SCHEME", &[if tls { b"https" } else { b"http" }]);
+    if tls {
         all.set("HTTPS", &[b"on"]);
-        certificate(&parts.headers, &mut all);
+        certificate(all);
     }
     // PHP refuses to run without it where it was built to.
-    all.set("REDIRECT_STATUS", &[failed.unwrap_or(StatusCode::OK).as_str().as_bytes()]);
-    if let Some(length) = request.length {
+    all.set("REDIRECT_STATUS", &[said.failed.as_str().as_bytes()]);
+    if let Some(length) = length {
         all.show("CONTENT_LENGTH", length);
     }
-    if let Some(media) = parts.headers.get(header::CONTENT_TYPE) {
-        all.set("CONTENT_TYPE", &[media.as_bytes()]);
+    if let Some(media) = said.media {
+        all.set("CONTENT_TYPE", &[media]);
     }
-    headers(request, &mut all);
-    all.finish()
+}
+
+fn no_certificate(all: &mut Beginning) {
+    all.set("SSL_CLIENT_VERIFY", &[b"NONE"]);
 }
 
 /// What nginx and Apache say of a client's certificate under these names.
 fn certificate(headers: &HeaderMap, all: &mut Beginning) {
-    let mut set = |name, value: &[u8]| all.set(name, &[value]);
     if !headers.contains_key(CLIENT_CERT) {
-        return set("SSL_CLIENT_VERIFY", b"NONE");
+        return no_certificate(all);
     }
+    let mut set = |name, value: &[u8]| all.set(name, &[value]);
     // Who cannot be told by name is nobody.
     let Some(shown) = ClientCertificate::of(headers) else {
         return set("SSL_CLIENT_VERIFY", b"FAILED:it cannot be read");
@@ -157,12 +243,14 @@ fn headers(request: &Request<'_>, all: &mut Beginning) {
     for name in parts.headers.keys() {
         if !NOT_HTTP.contains(name) && !is_set(name, set) {
             let (values, separator) = (parts.headers.get_all(name), separator(name));
-            variable(all, name, || values.iter().flat_map(|value| [separator, value.as_bytes()]).skip(1));
+            variable(all, name.as_str(), || {
+                values.iter().flat_map(|value| [separator, value.as_bytes()]).skip(1)
+            });
         }
     }
     for (at, (name, value)) in set.iter().enumerate() {
         if !value.is_empty() && !is_set(name, &set[at + 1..]) {
-            variable(all, name, || std::iter::once(value.as_bytes()));
+            variable(all, name.as_str(), || std::iter::once(value.as_bytes()));
         }
     }
 }
@@ -173,8 +261,8 @@ fn separator(name: &HeaderName) -> &'static [u8] {
 }
 
 /// Adds the variable of a header; none of what is no name of a variable, and could become that of another.
-fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &HeaderName, value: impl Fn() -> V) {
-    let name = name.as_str().as_bytes();
+fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &str, value: impl Fn() -> V) {
+    let name = name.as_bytes();
     if name.iter().all(|&byte| byte == b'-' || byte.is_ascii_alphanumeric()) {
         let name = name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
         all.add(("HTTP_", name), value);
@@ -184,6 +272,8 @@ fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &Header
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use request::head::{Checked, Room, check_lines};
 
     use super::*;
 
@@ -202,22 +292,26 @@ mod tests {
         set: &[(HeaderName, HeaderValue)],
     ) -> BTreeMap<String, String> {
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
-        let mut request = Request {
+        let around = around(&script, secure);
+        let host = b"a.example:8443";
+        let mut request = Request { around, parts, requested: None, failed: None, host, set };
+        read(&begin(&mut request))
+    }
+
+    fn around(script: &Script, tls: bool) -> Circumstances<'_> {
+        Circumstances {
             software: "bulkhead",
             peer: "192.0.2.1:5".parse().unwrap(),
             local: "[::1]:443".parse().unwrap(),
-            tls: secure,
+            tls,
             root: "/srv/www",
-            script: &script,
+            script,
             filename: None,
-            parts,
-            requested: None,
-            failed: None,
             length: Some(3),
-            host: b"a.example:8443",
-            set,
-        };
-        let records = begin(&mut request);
+        }
+    }
+
+    fn read(records: &[u8]) -> BTreeMap<String, String> {
         let mut rest = &records[24..records.len() - 8];
         let mut found = BTreeMap::new();
         while !rest.is_empty() {
@@ -297,6 +391,47 @@ mod tests {
         let own = |name: &str| found.get(name).map(String::as_str);
         assert_eq!((own("HTTP_X_A"), own("HTTP_X_B"), own("HTTP_X_C")), (Some("own"), None, Some("last")));
         assert_eq!((own("HTTP_HOST"), own("SERVER_NAME")), (Some("h"), Some("a.example")));
+    }
+
+    /// What is said of a request by its lines, and by its fields.
+    fn both_ways(raw: &str) -> (Option<BTreeMap<String, String>>, BTreeMap<String, String>) {
+        let mut room = Room::default();
+        let (Checked::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+            panic!("{raw}")
+        };
+        let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
+        let by_lines = begin_of_lines(Vec::new(), &around(&script, true), &head, lines);
+        let fields: Vec<_> =
+            lines.iter().map(|line| (line.name, std::str::from_utf8(line.value).unwrap())).collect();
+        (by_lines.map(|records| read(&records)), found(&fields, head.target, true))
+    }
+
+    #[test]
+    fn lines_say_what_fields_say() {
+        for fields in [
+            "",
+            "User-Agent: u\r\nACCEPT: */*\r\nContent-Type: t/x; a=\"b\"\r\nCookie: a=1; b=2\r\n",
+            "Connection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy: http://evil/\r\n",
+            "Forwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\na!b: 1\r\na.b: 1\r\n",
+            "Empty:\r\nX-Forwarded-For: 6.6.6.6\r\nX-Accel-Redirect: /x\r\ncontent_length: 9\r\nX-9: 9\r\n",
+        ] {
+            let raw = format!(
+                "POST /a.php/in%20fo?q=1 HTTP/1.1\r\nhost: a.example:8443\r\n{fields}content-length: 3\r\n\r\n"
+            );
+            let (lines, fields) = both_ways(&raw);
+            assert_eq!(lines, Some(fields), "{raw}");
+        }
+    }
+
+    #[test]
+    fn lines_that_need_each_other_are_left_to_fields() {
+        for fields in
+            ["Cookie: a\r\ncookie: b", "Connection: x-own\r\nX-Own: 1", "Connection: close\r\nClose: 1"]
+        {
+            let raw =
+                format!("POST / HTTP/1.1\r\nHost: a.example:8443\r\n{fields}\r\nContent-Length: 3\r\n\r\n");
+            assert_eq!(both_ways(&raw).0, None, "{raw}");
+        }
     }
 
     #[test]

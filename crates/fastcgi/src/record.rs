@@ -179,7 +179,11 @@ impl Beginning {
 
     /// A request without parameters.
     pub fn new() -> Self {
-        let mut out = Vec::with_capacity(2048);
+        Self::within(Vec::with_capacity(2048))
+    }
+
+    /// The same in this room, which is empty.
+    pub fn within(mut out: Vec<u8>) -> Self {
         out.extend_from_slice(&head(BEGIN_REQUEST, 8));
         out.extend_from_slice(&[0, RESPONDER, KEEP_CONNECTION, 0, 0, 0, 0, 0]);
         // Its length is written once that is known.

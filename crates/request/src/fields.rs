@@ -258,6 +258,13 @@ pub fn options_of_line(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
+/// Whether a line of `Connection` has no options but those that all clients send.
+pub fn are_usual_options(line: &[u8]) -> bool {
+    let is_usual =
+        |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
+    options_of_line(line).all(is_usual)
+}
+
 /// Whether `Connection` has this option.
 pub fn has_option(headers: &HeaderMap, name: &[u8]) -> bool {
     options(headers).any(|option| option.eq_ignore_ascii_case(name))

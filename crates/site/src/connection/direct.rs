@@ -13,8 +13,6 @@ use crate::connection::socket::{Socket, expired};
 use crate::connection::state::{Connection, Next, Partial};
 use crate::head::{self, Checked, Head, Line, Room};
 use crate::http::access_record::Logged;
-use crate::http::body::BoundedBody;
-use crate::http::request::CheckedRequest;
 use crate::http1::CLIENT_GONE;
 use crate::http1::direct::{Compressed, Said, Written, pass_back};
 use crate::http1::request::ReceivedHead;
@@ -25,7 +23,6 @@ use crate::proxy::fastcgi::{BEHIND_BODY, as_http};
 use crate::proxy::http1::Failure;
 use crate::proxy::limit::{BackendId, Permit};
 use crate::proxy::stream::BackendStream;
-use crate::router::root_of;
 use crate::router::rules::RouteMatch;
 
 /// How long a new connection waits for its response before it is seen whether its client goes. Most responses come
@@ -103,15 +100,13 @@ impl<'a> Connection<'a> {
             return None;
         }
         let permit = site.worker.permit_now(backend, self.conn)?;
-        let received = ReceivedHead::new(raw, head, lines).ok().filter(|head| head.refused.is_none())?;
-        let request = CheckedRequest::new(self.conn, received.parts, None, BoundedBody::empty()).message;
-        let root = root_of(site, &request);
+        let root = site.roots.find(head.host, site.clock.tick(Instant::now()));
         let files = root.as_ref().map(|root| &root.files);
         let path = site.worker.backends.root_seen(files);
         let mut direct = site.spare.take();
         direct.text.clear();
         let context = RequestContext { conn: self.conn, files, root: &path };
-        let Some(connection) = way.begin(&mut direct.text, context, request, body) else {
+        let Some(connection) = way.begin(&mut direct.text, context, (head, lines), body) else {
             site.spare.keep(direct);
             return None;
         };

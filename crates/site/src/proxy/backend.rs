@@ -9,6 +9,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
 use crate::files::Files;
+use crate::head::{Head, Line};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::pool::Pool;
@@ -71,13 +72,13 @@ pub(crate) trait AtOnce {
     /// How long the backend may take.
     fn timeouts(&self) -> Timeouts;
 
-    /// Appends a request with this body, which is not within `request`, and gives the socket that it is for, with the generation of the
-    /// kept connections. `None` if it is for the general path.
+    /// Writes a request with this head and this body into `out`, which is empty, and gives the socket that it is for, with the generation of
+    /// the kept connections. `None` if it is for the general path.
     fn begin(
         &self,
         out: &mut Vec<u8>,
         context: RequestContext<'_>,
-        request: Request<BoundedBody>,
+        head: (&Head<'_>, &[Line<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)>;
 

@@ -258,7 +258,7 @@ pub(crate) fn encode(
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             // What else it names would not be passed on, nor a field that has the name of an option.
-            10 if is("connection") && !are_usual(value) => return false,
+            10 if is("connection") && !fields::are_usual_options(value) => return false,
             5 if is("close") => return false,
             14 if is("content-length") => {
                 tells_length = true;
@@ -285,13 +285,6 @@ pub(crate) fn encode(
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
     true
-}
-
-/// Whether `Connection` has no options but those that all clients send.
-fn are_usual(line: &[u8]) -> bool {
-    let is_usual =
-        |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
-    fields::options_of_line(line).all(is_usual)
 }
 
 /// Appends a line of a message, its name in lower case, as the general path has all names.

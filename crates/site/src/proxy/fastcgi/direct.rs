@@ -4,17 +4,17 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of the server.
 //! Must never: say anything else than the general path would, or take what it would refuse.
 
+use fastcgi::parameters::begin_of_lines;
 use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
 use fastcgi::reply;
-use http::{Request, header};
+use http::header;
 use tokio::time::Instant;
 
-use super::FastCgi;
 use super::connections::Connection;
-use crate::http::body::BoundedBody;
+use super::{FastCgi, around};
+use crate::head::{Head, Line};
 use crate::http1::response::push_line;
 use crate::proxy::backend::{AtOnce, RequestContext};
-use crate::proxy::headers::settle_host;
 use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
@@ -34,18 +34,19 @@ impl AtOnce for FastCgi {
     fn begin(
         &self,
         out: &mut Vec<u8>,
-        context: RequestContext<'_>,
-        mut request: Request<BoundedBody>,
+        RequestContext { conn, files, root }: RequestContext<'_>,
+        (head, lines): (&Head<'_>, &[Line<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)> {
         if body.len() > CONTENT_MAX {
             return None;
         }
-        let host = settle_host(&mut request, context.conn);
-        let (mut parts, _) = request.into_parts();
-        let begin = self.beginning(context, &mut parts, &host, Some(body.len() as u64)).ok()?;
-        out.reserve(begin.len() + body.len() + 2 * STDIN_END.len());
-        for part in [&begin[..], &stdin_head(body.len()), body, &STDIN_END] {
+        let script = self.scripts.find(files, head.path).ok()?;
+        let filename = files.map(|files| files.path_seen(&script.name, root));
+        let around = around(conn, root, (&script, filename.as_deref()), Some(body.len() as u64));
+        *out = begin_of_lines(std::mem::take(out), &around, head, lines)?;
+        out.reserve(body.len() + 2 * STDIN_END.len());
+        for part in [&stdin_head(body.len()), body, &STDIN_END] {
             out.extend_from_slice(part);
         }
         // A kept connection goes for it, as on the general path.

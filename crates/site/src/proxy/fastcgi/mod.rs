@@ -11,13 +11,24 @@ mod direct;
 mod incoming;
 mod outgoing;
 mod script;
+/// What a request's variables say beside its head.
+fn around<'a>(
+    conn: ConnInfo,
+    root: &'a str,
+    (script, filename): (&'a Script, Option<&'a [u8]>),
+    length: Option<u64>,
+) -> Circumstances<'a> {
+    let ConnInfo { peer, local, tls, .. } = conn;
+    Circumstances { software: SERVER, peer, local, tls, root, script, filename, length }
+}
+
 #[cfg(test)]
 mod tests;
 mod words;
 
 use std::rc::Rc;
 
-use fastcgi::parameters;
+use fastcgi::parameters::{self, Circumstances, Script};
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -25,6 +36,7 @@ use http_body::Body as _;
 use crate::files::Files;
 use crate::files::response::status_of;
 use crate::http::body::{BoundedBody, ResponseBody};
+use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, Requested};
 use crate::http::response::error;
 use crate::proxy::backend::{AtOnce, Backend, BackendRequest, RequestContext, Responding};
@@ -148,17 +160,10 @@ impl FastCgi {
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
         Ok(parameters::begin(&mut parameters::Request {
-            software: SERVER,
-            peer: conn.peer,
-            local: conn.local,
-            tls: conn.tls,
-            root,
-            script: &script,
-            filename: filename.as_deref(),
+            around: around(conn, root, (&script, filename.as_deref()), length),
             parts,
             requested: requested.as_ref().map(|Requested(requested)| requested),
             failed,
-            length,
             host: host.as_bytes(),
             set: &changes.set,
         }))
