@@ -107,8 +107,8 @@ others:
 	@nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process; a reload or an
-# upgrade that fails, or whose launcher is killed, at each of its system calls; every kind of descriptor on every channel; names
-# of paths that change all the time.
+# upgrade that fails, or whose launcher is killed, at each of its system calls; every kind of descriptor on every channel; every
+# kind of rule by every spelling of names; names of paths that change all the time.
 sweep: build
 	@./tests/prepare process
 	cargo test -p probe --test allowed
@@ -117,6 +117,7 @@ sweep: build
 	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection
 	BULKHEAD_SWEEP=whole python3 tests/run test_sent_descriptors
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_sent_descriptors
+	BULKHEAD_RULES_CASES=20000 python3 tests/run test_rule_names
 	BULKHEAD_RACES=200000 cargo test -p config paths::sweep
 	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time
 

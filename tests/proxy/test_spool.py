@@ -54,7 +54,7 @@ name = "main"
 host = ["main.test"]
 root = "main"
 certificates = ["main.pem"]
-body_bytes = "3MiB"
+body_bytes = "{body}"
 spool_bytes = "5MiB"
 {php}
 
@@ -114,7 +114,7 @@ class PlainHttp2(Http2):
 
 
 class Spooling(unittest.TestCase):
-    php = True
+    php, body = True, "3MiB"
 
     @classmethod
     def setUpClass(cls):
@@ -130,7 +130,7 @@ class Spooling(unittest.TestCase):
             cls.addClassCleanup(cls.fpm.close)
             php = f'php = "unix:{cls.fpm.socket}"'
         cls.tls = free_port()
-        text = lambda port: CONFIG.format(port=port, tls=cls.tls, php=php, app=cls.app.at, mute=cls.mute.at)
+        text = lambda port: CONFIG.format(port=port, tls=cls.tls, php=php, body=cls.body, app=cls.app.at, mute=cls.mute.at)
         cls.server = Server(sites=[], programs=(), text=text, files=PAGES)
         cert, key = certificate(cls.server.write("keys/x", "").parent, "main", "ec", "main.test")
         cls.server.write("main.pem", cert + key).chmod(0o644 if ROOTLESS else 0o600)

@@ -5,13 +5,13 @@ Whoever asks "has this changed?" has to see it: what is served from memory, enti
 
 import base64
 import mmap
-import os
 import time
 import unittest
 
 import client
 from client import until
 from harness import Server, rootless_too
+from written_again import write_again
 
 FILES = 60
 SIZE = 3000
@@ -49,16 +49,6 @@ SECRET = "ann:$2y$04$pXmKKN4LVrl/pi.63jVWLuHlaQPdiA9nAsfQDJjjvLo3dW3mdoazO\n"
 
 def page(word):
     return (word * SIZE)[:SIZE]
-
-
-def write_again(path, content):
-    """Writes other bytes; size, inode and time stay what they were."""
-    before = path.stat()
-    with open(path, "r+b") as file:
-        file.write(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    after = path.stat()
-    assert (before.st_size, before.st_ino, before.st_mtime_ns) == (after.st_size, after.st_ino, after.st_mtime_ns)
 
 
 @rootless_too

@@ -70,6 +70,17 @@ class LaterVersions(unittest.TestCase):
                 self.assertEqual(answer.status, 200, (cut, answer))
                 self.assertEqual(json.loads(answer.body)["path"], "/probe/echo", cut)
 
+    def test_of_heads_that_come_at_once(self):
+        """The first bytes of the second come with the request before, all of them or some."""
+        request = later(client.request("/probe/echo", "kept.test"))
+        for cut in (len(request), 1, 20, len("GET /probe/echo HTTP/1."), len(request) - 1):
+            with self.subTest(cut), self.server.connect() as connection:
+                connection.send(request + later(request) + request[:cut])
+                answers = [connection.response() for _ in range(2)]
+                connection.send(request[cut:])
+                answers.append(connection.response())
+                self.assertEqual([answer.status for answer in answers], [200] * 3)
+
     def test_of_a_server_behind(self):
         expected = {"chunked": (200, b"abc"), "large": (200, BODY), "words": (299, b"abc"), "parts": (299, b"abc")}
         with self.server.connect() as connection:

@@ -188,6 +188,12 @@ class Rules(unittest.TestCase):
             for method in ("GET", "PUT", "DELETE", "PROPFIND", "MKCOL"):
                 status, _, body = peer.ask(host, target, method, ())
                 self.assertEqual((status, body), (200, b"RAN"), f"{method} {target}")
+        # A rule that keeps people out looks at the rest as well: who else reads the path may take it for the name.
+        for host, target in (("json-fastcgi.test", "/app.php/x.json"), ("dotted-fastcgi.test", "/app.php/.env"),
+                             ("json-upstream.test", "/app.php/x.json/y"), ("pattern-fastcgi.test", "/app.php/.env"),
+                             ("json-script.test", "/app.php;a/x%2Ejson"), ("dotted-fastcgi.test", "/app.php%2f.env")):
+            for method in ("GET", "PUT", "PROPFIND"):
+                self.assertIn(peer.ask(host, target, method, ())[0], (403, 404), f"{method} {host} {target}")
         for target in ("/.hidden.php/x", "/.git/app.php", "/app.php%2f.git"):
             self.assertNotIn(b"RAN", peer.ask("json-files.test", target, "GET", ())[2], target)
         peer.close()

@@ -127,13 +127,24 @@ mod tests {
 
     /// A certificate of `subject` and its key, signed by `issuer` and its, that ends in this year.
     fn signed(subject: (&str, &KeyPair), issuer: (&str, &KeyPair), until: i32) -> CertificateDer<'static> {
+        signed_with(true, subject, issuer, until)
+    }
+
+    /// The same, with or without the identifiers of both keys.
+    fn signed_with(
+        names_keys: bool,
+        subject: (&str, &KeyPair),
+        issuer: (&str, &KeyPair),
+        until: i32,
+    ) -> CertificateDer<'static> {
         let params = |name: &str| {
             let mut params = CertificateParams::new([]).unwrap();
             params.distinguished_name.push(DnType::CommonName, name);
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            // Only those of authorities have an identifier of their own key.
+            params.is_ca = if names_keys { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::NoCa };
             params.not_before = date_time_ymd(2020, 1, 1);
             params.not_after = date_time_ymd(until, 1, 1);
-            params.use_authority_key_identifier_extension = true;
+            params.use_authority_key_identifier_extension = names_keys;
             params
         };
         let issuer = Issuer::new(params(issuer.0), issuer.1);
@@ -178,5 +189,30 @@ mod tests {
         }
         assert_eq!(order(&[by_root], is_own, NOW).unwrap_err(), Unordered::NotOfKey);
         assert_eq!(order(&[vec![0x30, 0].into()], is_own, NOW).unwrap_err(), Unordered::Broken);
+    }
+
+    /// Names alone then say who may have signed: all of these are sent, in the order of the file, the valid ones first.
+    #[test]
+    fn without_identifiers_of_keys_the_file_says_the_order() {
+        let keys: Vec<KeyPair> = (0..4).map(|_| KeyPair::generate().unwrap()).collect();
+        let [site, between, older, root] = &keys[..] else { panic!("four keys") };
+        let is_own = |spki: &[u8]| spki.ends_with(site.public_key_raw());
+        let own = signed_with(false, ("site", site), ("between", between), 2100);
+        let right = signed_with(false, ("between", between), ("root", root), 2100);
+        let same_name = signed_with(false, ("between", older), ("root", root), 2100);
+        let expired = signed_with(false, ("between", between), ("root", root), 2021);
+        let top = signed_with(false, ("root", root), ("root", root), 2100);
+        let stranger = signed_with(false, ("stranger", older), ("root", root), 2100);
+        for (file, expected, left_out) in [
+            (vec![&right, &own], vec![&own, &right], 0),
+            (vec![&expired, &own, &right, &same_name], vec![&own, &right, &same_name, &expired], 0),
+            (vec![&own, &same_name, &right, &top], vec![&own, &same_name, &top, &right], 0),
+            (vec![&top, &stranger, &right, &own], vec![&own, &right, &top], 1),
+        ] {
+            let file: Vec<_> = file.into_iter().cloned().collect();
+            let chain = order(&file, is_own, NOW).unwrap();
+            assert_eq!(chain.certificates, expected.into_iter().cloned().collect::<Vec<_>>());
+            assert_eq!(chain.left_out, left_out);
+        }
     }
 }

@@ -91,7 +91,22 @@ impl Shares {
         match self.full(&ranges) {
             Some(range) => Err(range),
             None => {
-                self.count_in(ranges);
+                self.count_in(ranges, 1);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts `number` at once of `address` in, or names the widest of its ranges that has no room for all of them.
+    pub fn admit_all(&mut self, address: IpAddr, number: u32) -> Result<(), Range> {
+        if self.exempt.contains(address) {
+            return Ok(());
+        }
+        let ranges = self.ranges_of(address);
+        match ranges.iter().find(|(range, most)| self.count(*range).saturating_add(number) > *most) {
+            Some((range, _)) => Err(*range),
+            None => {
+                self.count_in(ranges, number);
                 Ok(())
             }
         }
@@ -102,11 +117,16 @@ impl Shares {
         if self.exempt.contains(address) {
             return;
         }
-        self.count_in(self.ranges_of(address));
+        self.count_in(self.ranges_of(address), 1);
     }
 
     /// Counts a connection of `address` out.
     pub fn release(&mut self, address: IpAddr) {
+        self.release_all(address, 1);
+    }
+
+    /// Counts so many of `address` out, which were counted in.
+    pub fn release_all(&mut self, address: IpAddr, number: u32) {
         if self.exempt.contains(address) {
             return;
         }
@@ -115,12 +135,12 @@ impl Shares {
                 // Nothing of it is held: a peer has said twice that it is done.
                 return;
             };
-            *count -= 1;
+            *count -= number;
             if *count == 0 {
                 self.ranges.remove(&range);
             }
         }
-        self.held -= 1;
+        self.held -= number;
     }
 
     /// Whether a connection of `address` would be admitted.
@@ -169,11 +189,11 @@ impl Shares {
         ranges.iter().enumerate().find_map(full)
     }
 
-    fn count_in(&mut self, ranges: [(Range, u32); 3]) {
+    fn count_in(&mut self, ranges: [(Range, u32); 3], number: u32) {
         for (range, _) in ranges {
-            *self.ranges.entry(range).or_default() += 1;
+            *self.ranges.entry(range).or_default() += number;
         }
-        self.held += 1;
+        self.held += number;
     }
 
     fn count(&self, range: Range) -> u32 {

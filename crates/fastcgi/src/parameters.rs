@@ -120,7 +120,7 @@ pub fn begin_of_lines(
         failed: StatusCode::OK,
         media: value_of(lines, "content-type"),
     };
-    own(&mut all, around, &said, |all| no_certificate(all));
+    own(&mut all, around, &said, no_certificate);
     all.set("HTTP_HOST", &[host]);
     for (at, line) in lines.iter().enumerate() {
         if !is_plain(line) || lines[..at].iter().any(|other| other.name.eq_ignore_ascii_case(line.name)) {

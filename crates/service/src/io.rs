@@ -46,7 +46,7 @@ pub(crate) struct Io {
     stream: Stream,
     write_stall_timer: StallTimer,
     head: Head,
-    /// The first line of the latest head, where clients are heard that may speak a later version.
+    /// Where in a head its bytes are, where clients are heard that may speak a later version.
     first_line: Option<FirstLine>,
     linger: Linger,
     /// Whether the kernel may hold something back until the end.
@@ -136,8 +136,8 @@ impl Io {
         self.head.limit = Some(limit);
     }
 
-    /// Takes requests of later minor versions for those of HTTP/1.1, but for a head whose first bytes came along with the
-    /// request before.
+    /// Takes requests of later minor versions for those of HTTP/1.1, but for a head whose first bytes came along with the body of
+    /// the request before.
     pub(crate) fn take_later_versions(&mut self) {
         self.first_line = Some(FirstLine::default());
     }
@@ -149,7 +149,7 @@ impl Io {
         else {
             return;
         };
-        if self.head.is_new(self.flow.begun()) {
+        if first_line.is_lost() && self.head.is_new(self.flow.begun()) {
             *first_line = FirstLine::default();
         }
         first_line.amend(bytes);

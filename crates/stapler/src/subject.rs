@@ -1,11 +1,12 @@
 //! A certificate whose state is to be asked for: who is asked, and what.
 //!
 //! Runs in: the stapler; pure. Untrusted input: chains that an authority has made and the operator has installed.
-//! Must never: take a chain's second certificate for the issuer without its name being the issuer's.
+//! Must never: take a certificate of the chain for the issuer's that has another name, or another's key.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use certificate::der::decode;
+use certificate::der::{content, decode, parts};
 use rustls_pki_types::CertificateDer;
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert};
 use x509_cert::Certificate;
 use x509_cert::der::Encode;
 use x509_cert::der::asn1::{Any, ObjectIdentifier, OctetString};
@@ -64,11 +65,15 @@ impl Subject {
         let own = chain.first().ok_or(Unfit::Unreadable).and_then(read)?;
         let Some(url) = responder(&own)? else { return Ok(None) };
         let responder = Responder::parse(&url).map_err(Unfit::Responder)?;
-        let issuer = chain.get(1).ok_or(Unfit::NoIssuer)?;
+        let name = EndEntityCert::try_from(&chain[0]).map_err(|_| Unfit::Unreadable)?.issuer().to_vec();
+        let named = |one: &&CertificateDer<'static>| {
+            EndEntityCert::try_from(*one).is_ok_and(|above| above.subject() == name)
+        };
+        let named: Vec<_> = chain.iter().skip(1).filter(named).collect();
+        let signer = named.iter().find(|one| has_signed(one, &chain[0]));
+        // Of one with an algorithm that is not known here, the name has to do.
+        let issuer = *signer.or(named.first()).ok_or(Unfit::NoIssuer)?;
         let above = read(issuer)?;
-        if above.tbs_certificate.subject != own.tbs_certificate.issuer {
-            return Err(Unfit::NoIssuer);
-        }
         let id = id(&own, &above).ok_or(Unfit::Unreadable)?;
         Ok(Some(Self { responder, id, issuer: issuer.clone() }))
     }
@@ -85,6 +90,17 @@ impl Subject {
         // What was read can be written.
         OcspRequest { tbs_request, optional_signature: None }.to_der().unwrap_or_default()
     }
+}
+
+/// Whether the key of `issuer` has signed the certificate: two keys of one authority have one name, and certificates need not
+/// say which of them it was.
+fn has_signed(issuer: &CertificateDer<'_>, own: &CertificateDer<'_>) -> bool {
+    let (Ok(issuer), Ok(elements)) = (EndEntityCert::try_from(issuer), parts(own)) else { return false };
+    let [signed, algorithm, signature] = &elements[..] else { return false };
+    // A BIT STRING begins with how many bits of its last byte are of no use: none.
+    let (Ok(named), Ok([0, signature @ ..])) = (content(algorithm), content(signature)) else { return false };
+    let fitting = ALL_VERIFICATION_ALGS.iter().filter(|one| one.signature_alg_id().as_ref() == named);
+    fitting.into_iter().any(|one| issuer.verify_signature(*one, signed, signature).is_ok())
 }
 
 /// The first URL of a responder by http, or else the first of any.

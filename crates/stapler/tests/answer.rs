@@ -207,6 +207,16 @@ fn chains() {
     let ca = authority.der("ca");
     let of = |name: &str| Subject::of(&[authority.der(name), ca.clone()]);
     assert!(of("none").unwrap().is_none());
+    // Another key of the same name, and one of another, wherever they are: who has signed it is asked for.
+    let same_name = Authority::new("same-name", EC).der("ca");
+    let question = |above: &[&CertificateDer<'static>]| {
+        let chain: Vec<_> = [&authority.der("x")].into_iter().chain(above.iter().copied()).cloned().collect();
+        Subject::of(&chain).unwrap().unwrap().question()
+    };
+    let right = question(&[&ca]);
+    for above in [&[&same_name, &ca][..], &[&authority.der("none"), &ca], &[&ca, &same_name]] {
+        assert_eq!(question(above), right);
+    }
     assert_eq!(of("two").unwrap().unwrap().responder.to_string(), "http://b.test/");
     assert!(matches!(of("tls"), Err(Unfit::Responder(_))));
     assert_eq!(Subject::of(&[authority.der("x")]).unwrap_err(), Unfit::NoIssuer);

@@ -28,6 +28,10 @@ use sys::file_version::FileVersion;
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
 
+/// LIMIT: a file that was changed so lately when it was read is read once more, as another change might have the same time:
+/// two ticks of the slowest clock of a file system.
+const SETTLED_AFTER: Duration = Duration::from_millis(20);
+
 /// What is said of a signer that stays, as another one could not take its place.
 const GOES_ON: &str = "; the signer goes on with the certificates and keys that it has";
 
@@ -88,6 +92,8 @@ struct ReloadedFile {
     key: Option<PathBuf>,
     /// As they were when they were last given to those who read them.
     given: Option<Stamp>,
+    /// Whether any change since then has given them another version.
+    is_settled: bool,
     /// The signers that have yet to say what became of it.
     owed: Vec<u64>,
     /// What the signer has said last, if it is for one.
@@ -101,8 +107,18 @@ struct ReloadedFile {
 impl ReloadedFile {
     fn new(purpose: Purpose, path: PathBuf) -> Self {
         let said = (Verdict::Unreadable, Holding::NOTHING);
-        let (key, given, is_judged) = (None, None, false);
-        Self { purpose, path, key, given, owed: Vec::new(), said, is_judged, objected: Vec::new() }
+        let (key, given, is_judged, is_settled) = (None, None, false, false);
+        Self {
+            purpose,
+            path,
+            key,
+            given,
+            is_settled,
+            owed: Vec::new(),
+            said,
+            is_judged,
+            objected: Vec::new(),
+        }
     }
 
     /// What there was before of the same file; or the file itself, which its reader is sent when it starts, if it is no
@@ -125,7 +141,14 @@ impl ReloadedFile {
     /// One that its reader is sent when it starts, as the file is now.
     fn given_at_start(self, opener: &Opener) -> Self {
         let given = self.look(opener).ok();
-        Self { given, ..self }
+        Self { given, is_settled: given.as_ref().is_none_or(is_settled), ..self }
+    }
+
+    /// What has been read, as far as it is known to be what is there now if it has this version still.
+    fn known(&self, now: &Stamp) -> Stamp {
+        // One that was not there has been read as nothing.
+        let is_known = self.is_settled || !is_settled(now);
+        self.given.filter(|_| is_known).unwrap_or_default()
     }
 
     /// As the files are now, without opening them.
@@ -262,8 +285,7 @@ impl Component for FileReload {
             match file.look(&opener) {
                 Ok(found) => {
                     let id = file.purpose.id(&file.path);
-                    // One that was not there has been read as nothing.
-                    read.insert(id.clone(), file.given.unwrap_or_default());
+                    read.insert(id.clone(), file.known(&found));
                     there.insert(id, found);
                 }
                 Err(fault) if fault.is_remote() => {}
@@ -355,6 +377,7 @@ impl FileReload {
         let opener = supervisor.context().opener();
         match self.files[place].open(&opener) {
             Ok(first) => {
+                self.files[place].is_settled = is_settled(&first.2);
                 self.files[place].given = Some(first.2);
                 let mut first = Some(first);
                 for &reader in readers {
@@ -493,6 +516,12 @@ fn take_of(
     std::iter::from_fn(|| files.next_if(is_of_site)).collect()
 }
 
+/// Whether one more change of the files would be seen.
+fn is_settled((file, key): &Stamp) -> bool {
+    let now = SystemTime::now();
+    [Some(file), key.as_ref()].into_iter().flatten().all(|version| version.is_settled(now, SETTLED_AFTER))
+}
+
 /// As a file is now, without opening it.
 fn look(opener: &Opener, path: &Path) -> Result<FileVersion, PathFault> {
     Ok(FileVersion::from(&opener.look(Class::Private, path)?.stat))
@@ -503,4 +532,25 @@ fn open(opener: &Opener, path: &Path) -> Result<(File, FileVersion), PathFault> 
     let found = opener.look(Class::Private, path)?;
     found.check_owner()?;
     Ok((found.open_file()?, FileVersion::from(&found.stat)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_read_in_the_tick_of_its_change_is_read_once_more() {
+        let changed_at = |changed_ns| (FileVersion { changed_ns, ..FileVersion::default() }, None);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
+        let mut file = ReloadedFile::new(Purpose::Names(NamesFile::ALL[0]), "file".into());
+        for (version, was_settled, is_read) in [
+            (changed_at(1), true, true),
+            (changed_at(1), false, false),
+            // It waits until it can be told.
+            (changed_at(now + 1_000_000_000), false, true),
+        ] {
+            (file.given, file.is_settled) = (Some(version), was_settled);
+            assert_eq!(file.known(&version) == version, is_read);
+        }
+    }
 }

@@ -58,7 +58,9 @@ impl fmt::Display for Unkept<'_> {
         let Self { path, lack, others } = self;
         write!(f, "503 for {path}: {lack}; ")?;
         f.write_str(match lack {
-            Lack::Full => "raise it, or have the route pass bodies on as they come (`buffer = false`)",
+            Lack::Full | Lack::Share => {
+                "raise it, or have the route pass bodies on as they come (`buffer = false`)"
+            }
             Lack::Disk(_) => "make room below `state_dir`",
         })?;
         Untold(*others).fmt(f)
@@ -197,7 +199,8 @@ impl WorkerState {
             permit = acquired => permit,
         };
         // INVARIANT: nothing was given up since, as nobody else has run.
-        if part.keep() { Ok(permit) } else { Err(Lack::Full) }
+        part.keep()?;
+        Ok(permit)
     }
 
     /// The answer to a request whose body has not come, or has no place; the log is told of the latter.

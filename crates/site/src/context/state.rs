@@ -26,7 +26,7 @@ use crate::context::rates::Rates;
 use crate::http::access_record::Access;
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::backends::Backends;
-use crate::proxy::limit::{BackendId, ConcurrencyLimit, Permit, Refused};
+use crate::proxy::limit::{BackendId, ConcurrencyLimit, Permit, Refused, but_anybody};
 use crate::proxy::service::{ServiceProxy, Tell, Waits};
 use crate::proxy::spool::Spool;
 use crate::router::rules::Rules;
@@ -150,7 +150,7 @@ impl WorkerState {
             shared_ports: Vec::new(),
             full: RefCell::default(),
             unkept: LogLimiter::default(),
-            spool: Spool::default(),
+            spool: Spool::new(None, 0, ShareLimits::default(), Exempt::default()),
             tampered: None,
             tell: Rc::new(|_| {}),
             backends: Backends::default(),
@@ -234,7 +234,7 @@ impl WorkerState {
 
     /// Takes over the file in which so many bytes of bodies may wait.
     pub(crate) fn keep_bodies_in(&mut self, file: Option<OwnedFd>, bytes: u64) {
-        self.spool = Spool::new(file, bytes);
+        self.spool = Spool::new(file, bytes, self.shares, but_anybody(self.exempt.clone()));
     }
 
     /// Has the file be shorter again when bodies need it no more; goes on for ever.

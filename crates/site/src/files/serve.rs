@@ -209,7 +209,7 @@ async fn representation(
 ) -> Made {
     let cell = entry.coded(encoding);
     if entry.large && cell.get().is_none() {
-        let precompressed = || cache::precompressed(root, file, encoding);
+        let precompressed = || cache::precompressed(root, entry, file, encoding);
         match precompressed() {
             Some((body, meta)) => {
                 let representation = Rc::new(entry.representation(encoding, &body, Some(meta)));
@@ -234,7 +234,7 @@ async fn make(
     file: &File,
     encoding: Encoding,
 ) -> Option<Rc<Representation>> {
-    let representation = match cache::precompressed(root, file, encoding) {
+    let representation = match cache::precompressed(root, entry, file, encoding) {
         Some((body, meta)) => entry.representation(encoding, &body, Some(meta)),
         None => {
             let body = compressed(file, encoding, cache.settings().static_level).await?;

@@ -276,12 +276,22 @@ impl Cache {
     }
 }
 
-/// A neighbour that is compressed already, read whole, if it is not too large to be kept.
-pub(crate) fn precompressed(root: &Root, file: &File, encoding: Encoding) -> Option<(Vec<u8>, FileVersion)> {
+/// A neighbour that is compressed already, read whole, if it is not too large to be kept. One that was changed a moment ago is
+/// looked for once more with the next request.
+pub(crate) fn precompressed(
+    root: &Root,
+    entry: &Entry,
+    file: &File,
+    encoding: Encoding,
+) -> Option<(Vec<u8>, FileVersion)> {
     /// LIMIT: as much as one form may have of the budget, head and all.
     const NEIGHBOUR_BYTES_MAX: u64 = (CACHE_BYTES / FORM_SHARE - (64 << 10)) as u64;
     let (fd, version) = root.files.precompressed(file, encoding)?;
-    if version.size > NEIGHBOUR_BYTES_MAX || version.fresh() {
+    if version.size > NEIGHBOUR_BYTES_MAX {
+        return None;
+    }
+    if version.fresh() {
+        entry.until.set(0);
         return None;
     }
     let precompressed = File { fd, version, media: file.media, path: Vec::new(), direct: false };

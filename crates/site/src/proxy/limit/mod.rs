@@ -37,6 +37,12 @@ pub(crate) use stall::{Side, Stall};
 /// The address of clients whose address says nothing: many users are behind it. No share is counted for it.
 pub(crate) const ANYBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
+/// With those whose address says nothing among the exempt.
+pub(crate) fn but_anybody(mut exempt: Exempt) -> Exempt {
+    exempt.0.extend("::/128".parse::<Network>());
+    exempt
+}
+
 /// LIMIT: how long a request waits for a place: twice as long as a lent place may stand still, so that one that was
 /// taken back is still of use, and well below the 30 s after which browsers and proxies give up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -171,10 +177,9 @@ impl ConcurrencyLimit {
     }
 
     /// Sets in which order requests wait, and what a range may hold, before the first request.
-    pub fn set_policy(&self, priority: Priority, limits: ShareLimits, mut exempt: Exempt) {
-        exempt.0.extend("::/128".parse::<Network>());
+    pub fn set_policy(&self, priority: Priority, limits: ShareLimits, exempt: Exempt) {
         let mut state = lock(&self.state);
-        (state.priority, state.limits, state.exempt) = (priority, limits, exempt);
+        (state.priority, state.limits, state.exempt) = (priority, limits, but_anybody(exempt));
         let known = std::mem::take(&mut state.backends);
         let known: Vec<_> = known.into_iter().map(|(id, backend)| (id, backend.at_most)).collect();
         known.into_iter().for_each(|(id, at_most)| state.backend(id).at_most = at_most);

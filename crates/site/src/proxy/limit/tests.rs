@@ -99,8 +99,13 @@ fn of_few_places_neighbours_have_one_each() {
 #[tokio::test(start_paused = true)]
 async fn a_range_has_a_quarter_at_most_while_others_ask() {
     let limit = ConcurrencyLimit::new(64);
-    for (requests, quarter) in [(1, 1), (4, 1), (5, 1), (8, 2), (40, 10)] {
-        limit.set(ONE, requests);
+    // At last a route without `requests`, which has half of the places that are left.
+    for (requests, quarter) in [(1, 1), (4, 1), (5, 1), (8, 2), (40, 10), (32, 8)] {
+        if quarter == 8 {
+            lock(&limit.state).backend(ONE).at_most = None;
+        } else {
+            limit.set(ONE, requests);
+        }
         let other = limit.try_acquire(ONE, client("203.0.113.1")).unwrap();
         drop(other);
         assert_eq!(all_of(&limit, ONE, "198.51.100.1").len(), quarter, "of {requests}");

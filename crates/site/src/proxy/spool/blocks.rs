@@ -30,6 +30,11 @@ pub(crate) enum Lack {
     /// others.
     #[error("bodies that wait take all of `spool_bytes`, and the client's range of addresses holds the most")]
     Full,
+    /// The range of the client's address has as much of the file with servers as one may.
+    #[error(
+        "bodies that servers have not read to the end take what the client's range of addresses may have of `spool_bytes`"
+    )]
+    Share,
     /// The disk is full, or nearly so, or fails.
     #[error("a body cannot be kept in a file: {0}")]
     Disk(#[from] io::Error),

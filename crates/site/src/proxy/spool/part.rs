@@ -13,10 +13,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use conditioning::{Key, Origin, Tree};
+use conditioning::{Exempt, Key, ShareLimits};
 use tokio::sync::Notify;
 
 use super::blocks::{BLOCK_BYTES, Blocks, Extent, Lack};
+use super::ranges::{PassedOn, Ranges};
 
 /// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
 const WEIGHT_BLOCKS: usize = 16;
@@ -29,14 +30,13 @@ pub(super) const STAY_TIME: Duration = Duration::from_secs(1);
 const STEP_BYTES: usize = 65_528;
 
 /// The file of a worker; clones are of the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Spool(Rc<RefCell<Inner>>);
 
-#[derive(Default)]
 struct Inner {
     blocks: Blocks,
-    /// The bodies that may be given up, by the addresses of their clients, each as often as it weighs.
-    tree: Tree<Rc<Held>>,
+    /// The bodies by the addresses of their clients, each as often as it weighs.
+    ranges: Ranges<Rc<Held>>,
     /// Told when the file has become long.
     grown: Rc<Notify>,
 }
@@ -45,18 +45,22 @@ struct Inner {
 #[derive(Default)]
 struct Held {
     blocks: RefCell<Vec<u32>>,
-    /// Its names in the tree.
-    keys: RefCell<Vec<Key>>,
+    /// Its names among the ranges.
+    keys: RefCell<Vec<[Key; 2]>>,
+    /// What it counts for once its server has heard of it.
+    passed_on: Cell<Option<PassedOn>>,
     /// Whether it was given up for another.
     is_lost: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Spool {
-    /// One that has so many bytes of a file; without a file, none at all.
-    pub fn new(file: Option<OwnedFd>, bytes: u64) -> Self {
-        let blocks = Blocks::new(file, u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX));
-        Self(Rc::new(RefCell::new(Inner { blocks, tree: Tree::new(), grown: Rc::default() })))
+    /// One that has so many bytes of a file; without a file, none at all. Ranges of addresses have shares of it.
+    pub fn new(file: Option<OwnedFd>, bytes: u64, limits: ShareLimits, exempt: Exempt) -> Self {
+        let most = u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
+        let blocks = Blocks::new(file, most);
+        let ranges = Ranges::new(most, limits, exempt);
+        Self(Rc::new(RefCell::new(Inner { blocks, ranges, grown: Rc::default() })))
     }
 
     /// Cuts off the file what no body has needed for a while; goes on for ever.
@@ -75,7 +79,7 @@ impl Spool {
 
     /// The part of a body that comes from `client`: nothing yet.
     pub fn begin(&self, client: IpAddr) -> Part {
-        Part::new(self.clone(), Origin::from(client))
+        Part::new(self.clone(), client)
     }
 
     /// Bytes that bodies take now.
@@ -87,11 +91,11 @@ impl Spool {
 
 impl Inner {
     /// Finds a block for a body, if need be one of the heaviest range's.
-    fn allot(&mut self, held: &Rc<Held>, origin: Origin) -> Result<u32, Lack> {
+    fn allot(&mut self, held: &Rc<Held>, client: IpAddr) -> Result<u32, Lack> {
         let was_long = self.blocks.is_long();
         let block = match self.blocks.take() {
             Err(Lack::Full) => {
-                self.make_room(origin)?;
+                self.make_room(client)?;
                 self.blocks.take()?
             }
             taken => taken?,
@@ -101,7 +105,7 @@ impl Inner {
         }
         let mut blocks = held.blocks.borrow_mut();
         if blocks.len().is_multiple_of(WEIGHT_BLOCKS) {
-            held.keys.borrow_mut().push(self.tree.insert(origin, held.clone()));
+            held.keys.borrow_mut().push(self.ranges.insert(client, held.clone()));
         }
         blocks.push(block);
         Ok(block)
@@ -111,17 +115,17 @@ impl Inner {
     fn extent(
         &mut self,
         held: &Rc<Held>,
-        origin: Origin,
+        client: IpAddr,
         length: u64,
         wanted: usize,
     ) -> Result<Extent, Lack> {
         let mut number = (length / BLOCK_BYTES as u64) as usize;
         let from = (length % BLOCK_BYTES as u64) as usize;
-        let first = self.block(held, origin, number)?;
+        let first = self.block(held, client, number)?;
         let (mut last, mut count) = (first, BLOCK_BYTES - from);
         while count < wanted {
             number += 1;
-            let next = self.block(held, origin, number)?;
+            let next = self.block(held, client, number)?;
             if next != last + 1 {
                 break;
             }
@@ -132,32 +136,37 @@ impl Inner {
     }
 
     /// The block of a body with this number, which is one of those that it has, or the next.
-    fn block(&mut self, held: &Rc<Held>, origin: Origin, number: usize) -> Result<u32, Lack> {
+    fn block(&mut self, held: &Rc<Held>, client: IpAddr, number: usize) -> Result<u32, Lack> {
         let known = held.blocks.borrow().get(number).copied();
-        known.map_or_else(|| self.allot(held, origin), Ok)
+        known.map_or_else(|| self.allot(held, client), Ok)
     }
 
-    /// Gives a body of the heaviest range up, unless that is the one that asks.
-    fn make_room(&mut self, origin: Origin) -> Result<(), Lack> {
-        let (key, heaviest) = self.tree.heaviest().ok_or(Lack::Full)?;
-        if self.tree.origin(key) == Some(origin) {
-            return Err(Lack::Full);
-        }
-        let heaviest = heaviest.clone();
-        self.tree.evicted += 1;
+    /// Gives a body of the heaviest range up, unless that is the range that asks.
+    fn make_room(&mut self, client: IpAddr) -> Result<(), Lack> {
+        let heaviest = self.ranges.gives_way_to(client).ok_or(Lack::Full)?.clone();
         self.release(&heaviest);
         heaviest.is_lost.set(true);
         heaviest.waker.take().into_iter().for_each(Waker::wake);
         Ok(())
     }
 
-    /// Has a body not be given up any more.
-    fn keep(&mut self, held: &Held) {
-        held.keys.take().into_iter().for_each(|key| drop(self.tree.remove(key)));
+    /// Has a body not be given up any more, if its range may have as much with servers.
+    fn keep(&mut self, held: &Held, client: IpAddr) -> Result<(), Lack> {
+        if held.is_lost.get() {
+            return Err(Lack::Full);
+        }
+        if held.passed_on.get().is_some() {
+            return Ok(());
+        }
+        let blocks = held.blocks.borrow().len() as u32;
+        held.passed_on.set(Some(self.ranges.pass_on(client, blocks).ok_or(Lack::Share)?));
+        held.keys.borrow().iter().for_each(|keys| self.ranges.keep(*keys));
+        Ok(())
     }
 
     fn release(&mut self, held: &Held) {
-        self.keep(held);
+        held.keys.take().into_iter().for_each(|keys| self.ranges.remove(keys));
+        held.passed_on.take().into_iter().for_each(|passed| self.ranges.forget(passed));
         self.blocks.give_back(held.blocks.take());
     }
 }
@@ -180,7 +189,7 @@ impl Held {
 /// One body in the file. What it holds is free again when it is dropped.
 pub(crate) struct Part {
     spool: Spool,
-    origin: Origin,
+    client: IpAddr,
     held: Rc<Held>,
     length: u64,
     /// How far it was read.
@@ -188,8 +197,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn new(spool: Spool, origin: Origin) -> Self {
-        Self { spool, origin, held: Rc::default(), length: 0, read: 0 }
+    fn new(spool: Spool, client: IpAddr) -> Self {
+        Self { spool, client, held: Rc::default(), length: 0, read: 0 }
     }
 
     /// Adds to it.
@@ -202,7 +211,7 @@ impl Part {
             return Err(Lack::Full);
         }
         while !bytes.is_empty() {
-            let extent = inner.extent(&self.held, self.origin, self.length, bytes.len())?;
+            let extent = inner.extent(&self.held, self.client, self.length, bytes.len())?;
             let (now, later) = bytes.split_at(extent.count);
             inner.blocks.write(extent, now)?;
             self.length += now.len() as u64;
@@ -226,10 +235,12 @@ impl Part {
         poll_fn(|cx| self.held.poll_lost(cx)).await;
     }
 
-    /// Has it not be given up any more, now that its server hears of it; false if that is too late.
-    pub fn keep(&self) -> bool {
-        self.spool.0.borrow_mut().keep(&self.held);
-        !self.held.is_lost.get()
+    /// Has it not be given up any more, now that its server hears of it.
+    ///
+    /// # Errors
+    /// It is too late for that, or its range of addresses has as much with servers as it may.
+    pub fn keep(&self) -> Result<(), Lack> {
+        self.spool.0.borrow_mut().keep(&self.held, self.client)
     }
 
     /// The next piece.
