@@ -137,3 +137,10 @@ class Check(unittest.TestCase):
         with server:
             self.assertEqual(server.status("/", "fine.test"), 200)
             self.assertTrue(until(lambda: "head.html:1: there is no template" in server.log(), 5), server.log())
+            # Its last words come first, then how it has ended and what can be done.
+            why = "ended with exit status 1 before it was ready; error.log has what it said; `bulkhead check` says"
+            self.assertTrue(until(lambda: why in server.log(), 5), server.log())
+            self.assertLess(server.log().index("head.html:1: there is no template"), server.log().index(why))
+            shown = server.command("status", "--run-dir", "run").stdout
+            self.assertIn("ended before: main:templates: exit status 1; `error.log` says why", shown)
+            self.assertIn("its publisher does not run: it ended with exit status 1;", server.republish().stdout)

@@ -70,6 +70,9 @@ class Killed(Published):
                 publisher.kill()
                 self.assertTrue(until(lambda: not publisher.alive, 5))
                 self.assertTrue(until(lambda: server.processes("publisher") and server.publish(number).returncode == 0, 15), server.log())
+                why = f"publisher main (pid {publisher.pid}) ended with signal 9; somebody, or the kernel for want of memory, has killed it"
+                self.assertIn(why, server.log())
+                self.assertIn("ended before: main:templates: signal 9;", server.command("status", "--run-dir", "run").stdout)
                 self.assertEqual(server.of_version("direct"), {number})
             self.assert_clean(readers)
 

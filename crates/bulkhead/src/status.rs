@@ -150,6 +150,13 @@ fn render(seen: &[Seen], missing: &str) -> String {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
     }
+    let has_ended = |seen: &&Seen| seen.process.role == "publisher" && !seen.process.last_exit.is_empty();
+    for Seen { process, .. } in seen.iter().filter(has_ended) {
+        let (name, exit) = (printable(&process.name), printable(&process.last_exit));
+        text += &format!(
+            "\nended before: {name}: {exit}; `error.log` says why, `bulkhead check` examines its templates"
+        );
+    }
     for name in seen.iter().filter(|seen| seen.process.jit).map(|seen| printable(&seen.process.name)) {
         text += &format!("\njit: {name} may make code while it runs (`jit = true`)");
     }

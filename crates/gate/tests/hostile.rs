@@ -233,16 +233,27 @@ fn what_a_gate_reads_after_a_worker_counts_for_its_partition() {
 
 #[test]
 fn what_a_worker_hands_back_counts_for_its_own_partition() {
-    let flood = b"GET / HTTP/1.1\r\nHost: b.test\r\n\r\n";
+    hand_back(1, b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n", (2, "b.test"));
+}
+
+#[test]
+fn what_a_service_hands_back_counts_for_its_own_partition() {
+    hand_back(3, b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n", (1, "a.test"));
+}
+
+/// Has the worker of a partition, which a request leads to, hand back whatever counts against clients; the client is heard at another one.
+fn hand_back(own: u16, request: &'static [u8], (others, host): (u16, &'static str)) {
+    let flood = get(host);
     let kinds: [(&str, Vec<u8>); 5] = [
         ("no head", b"\x00\r\n\r\n".to_vec()),
         ("a head that is too long", [b"GET / HTTP/1.1\r\nX: ", &[b'y'; 9000][..]].concat()),
         (
             "a strange head",
-            [b"GET ".to_vec(), vec![b'/'; 2000], b"x HTTP/1.1\r\nHost: b.test\r\n\r\n".to_vec()].concat(),
+            [b"GET ".to_vec(), vec![b'/'; 2000], format!("x HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()]
+                .concat(),
         ),
         ("half a head", b"GET / HT".to_vec()),
-        ("requests of another site", flood.to_vec()),
+        ("requests of another site", flood),
     ];
     for (kind, preread) in kinds {
         run(async move {
@@ -255,9 +266,9 @@ fn what_a_worker_hands_back_counts_for_its_own_partition() {
             };
             let limits = Limits { head_timeout_ms: 100, ..Limits::default() };
             let gate = Gate::start_with(limits, vec![conditioning_message(conditioning)]).await;
-            let (other, line) = (gate.worker(2).await, gate.line(1).await);
+            let (other, line) = (gate.worker(others).await, gate.line(own).await);
             grant(&line, 10, Vec::new());
-            let client = gate.client_from(CLIENT, &get("a.test")).await;
+            let client = gate.client_from(CLIENT, request).await;
             let (bundle, stream) = connection(&line).await;
             let back = bytes(&FromWorker::Back { id: bundle.id, preread: Bytes(preread) });
             for _ in 0..110 {
@@ -281,7 +292,7 @@ fn what_a_worker_hands_back_counts_for_its_own_partition() {
                 gate.until(|shed| kind.contains("another site") || shed.malformed + shed.late_head > 3).await;
                 pause(200).await;
                 for _ in 0..3 {
-                    let got = read_all(&mut gate.client_from(CLIENT, &get("b.test")).await).await;
+                    let got = read_all(&mut gate.client_from(CLIENT, &get(host)).await).await;
                     assert_eq!(got, "b", "{kind}");
                 }
                 assert_eq!(gate.shed().await.0.bans, 0, "{kind}");

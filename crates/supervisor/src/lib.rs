@@ -34,6 +34,7 @@ pub mod outbox;
 pub mod own_log;
 mod pace;
 pub mod process;
+mod publisher_end;
 mod reaping;
 pub mod report;
 pub mod restart;

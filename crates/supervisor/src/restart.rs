@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::life::Life;
 use crate::memory;
 use crate::process::{Process, Stage};
+use crate::publisher_end;
 use crate::spawn::BegunProcess;
 use crate::spawn::cgroup::CpuWeight;
 use crate::spawn::context::SpawnContext;
@@ -250,6 +251,7 @@ impl Supervisor {
                     ""
                 };
                 let line = format!("{title} (pid {}) ended with {exit}{early}", process.child.pid);
+                let line = line + &self.remedy(slot, exit);
                 let reason = || format!("{title}: it ended with {exit}; error.log has what it said");
                 failed = process.ticket.map(|ticket| (ticket, reason()));
                 self.decide_restart(slot, exit, lived, exit.to_string(), line);
@@ -339,6 +341,16 @@ impl Supervisor {
         }
         if self.unread_logs.len() > UNREAD_MAX {
             self.unread_logs.pop_front();
+        }
+    }
+
+    /// What follows a line that says how a process of a slot has ended.
+    fn remedy(&self, slot: usize, exit: Exit) -> String {
+        match self.specs[slot].role {
+            Role::Publisher => {
+                format!("; {}; services keep the pages that they have", publisher_end::reason(exit))
+            }
+            _ => String::new(),
         }
     }
 

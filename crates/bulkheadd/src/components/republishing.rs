@@ -29,10 +29,13 @@ pub(crate) fn begin(supervisor: &mut Supervisor, (admin, ticket): (u64, u32), sl
     }
     let Some(publisher) = supervisor.slot(slot).current else {
         let reason = match supervisor.slot(slot).rests {
-            true => "the site is at rest: what is in its folder of templates holds when it starts",
-            false => "its publisher does not run: `error.log` says why",
+            true => "the site is at rest: what is in its folder of templates holds when it starts".to_owned(),
+            false => format!(
+                "its publisher does not run: it ended with {}; `error.log` says why, and `bulkhead check` what is wrong with templates",
+                supervisor.slot(slot).last_exit
+            ),
         };
-        return refuse(supervisor, reason);
+        return refuse(supervisor, &reason);
     };
     match pair().map_err(during("make a channel")) {
         Ok((its, admins)) => {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its files should panic")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FileType, Mode, RenameFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags};
 
 use super::*;
 
@@ -20,9 +21,12 @@ const BOB: u32 = 1002;
 /// The components that are a tenant's, the last of which is what a key names.
 const COMPONENTS: [&str; 4] = ["alice", "a", "b", "target"];
 
-/// How often a name is opened that changes all the time, unless `BULKHEAD_RACES` says another number; and how long each may take.
-const OPENINGS: u32 = 2000;
-const OPENING_MAX: Duration = Duration::from_micros(2500);
+/// How often a name is opened at least that changes all the time, unless `BULKHEAD_RACES` says another number for all races together.
+const OPENINGS: u32 = 30;
+/// How many times as often until all has been seen that may come of it: the one that changes it may have no processor meanwhile.
+const PATIENCE: u32 = 2000;
+/// The file of a folder by which it is told which it is.
+const WHOSE: &str = "whose";
 
 /// What a tenant puts in the place of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +73,11 @@ impl Tree {
             let mut made = vec![top.clone(), top.join("a"), top.join("a/b")];
             made.iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
             let target = top.join("a/b/target");
-            match is_folder {
-                true => fs::create_dir(&target).unwrap(),
-                false => fs::write(&target, top.file_name().unwrap().as_encoded_bytes()).unwrap(),
-            }
+            let file = match is_folder {
+                true => fs::create_dir(&target).map(|()| target.join(WHOSE)).unwrap(),
+                false => target.clone(),
+            };
+            fs::write(file, top.file_name().unwrap().as_encoded_bytes()).unwrap();
             made.push(target);
             for path in made {
                 chown(&path, Some(uid), Some(uid)).unwrap();
@@ -122,24 +127,28 @@ impl Tree {
     }
 }
 
-/// What the launcher does with the path of a key; what it has read, of a file.
-fn open(row: &PathKey, path: &Path) -> Result<Vec<u8>, PathFault> {
+/// What the launcher does with the path of a key; whose it has opened.
+fn open(row: &PathKey, path: &Path) -> Result<String, PathFault> {
     let opener = Opener::trusting([0, 0]);
-    match row.kind {
-        Kind::File => {
-            let mut read = Vec::new();
-            opener.file(path)?.read_to_end(&mut read).unwrap();
-            Ok(read)
-        }
+    let mut file = match row.kind {
+        Kind::File => opener.file(path)?,
         Kind::Program => {
             let found = opener.look(row.class, path)?;
             found.check_owner()?;
-            let mut read = Vec::new();
-            found.open_file()?.read_to_end(&mut read).unwrap();
-            Ok(read)
+            found.open_file()?
         }
-        Kind::Folder | Kind::Made | Kind::Socket => opener.folder(row.class, path).map(|_| Vec::new()),
-    }
+        Kind::Folder | Kind::Made | Kind::Socket => {
+            let folder = opener.folder(row.class, path)?;
+            rustix::fs::openat(folder, WHOSE, OFlags::RDONLY, Mode::empty()).unwrap().into()
+        }
+    };
+    let mut read = String::new();
+    file.read_to_string(&mut read).unwrap();
+    Ok(read)
+}
+
+fn is_folder(row: &PathKey) -> bool {
+    !matches!(row.kind, Kind::File | Kind::Program)
 }
 
 /// Whether the rule of a key allows it.
@@ -159,11 +168,10 @@ fn no_trick_at_any_component_of_any_key_leads_to_what_is_anothers() {
     }
     let (mut cases, mut allowed) = (0, 0);
     for row in PATH_KEYS {
-        let is_folder = !matches!(row.kind, Kind::File | Kind::Program);
         for (number, name) in COMPONENTS.iter().enumerate() {
             // The first component is in a folder of root's, where a tenant can plant nothing.
             for trick in TRICKS.into_iter().filter(|trick| number > 0 || *trick == Trick::None) {
-                let tree = Tree::new(is_folder);
+                let tree = Tree::new(is_folder(row));
                 if !tree.plant(trick, number) {
                     continue;
                 }
@@ -173,7 +181,8 @@ fn no_trick_at_any_component_of_any_key_leads_to_what_is_anothers() {
                 assert!(begun.elapsed() < Duration::from_secs(5), "{} is waited for", what());
                 assert_eq!(opened.is_ok(), is_allowed(row, trick), "{}: {opened:?}", what());
                 if let Ok(read) = &opened {
-                    assert!(is_folder || read == b"alice", "{}", what());
+                    let whose = if trick == Trick::LinkToOpen { "open" } else { "alice" };
+                    assert_eq!(read, whose, "{}", what());
                     allowed += 1;
                 }
                 cases += 1;
@@ -183,46 +192,62 @@ fn no_trick_at_any_component_of_any_key_leads_to_what_is_anothers() {
     assert!(cases > PATH_KEYS.len() * 20 && allowed > PATH_KEYS.len(), "{cases} {allowed}");
 }
 
+/// Puts a component of alice's and a link in its place in turns, at moments that are drawn, while a path through it is opened; what came
+/// of it, each once.
+fn race(row: &PathKey, number: usize, target: &str, (least, seed): (u32, u64)) -> BTreeSet<Option<String>> {
+    let tree = Tree::new(is_folder(row));
+    let (place, aside) = (tree.component("alice", number), tree.at("aside"));
+    symlink(tree.component(target, number), &aside).unwrap();
+    lchown(&aside, Some(ALICE), Some(ALICE)).unwrap();
+    let (path, is_over) = (tree.component("alice", COMPONENTS.len() - 1), AtomicBool::new(false));
+    let mut seen = BTreeSet::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = seed;
+            while !is_over.load(Ordering::Relaxed) {
+                rustix::fs::renameat_with(CWD, &place, CWD, &aside, RenameFlags::EXCHANGE).unwrap();
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (0..(random >> 33) % 2000).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        let all = outcomes(row.class, target).len();
+        for opening in 0..least.saturating_mul(PATIENCE) {
+            if opening >= least && seen.len() >= all {
+                break;
+            }
+            seen.insert(open(row, &path).ok());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    seen
+}
+
+/// What may come of a race, and will if it goes on for long enough: whose it is, or that it is refused.
+fn outcomes(class: Class, target: &str) -> BTreeSet<Option<String>> {
+    let (alice, refused) = (Some("alice".to_owned()), None);
+    match class {
+        Class::Own => [refused].into(),
+        Class::Published if target == "open" => [alice, Some(target.to_owned())].into(),
+        Class::Private | Class::Published => [alice, refused].into(),
+    }
+}
+
 #[test]
-fn a_name_that_changes_all_the_time_leads_to_nothing_of_anothers() {
+fn a_name_that_changes_all_the_time_leads_to_nothing_of_anothers_whatever_key_names_it() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let openings =
-        std::env::var("BULKHEAD_RACES").map_or(OPENINGS, |number| number.parse().expect("it is a number"));
-    for (number, name) in COMPONENTS.iter().enumerate().skip(1) {
-        for target in ["secret", "bob"] {
-            let tree = Tree::new(false);
-            let place = tree.component("alice", number);
-            symlink(tree.component(target, number), tree.at("aside")).unwrap();
-            lchown(tree.at("aside"), Some(ALICE), Some(ALICE)).unwrap();
-            let (opener, is_over) = (Opener::trusting([0, 0]), AtomicBool::new(false));
-            let path = tree.component("alice", COMPONENTS.len() - 1);
-            let (mut opened, mut refused) = (0, 0);
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        let aside = tree.at("aside");
-                        rustix::fs::renameat_with(CWD, &place, CWD, &aside, RenameFlags::EXCHANGE).unwrap();
-                    }
-                });
-                let begun = Instant::now();
-                while (opened == 0 || refused == 0 || opened + refused < openings)
-                    && begun.elapsed() < OPENING_MAX * openings
-                {
-                    match opener.file(&path) {
-                        Ok(mut file) => {
-                            let mut text = String::new();
-                            file.read_to_string(&mut text).unwrap();
-                            assert_eq!(text, "alice", "{name} to {target}");
-                            opened += 1;
-                        }
-                        Err(_) => refused += 1,
-                    }
-                }
-                is_over.store(true, Ordering::Relaxed);
-            });
-            assert!(opened > 0 && refused > 0, "{opened} {refused}");
-        }
+    let cases: Vec<_> = PATH_KEYS
+        .iter()
+        .flat_map(|row| (1..COMPONENTS.len()).map(move |number| (row, number)))
+        .flat_map(|(row, number)| ["secret", "bob", "open"].map(|target| (row, number, target)))
+        .collect();
+    let races = std::env::var("BULKHEAD_RACES").map(|number| number.parse::<u32>().expect("it is a number"));
+    let least = races.map_or(OPENINGS, |all| all.div_ceil(cases.len() as u32));
+    for (seed, (row, number, target)) in cases.into_iter().enumerate() {
+        let seen = race(row, number, target, (least, seed as u64));
+        let what = format!("{} {}: {} to {target}", row.table, row.key, COMPONENTS[number]);
+        assert_eq!(seen, outcomes(row.class, target), "{what}");
     }
 }

@@ -136,15 +136,17 @@ impl Session for Mysql {
         }
     }
 
-    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, _: bool) -> Result<(), String> {
+    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, _: bool) -> Result<(), Fault> {
         for step in job.steps() {
             let (text, places) = text(step.about);
             let known = self.prepare_one(step.about, &text, places).await;
-            let known = known.map_err(|(line, rule)| mistake(step.about, line, &rule))?;
+            let known = known.map_err(|(line, rule)| {
+                Fault::Refused(CallFault::Database, mistake(step.about, line, &rule))
+            })?;
             let before = std::mem::replace(&mut prepared[step.number], known);
             self.known.retain(|id| *id != before.id);
             let closed = self.line.command(&ComStmtClose::new(before.id)).await;
-            closed.map_err(|error| error.to_string())?;
+            closed.map_err(|error| Fault::Broken(error.to_string()))?;
         }
         Ok(())
     }

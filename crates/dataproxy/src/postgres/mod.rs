@@ -3,6 +3,7 @@
 //! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value.
 
 mod login;
+mod search_path;
 mod tls;
 mod value;
 
@@ -40,6 +41,8 @@ pub(crate) struct Postgres {
     /// Whether statements are sent as text each time, since what was prepared may be another connection's of the server: a pooler is in
     /// between. A name that another client of the pooler has given would be another statement.
     by_text: bool,
+    /// Whether the process of the server is the one that the login has named: no pooler is in between.
+    is_alone: bool,
     /// How often statements were prepared anew.
     renewals: u32,
 }
@@ -89,9 +92,10 @@ impl Session for Postgres {
         let (client, connection) =
             connected.map_err(|error| format!("the server refuses the login: {}", words(&error)))?;
         let driver = tokio::task::spawn_local(drive(connection));
-        let mut session = Self { client, driver, by_text: false, renewals: 0 };
+        let mut session = Self { client, driver, by_text: false, is_alone: false, renewals: 0 };
         if let Some(backend) = backend.get() {
             session.by_text = session.is_pooled(backend).await.map_err(|error| words(&error))?;
+            session.is_alone = !session.by_text;
         }
         Ok(session)
     }
@@ -160,15 +164,20 @@ impl Session for Postgres {
         }
     }
 
-    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, again: bool) -> Result<(), String> {
+    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, again: bool) -> Result<(), Fault> {
         self.by_text |= again;
         self.renewals = self.renewals.wrapping_add(1);
         for Step { number, about, .. } in job.steps() {
             // Some poolers prepare the same text once for all clients.
             let text = about.sql(|number| format!("${}", number + 1));
             let sql = format!("{text}\n/* {} */", self.renewals);
-            let known = self.prepare_alone(about, &sql).await;
-            prepared[number] = known.map_err(|(line, rule)| mistake(about, line, &rule))?;
+            let mut known = self.prepare_alone(about, &sql).await;
+            // Behind a pooler the session may be the next client's.
+            if known.is_err() && (self.is_alone || !self.by_text) && search_path::take(&self.client).await {
+                known = self.prepare_alone(about, &sql).await;
+            }
+            prepared[number] =
+                known.map_err(|(line, rule)| self.why_not_renewed(mistake(about, line, &rule)))?;
         }
         Ok(())
     }
@@ -267,6 +276,15 @@ impl Postgres {
             _ => None,
         });
         Ok(pid.is_some_and(|pid| pid != backend.to_string()))
+    }
+
+    /// What it means that a statement could not be prepared anew. Behind a pooler this connection's own question for a new type may be
+    /// what is not known: it is put by a name, of another connection of the server's, and only a new connection puts it again.
+    fn why_not_renewed(&self, reason: String) -> Fault {
+        match self.by_text && reason.contains("prepared statement \"s") {
+            true => Fault::Broken(reason),
+            false => Fault::Refused(CallFault::Database, reason),
+        }
     }
 
     /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as that takes.

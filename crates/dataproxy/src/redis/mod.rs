@@ -134,7 +134,7 @@ impl Session for Redis {
     }
 
     /// Redis prepares nothing.
-    async fn renew(&mut self, _: &mut Prepared<Self>, _: &Job, _: bool) -> Result<(), String> {
+    async fn renew(&mut self, _: &mut Prepared<Self>, _: &Job, _: bool) -> Result<(), Fault> {
         Ok(())
     }
 

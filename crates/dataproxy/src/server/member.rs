@@ -198,7 +198,7 @@ impl<S: Session> Member<S> {
                         let renewal = session.renew(&mut prepared, job, renewals > 1);
                         match timeout_at(job.deadline.into(), renewal).await {
                             Ok(Ok(())) => continue,
-                            Ok(Err(reason)) => Err(Fault::Refused(CallFault::Database, reason)),
+                            Ok(Err(fault)) => Err(fault),
                             // It is in the middle of an answer.
                             Err(_) => Err(Fault::Broken("the server does not answer in time".into())),
                         }

@@ -117,7 +117,7 @@ pub(crate) trait Session: Sized + 'static {
         prepared: &mut Prepared<Self>,
         job: &Job,
         again: bool,
-    ) -> impl Future<Output = Result<(), String>>;
+    ) -> impl Future<Output = Result<(), Fault>>;
 
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;

@@ -54,8 +54,9 @@ fn failure(code: i32, message: Option<&str>) -> Error {
     Error::SqliteFailure(ffi::Error::new(code), message.map(str::to_owned))
 }
 
+/// Without words of its own: a function that fails with some has its code replaced by that of any failure.
 fn too_big() -> Error {
-    failure(ffi::SQLITE_TOOBIG, Some("string or blob too big"))
+    failure(ffi::SQLITE_TOOBIG, None)
 }
 
 /// The next character, as SQLite reads UTF-8 that may be none.
@@ -313,10 +314,7 @@ impl Functions {
             _ => 1,
         });
         if lengths[0].saturating_mul(lengths[1]) > PATCH_MAX {
-            return Err(failure(
-                ffi::SQLITE_TOOBIG,
-                Some("the two of a json_patch are too large for each other"),
-            ));
+            return Err(too_big());
         }
         self.ask(&format!("SELECT {name}(?1, ?2)"), &values)
     }
