@@ -106,9 +106,10 @@ static bool link_receive(struct link *link, struct message *message)
     }
     if (arrival == ARRIVED && message->descriptor < 0)
         return true;
-    if (arrival == ARRIVED)
-        close_descriptor(&message->descriptor);
-    close_descriptor(&link->channel);
+    if (arrival == CHANNEL_END)
+        close_descriptor(&link->channel);
+    else
+        channel_break_off(&link->channel);
     return false;
 }
 

@@ -46,6 +46,10 @@ enum arrival channel_receive(int channel, const struct edge *edge, struct messag
 enum sending { SENT, NO_ROOM, PEER_GONE };
 enum sending channel_send(int channel, const struct edge *edge, int number, const struct field *fields);
 bool channel_is(int descriptor);
+/* Ends a channel on which nonsense came; what waits in it is not closed. */
+void channel_break_off(int *channel);
+/* Whether what came is one end of a pair that this process may read from, and close: it does not linger, and brings no descriptors along. */
+bool connection_is(int descriptor);
 /* The same for the pipe by which a service speaks to the launcher on kernels where its channel would carry descriptors there. */
 enum sending pipe_send(int pipe, const struct edge *edge, int number, const struct field *fields);
 bool pipe_is(int descriptor);

@@ -53,8 +53,9 @@ void orders_answer(struct bulkhead *b, int *channel)
     const enum arrival arrival = channel_receive(*channel, &admin_to_service, &message);
     if (arrival == NOTHING_YET)
         return;
+    if (arrival == NO_MESSAGE)
+        return channel_break_off(channel);
     if (arrival == ARRIVED) {
-        close_descriptor(&message.descriptor);
         text[0] = 0;
         const bool is_done = message.number == ADMIN_TO_SERVICE_DIAGNOSTICS ? diagnose(b, text, sizeof text)
                                                                            : carry_out(b, &message, text, sizeof text);

@@ -62,7 +62,7 @@ void receiver_drain(struct bulkhead *b)
 static void source_break_off(struct source *source)
 {
     fprintf(stderr, "warning: the site's worker sends what is no connection; its channel is closed\n");
-    close_descriptor(&source->channel);
+    channel_break_off(&source->channel);
 }
 
 static void source_connect(struct bulkhead *b, struct source *source, const struct message *message)
@@ -70,11 +70,8 @@ static void source_connect(struct bulkhead *b, struct source *source, const stru
     const bool is_list = message->number == TO_WORKER_CONNECTIONS;
     const struct field *bundle = message->fields + is_list, *preread = &bundle[TO_WORKER_CONNECTION_PREREAD];
     if ((is_list && message->fields[0].number != 1) || message->descriptor < 0 || !source->has_credit ||
-        fcntl(message->descriptor, F_SETFL, O_NONBLOCK) != 0) {
-        int surplus = message->descriptor;
-        close_descriptor(&surplus);
+        !connection_is(message->descriptor) || fcntl(message->descriptor, F_SETFL, O_NONBLOCK) != 0)
         return source_break_off(source);
-    }
     source->has_credit = false;
     source->owes_word = true;
     source->id = bundle[TO_WORKER_CONNECTION_ID].number;

@@ -1,26 +1,36 @@
 """A channel to another process: messages over a SOCK_SEQPACKET socket, with descriptors that come along.
 
-Runs in: a service. Sees: what the peer sends, which `_codec` decodes. Never: leaves a descriptor open that nobody has
-asked for, or waits while the event loop has other work.
+Runs in: a service. Sees: what the peer sends, which `_codec` decodes. Never: waits while the event loop has other work. Closing the
+last descriptor of what somebody has sent takes as long as its sender likes: what nobody has asked for stays open until the process
+ends, which waits for nothing, and its channel is broken off, so that no more of it comes.
 """
 
 from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import fcntl
 import os
 import socket
+import struct
+import termios
 from collections import deque
 from types import SimpleNamespace
 from typing import Callable, Optional, Union
 
 from ._codec import DecodeError, Edge
-from ._messages import BUNDLES_MAX, MESSAGE_MAX
+from ._messages import MESSAGE_MAX
 
 #: LIMIT: messages of one channel that are taken before others have their turn.
 _TURN = 16
-_DESCRIPTORS = BUNDLES_MAX * array.array("i").itemsize
+#: As many as a message can have (SCM_MAX_FD): what finds no room, the kernel closes while this process waits.
+_DESCRIPTORS = 253 * array.array("i").itemsize
+#: unix(7), from Linux 6.16 on.
+_SO_PASSRIGHTS = 83
+_LINGER = struct.Struct("ii")
+#: LIMIT: bytes that may wait in a connection when it comes: far more than the kernel's default.
+_WAITING_MAX = 4 << 20
 _CUT = socket.MSG_TRUNC | socket.MSG_CTRUNC
 
 #: A message and the descriptors that came with it.
@@ -60,6 +70,43 @@ def _receive(channel: socket.socket) -> tuple[bytes, list[int], int]:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
     return data, list(descriptors), flags
+
+
+def connection(descriptor: int) -> Optional[socket.socket]:
+    """One end of a pair that the site's worker has sent, if the event loop may read from it and close it. What lingers is none, and what
+    brings descriptors along: it is left open."""
+    try:
+        found = socket.socket(fileno=descriptor)
+    except OSError:
+        return None
+    try:
+        does_linger = _LINGER.unpack(found.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.size))[0] != 0
+        is_one = found.family == socket.AF_UNIX and found.type == socket.SOCK_STREAM and _brings_none(found)
+    except OSError:
+        does_linger = True
+    if does_linger or not is_one:
+        found.detach()
+        return None
+    return found
+
+
+def _brings_none(found: socket.socket) -> bool:
+    """Whether no descriptor waits in a Unix stream, and none will where the kernel can refuse them."""
+    if _takes_descriptors(found):
+        return False
+    waiting = struct.unpack("i", fcntl.ioctl(found, termios.FIONREAD, bytes(4)))[0]
+    if not 0 < waiting <= _WAITING_MAX:
+        return waiting == 0
+    # Without room for descriptors, a flag says that there are some.
+    data, _, flags, _ = found.recvmsg(waiting, 0, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    return len(data) == waiting and not flags & socket.MSG_CTRUNC
+
+
+def _takes_descriptors(found: socket.socket) -> bool:
+    try:
+        return found.getsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS) != 0
+    except OSError as error:
+        return error.errno != errno.ENOPROTOOPT
 
 
 class Channel:
@@ -106,6 +153,13 @@ class Channel:
             if self._say is not None:
                 os.close(self._say)
 
+    def break_off(self) -> None:
+        """Ends it, and calls nobody; what waits in it is not closed."""
+        if self._is_open:
+            os.dup(self._socket.fileno())
+            self._socket.shutdown(socket.SHUT_RDWR)
+            self.close()
+
     @property
     def _out(self) -> Union[socket.socket, int]:
         return self._socket if self._say is None else self._say
@@ -144,11 +198,9 @@ class Channel:
                     raise DecodeError("message is longer than any of this channel")
                 message = self._incoming.decode(data)
             except DecodeError as error:
-                for descriptor in descriptors:
-                    os.close(descriptor)
                 return self._end(error)
             self._arrived(message, descriptors)
 
     def _end(self, error: Optional[Exception]) -> None:
-        self.close()
+        self.close() if error is None else self.break_off()
         self._ended(error)

@@ -7,7 +7,6 @@ came last; what an earlier one has under way it goes on with.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections import deque
 from types import SimpleNamespace
@@ -184,7 +183,7 @@ class _Proxy:
     def _take(self, message: SimpleNamespace, descriptors: list[int]) -> None:
         call = self._calls.get(message.id) if message.kind != "Welcome" else None
         if descriptors or (message.kind != "Welcome" and call is None):
-            return self._break_off(descriptors)
+            return self._break_off()
         if message.kind == "Welcome":
             self._is_welcome = True
         elif message.kind == "Failed":
@@ -194,7 +193,7 @@ class _Proxy:
         else:
             call.answer += message.results
             if len(call.answer) > _ANSWER_BYTES_MAX:
-                return self._break_off([])
+                return self._break_off()
             if message.kind == "Done":
                 del self._calls[message.id]
                 if not call.reply.done():
@@ -206,10 +205,8 @@ class _Proxy:
         if self._is_last and not self._calls and not self._later:
             self._channel.close()
 
-    def _break_off(self, descriptors: list[int]) -> None:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        self._channel.close()
+    def _break_off(self) -> None:
+        self._channel.break_off()
         self._ended(None)
 
     def _ended(self, _: Optional[Exception]) -> None:

@@ -40,9 +40,7 @@ class Orders:
             return
         line: Channel
 
-        def arrived(message: SimpleNamespace, descriptors: list[int]) -> None:
-            for surplus in descriptors:
-                os.close(surplus)
+        def arrived(message: SimpleNamespace, _: list[int]) -> None:
             task = asyncio.ensure_future(self._carry_out(message, line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

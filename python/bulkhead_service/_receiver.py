@@ -7,13 +7,12 @@ keeps silent about one that ended.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from types import SimpleNamespace
 from typing import Callable, Optional
 
-from ._channel import Channel
+from ._channel import Channel, connection
 from ._codec import Address
 from ._messages import FROM_WORKER, NUMBERS_MAX, TO_WORKER
 
@@ -78,20 +77,24 @@ class Receiver:
     def _take(self, source: _Source, message: SimpleNamespace, descriptors: list[int]) -> None:
         bundles = [message.bundle] if message.kind == "Connection" else message.bundles
         if not bundles or len(bundles) != len(descriptors) or len(bundles) > source.granted:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            source.channel.close()
-            return self._ended(source, ValueError("connections without credits, or bundles without connections"))
+            return self._break_off(source, "connections without credits, or bundles without connections")
+        connections = [connection(descriptor) for descriptor in descriptors]
+        if None in connections:
+            return self._break_off(source, "what must not be closed")
         source.granted -= len(bundles)
         source.has_taken = True
-        for bundle, descriptor in zip(bundles, descriptors):
+        for bundle, stream in zip(bundles, connections):
             self.counters.connections += 1
             self.counters.connections_now += 1
             if self.counters.connections_now <= self._most:
                 source.credits += 1
             ended = lambda number=bundle.id: self._connection_ended(source, number)
-            self._serve(socket.socket(fileno=descriptor), bundle.preread, bundle.peer, ended)
+            self._serve(stream, bundle.preread, bundle.peer, ended)
         self._return(source)
+
+    def _break_off(self, source: _Source, why: str) -> None:
+        source.channel.break_off()
+        self._ended(source, ValueError(why))
 
     def _connection_ended(self, source: _Source, number: int) -> None:
         was_full = self.counters.connections_now > self._most

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from database_servers import PASSWORD, Redis
 from jail_probe import (
     ALWAYS, GROUPS, POSTS, ROLES, WORKERS, ask, by_id, check_part, markdown, page_has, place, probe, probe_by_guard, table,
     told,
@@ -96,17 +97,17 @@ def hints(abstract):
     return json.dumps(known)[:-1] + ', "tcp": [@PORT@]}'
 
 
-def server(abstract):
-    """A server with a process of every kind."""
+def server(abstract, away):
+    """A server with a process of every kind, and with a database elsewhere."""
     unused = 1
     sites = [
         site("main", [
             service("probe"),
             service("direct", "/direct", takes=True),
-            service("net", "/net", network=[f"tcp:{unused}"], data=["catalog"]),
+            service("net", "/net", network=[f"tcp:{unused}"], data=["catalog", "away"]),
             service("breakout", "/breakout", command=["bin/breakout", "--hints", hints(abstract)]),
         ], certificates=["main.pem"], route=[{"path": "/behind/", "upstream": f"127.0.0.1:{unused}"}],
-            data=[{"name": "catalog", "statements": "catalog.sql"}], templates={"folder": "templates"}),
+            data=[{"name": "catalog", "statements": "catalog.sql"}, {"name": "away", "statements": "away.sql", **away.settings()}], templates={"folder": "templates"}),
         site("far", [{"name": "door", "remote": True, "data": ["far"]}], certificates=["far.pem"], client_ca="far-ca.pem",
              data=[{"name": "far", "statements": "far.sql"}]),
         site("other", [service("steady", "/probe", environment={"SECRET": SIBLINGS_SECRET})]),
@@ -114,6 +115,7 @@ def server(abstract):
     with tempfile.TemporaryDirectory() as folder:
         files = {"main.pem": b"".join(certificate(Path(folder), "main", "ec", "main.test")).decode(),
                  "catalog.sql": "-- name: one :one\n-- services: net\nSELECT 1;\n",
+                 "away.sql": "-- name: one :one\n-- services: net\nGET one\n", "password": PASSWORD + "\n",
                  "far.sql": "-- name: one :one\n-- services: door\nSELECT 1;\n", "templates/page.html": "page\n"}
         far, key = certificate(Path(folder), "far", "ec", "far.test")
         files |= {"far.pem": (far + key).decode(), "far-ca.pem": far.decode()}
@@ -135,7 +137,7 @@ class Inside(unittest.TestCase):
         outside.listen()
         os.environ["BULKHEAD_TEST_SECRET"] = LAUNCHERS_SECRET
         cls.addClassCleanup(os.environ.pop, "BULKHEAD_TEST_SECRET")
-        cls.server = cls.enterClassContext(server(abstract))
+        cls.server = cls.enterClassContext(server(abstract, cls.enterClassContext(Redis())))
         cls.reports = {column: probe(cls.server, name) for column, name in POSTS.items()}
         cls.reports[GUARDS_GATE] = probe_by_guard("gate", "attempts", cls.hints_of_guard())
         cls.reports |= {name: probe_by_guard(name, "attempts", cls.hints_of_guard()) for name in HELPERS}
@@ -180,7 +182,7 @@ class Inside(unittest.TestCase):
             # The stapler's are for the ports of responders.
             sockets = {
                 "connector": {"socket-inet", "socket-inet6", "socket-unix"}, "stapler": set(GRANTED),
-                "granted connector": set(GRANTED), "broker": set(DEVIATES["broker"]),
+                "granted connector": set(GRANTED), "data's connector": {"socket-unix"}, "broker": set(DEVIATES["broker"]),
             }.get(column, set())
             self.assertLessEqual(got, harmless | sockets, column)
 

@@ -123,6 +123,19 @@ class Made:
                 os.close(descriptor)
         return listener.detach()
 
+    def connecting(self):
+        """A connection to a server that takes no more, which lingers."""
+        server = self.held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        while True:
+            made = socket.socket()
+            made.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                made.connect(server.getsockname())
+            if struct.unpack("B", made.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1))[0] == _SYN_SENT and not _is_answered(made):
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+                return made.detach()
+            self.held.enter_context(made)
+
     def shut(self):
         made = self.full()
         made.shutdown(socket.SHUT_WR)
@@ -170,6 +183,13 @@ class Made:
     def in_fuse(self):
         """A file of a file system whose server never answers `flush`."""
         return self.held.enter_context(fuse_mount.Silent()).file()
+
+
+def _is_answered(made):
+    """Whether a connection comes about, on one machine at once."""
+    poll = select.poll()
+    poll.register(made, select.POLLOUT)
+    return bool(poll.poll(20))
 
 
 def _memory(_, flags=0, seals=0):
@@ -275,6 +295,8 @@ def _bound(family, address, protocol=0):
 
 #: Multipath TCP.
 _MPTCP = 262
+#: Of TCP_INFO: no answer yet.
+_SYN_SENT = 2
 _V4, _V6, _UNIX = socket.AF_INET, socket.AF_INET6, socket.AF_UNIX
 _STREAM, _DGRAM, _PACKETS, _RAW = socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET, socket.SOCK_RAW
 #: Each kind, and what makes one.
@@ -292,7 +314,11 @@ KINDS = {
     "MPTCP": _internet(_V4, _STREAM, _MPTCP),
     "MPTCP, lingering": lambda made: made.other(_bound(_V4, ("127.0.0.1", 0), _MPTCP)),
     "MPTCP, a plain one's, lingering": lambda made: made.other(_bound(_V4, ("127.0.0.1", 0)), _MPTCP),
+    "TCP, connecting, lingering": Made.connecting,
     "SCTP": _internet(_V4, _STREAM, 132),
+    "SCTP, lingering": lambda made: made.other(_bound(_V4, ("127.0.0.1", 0), 132)),
+    "CAN": _internet(29, _RAW, 1),
+    "XDP": _internet(44, _RAW),
     "UDP": _internet(_V4, _DGRAM),
     "UDP, connected": _datagrams(_V4, ("127.0.0.1", 9)),
     "UDP over IPv6": _internet(_V6, _DGRAM),

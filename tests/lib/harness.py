@@ -366,11 +366,10 @@ class Server:
                 found.append(Process(int(name)))
         return next((process for process in found if process.words[:1] == [REAPER] and process.alive), None)
 
-    def order(self, **order):
-        """Gives an order over the administration socket."""
+    def order(self, seconds=75, **order):
+        """Gives an order over the administration socket. A probe may take a minute, and does on an emulated machine."""
         with socket.socket(socket.AF_UNIX) as admin:
-            # A probe may take a minute, and does on an emulated machine.
-            admin.settimeout(75)
+            admin.settimeout(seconds)
             admin.connect(str(self.folder / "run/admin.sock"))
             secret = (self.folder / "run/admin.secret").read_bytes()
             admin.sendall(secret + json.dumps(order).encode() + b"\n")

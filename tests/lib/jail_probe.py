@@ -22,7 +22,8 @@ ALWAYS = {"gate": "gate", "site": "main", "logger": "logger", "admin": "admin"}
 #: Those that there are only where the configuration has certificates, servers behind a site, or grants of a network.
 ROLES = ALWAYS | {
     "signer": "signer", "stapler": "stapler", "connector": "main:connector", "granted connector": "main/net:connector",
-    "broker": "main/net:broker", "data proxy": "main/catalog:data", "publisher": "main:templates",
+    "data's connector": "main/away:data:connector", "broker": "main/net:broker", "data proxy": "main/catalog:data",
+    "data proxy at a server": "main/away:data", "publisher": "main:templates",
 }
 WORKERS = {
     "service": "main/probe", "with connections": "main/direct", "with network": "main/net", "filter": "filter",

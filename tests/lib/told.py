@@ -1,12 +1,14 @@
 """A process of a service whose launcher, logger, site and data proxy are the test, with the messages of the SDK for Python."""
 
 import array
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 
 from harness import TOP
+from topology import SO_PASSRIGHTS
 
 sys.path.insert(0, str(TOP / "python"))
 
@@ -105,6 +107,9 @@ def said(source):
 def connect(source, number=1, preread=b"", descriptors=1):
     """Sends a connection; our end of it."""
     ours, its = socket.socketpair()
+    with contextlib.suppress(OSError):
+        # As a site's worker does it; older kernels have no such option.
+        its.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
     ours.settimeout(3)
     bundle = _messages.TO_WORKER.decode(next(message for edge, message in MESSAGES if edge is _messages.TO_WORKER)).bundle
     bundle.id, bundle.preread = number, preread

@@ -7,6 +7,8 @@
 //! A role leaves them to a thread, which begins with the first one. A wait for bytes to be sent ends with any signal, and a timer
 //! sends one. The launcher, which makes processes and so has no threads, hands them to a helper (`supervisor::foreign`), which
 //! can be killed: a process that ends waits for no bytes.
+//!
+//! What is to be read and closed by an event loop, as the connections of clients are, is looked at when it comes ([`connection`]).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,9 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustix::net::{SocketType, ipproto, sockopt};
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 
-use crate::seqpacket::refuses_descriptors;
+use crate::seqpacket::{refuse_descriptors, refuses_descriptors, takes_descriptors};
 
 /// LIMIT: how long the thread waits for the bytes of one socket.
 const LINGER_MAX: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
@@ -28,6 +30,10 @@ const NO_TIME: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
 const ROOM: [RawFd; 4] = [4095, 1023, 255, 63];
 /// LIMIT: bytes of the thread's stack: it does next to nothing.
 const STACK_BYTES: usize = 128 << 10;
+/// LIMIT: bytes that may wait in a stream that somebody has sent: far more than the kernel's default, 208 KiB.
+const PEEKED_MAX: u64 = (PIECE * PIECES) as u64;
+const PIECE: usize = 16 << 10;
+const PIECES: usize = 256;
 
 /// What was let go of, where a helper closes it. What is here when the process ends is closed by its end, which waits for nothing.
 static LEFT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
@@ -121,18 +127,93 @@ pub fn leave(descriptor: OwnedFd) {
     }
 }
 
-/// Whether closing waits for nothing. A TCP socket that does not linger is that, and so is a socket that has never taken a
-/// descriptor.
+/// A connection that a less trusted process has sent, if an event loop may read from it and close it; what is none is left to who may
+/// wait for its closing.
 ///
-/// SECURITY: nobody in a jail may set `SO_LINGER`. A guarded server may, and would have to do so, and close its own descriptor,
-/// between this question and the answer's use.
+/// SECURITY: this holds for as long as the sender has no more rights than a jail gives. Nobody in a jail may set `SO_LINGER`, not on a
+/// copy that was kept either; who could is a guarded command, whose connections come to its own gate alone, and a program with
+/// `danger_without = ["seccomp"]`. Of those in jails, only a site's worker may have a Unix socket take descriptors again, on a pair of
+/// its own making (docs/security/threat-model.md).
+///
+/// # Errors
+/// It lingers, is no connection, or is one that brings descriptors along.
+pub fn connection(descriptor: impl Into<OwnedFd>) -> io::Result<OwnedFd> {
+    let descriptor = Foreign::from(descriptor.into());
+    let is_one = is_stream(&descriptor)
+        && !lingers(&descriptor)
+        && match sockopt::socket_domain(&descriptor) {
+            Ok(AddressFamily::INET | AddressFamily::INET6) => true,
+            Ok(AddressFamily::UNIX) => takes_none(&descriptor) && brings_none(&descriptor),
+            _ => false,
+        };
+    if is_one { Ok(descriptor.into_inner()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+/// Whether closing waits for nothing. A TCP socket that does not linger is that, and so is a Unix socket that takes no descriptor
+/// and has none.
+///
+/// SECURITY: who can set these options later is told of at [`connection`]. Such a one would have to do so, and close its own
+/// descriptor, between this question and the answer's use.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
-    let is_tcp = matches!(sockopt::socket_type(descriptor), Ok(SocketType::STREAM))
-        && matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP)));
+    let is_tcp =
+        is_stream(descriptor) && matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP)));
     if is_tcp {
-        return matches!(sockopt::socket_linger(descriptor), Ok(None));
+        return !lingers(descriptor);
     }
-    refuses_descriptors(descriptor)
+    refuses_descriptors(descriptor) && brings_none(descriptor)
+}
+
+fn lingers(descriptor: impl AsFd) -> bool {
+    !matches!(sockopt::socket_linger(descriptor), Ok(None))
+}
+
+/// Whether no descriptor gets into the queue of a Unix socket from now on; or whether the kernel is one that refuses none (before 6.16).
+fn takes_none(socket: &Foreign) -> bool {
+    match takes_descriptors(socket) {
+        Ok(takes) => !takes || refuse_descriptors(socket).is_ok(),
+        Err(error) => error.raw_os_error() == Some(libc::ENOPROTOOPT),
+    }
+}
+
+/// Whether no descriptor is in the queue of a Unix socket. One that took some before it refused them still has them.
+fn brings_none(socket: impl AsFd) -> bool {
+    if !is_stream(&socket) {
+        // Of packets only the first can be looked at, which may be one of no bytes.
+        return peek(&socket).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    }
+    // A listener has no bytes, and says so by an error. What comes out of band stops a look before it, and is counted.
+    rustix::io::ioctl_fionread(&socket).is_ok_and(|waiting| {
+        let is_plain = || peek(&socket).is_ok_and(|peeked| peeked >= waiting);
+        waiting == 0 || (waiting <= PEEKED_MAX && is_plain())
+    })
+}
+
+fn is_stream(socket: impl AsFd) -> bool {
+    matches!(sockopt::socket_type(socket), Ok(SocketType::STREAM))
+}
+
+/// How many bytes are at the front of a socket's queue, up to [`PEEKED_MAX`]. They stay there.
+///
+/// # Errors
+/// `InvalidData` if descriptors come along; `WouldBlock` if nothing is there.
+fn peek(socket: impl AsFd) -> io::Result<u64> {
+    let mut bytes = MaybeUninit::<[u8; PIECE]>::uninit();
+    // Each piece over the one before: nobody looks at what they say.
+    let piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: PIECE };
+    let mut pieces = [piece; PIECES];
+    // SAFETY: the descriptor is open for as long as it is borrowed; the header of noughts is valid and says where the pieces are, each
+    // of which has room for PIECE bytes that nothing else refers to. There is no room for descriptors, so that none are made: the
+    // kernel says by a flag that there were some.
+    let (count, flags) = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = pieces.as_mut_ptr();
+        header.msg_iovlen = PIECES as _;
+        let how = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        let count = libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, how);
+        (count, header.msg_flags)
+    };
+    let peeked = u64::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    if flags & libc::MSG_CTRUNC == 0 { Ok(peeked) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 /// Begins the thread that closes.
@@ -191,9 +272,13 @@ fn tick(time: libc::timeval) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{IoSlice, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
+
+    use rustix::net::{
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, sendmsg, socketpair,
+    };
 
     use super::*;
     use crate::seqpacket;
@@ -247,6 +332,57 @@ mod tests {
             drop(b);
             assert!(begin.elapsed() < Duration::from_secs(5));
             listeners.iter().for_each(is_closed);
+        }
+    }
+
+    /// A stream in which a descriptor waits after some bytes, of which the last are out of band or not; it takes no more.
+    fn stream_with_one(before: usize, how: SendFlags) -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        assert_eq!(rustix::io::write(&one, &vec![7; before]).unwrap(), before);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let rights = [file.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&rights));
+        sendmsg(&one, &[IoSlice::new(b"x")], &mut control, how).unwrap();
+        refuse_descriptors(&other).unwrap();
+        (other, one)
+    }
+
+    #[test]
+    fn no_connection_is_what_lingers_or_brings_descriptors() {
+        let (lingers, listener) = lingering();
+        let begin = Instant::now();
+        assert!(connection(lingers).is_err());
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        is_closed(&listener);
+        assert!(connection(TcpStream::connect(listener.local_addr().unwrap()).unwrap()).is_ok());
+        assert!(connection(std::fs::File::open("/dev/null").unwrap()).is_err());
+        assert!(connection(seqpacket::pair().unwrap().0).is_err());
+        assert!(connection(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
+        for (before, how) in [(0, SendFlags::empty()), (100_000, SendFlags::empty()), (1, SendFlags::OOB)] {
+            let (stream, _peer) = stream_with_one(before, how);
+            assert!(!is_harmless(&stream), "{before}");
+            assert!(connection(stream).is_err(), "{before}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_wait_stay_in_a_connection_which_takes_no_descriptor_any_more() {
+        for make in [seqpacket::stream_pair, || {
+            std::os::unix::net::UnixStream::pair().map(|(a, b)| (a.into(), b.into()))
+        }] {
+            let (one, other) = make().unwrap();
+            assert_eq!(rustix::io::write(&one, &[7; 100_000]).unwrap(), 100_000);
+            let other = connection(other).unwrap();
+            assert!(is_harmless(&other) || !refuses_descriptors(&other));
+            let file = std::fs::File::open("/dev/null").unwrap();
+            let sent = seqpacket::send(&one, b"x", Some(file.as_fd()));
+            assert_eq!(sent.is_err(), refuses_descriptors(&other));
+            let mut bytes = vec![0; 200_000];
+            assert_eq!(rustix::io::read(&other, &mut bytes).unwrap(), 100_000);
+            assert!(bytes[..100_000].iter().all(|byte| *byte == 7));
         }
     }
 }

@@ -98,6 +98,14 @@ pub fn refuse_descriptors(end: impl AsFd) -> io::Result<bool> {
 
 /// Whether the kernel refuses descriptors on their way to this end.
 pub fn refuses_descriptors(end: impl AsFd) -> bool {
+    matches!(takes_descriptors(end), Ok(false))
+}
+
+/// Whether descriptors get to this end.
+///
+/// # Errors
+/// It is no Unix socket; `ENOPROTOOPT` where the kernel has no such option, and lets all pass.
+pub(crate) fn takes_descriptors(end: impl AsFd) -> io::Result<bool> {
     let mut takes: libc::c_int = 1;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
     let number = end.as_fd().as_raw_fd();
@@ -105,7 +113,7 @@ pub fn refuses_descriptors(end: impl AsFd) -> bool {
     let result = unsafe {
         libc::getsockopt(number, libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw mut takes).cast(), &raw mut length)
     };
-    result == 0 && takes == 0
+    if result == 0 { Ok(takes != 0) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sends one message, with at most one descriptor, or nothing at all.

@@ -10,8 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_linger;
-use sys::foreign::leave;
+use sys::foreign::{connection, leave};
 use tokio::sync::{Notify, oneshot};
 use wire::{FromConnector, ToConnector, Unreachable};
 
@@ -194,7 +193,7 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
         {
             stock.ask();
         }
-        connection(socket?.into()).and_then(S::try_from).ok()
+        connection(socket?).and_then(S::try_from).ok()
     }
 
     /// Whether there is a socket that is aimed at `target`.
@@ -216,15 +215,4 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
             attached.await;
         }
     }
-}
-
-/// A socket that a connector has sent, if the event loop may close it.
-///
-/// SECURITY: no connector may have one linger, and what else it could send is no socket.
-fn connection(socket: OwnedFd) -> io::Result<OwnedFd> {
-    if matches!(socket_linger(&socket), Ok(None)) {
-        return Ok(socket);
-    }
-    leave(socket);
-    Err(io::Error::from(io::ErrorKind::InvalidInput))
 }

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use sys::foreign::leave;
+use sys::foreign::{connection, leave};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use wire::{Bundle, Bytes, FromWorker, Kind, NUMBERLESS, NUMBERS_MAX, PREREAD_MAX, ToWorker};
@@ -271,20 +271,23 @@ impl Receiver {
         }
         source.granted.set(left);
         let mut arrived = self.arrived.borrow_mut();
-        for (bundle, stream) in bundles.zip(descriptors.drain(..)) {
+        for (bundle, descriptor) in bundles.zip(descriptors.drain(..)) {
             self.live.set(self.live.get() + 1);
             self.counters.connected();
             let guard =
                 ConnectionGuard { id: bundle.id, from: Rc::downgrade(source), receiver: self.clone() };
-            arrived.push_back(Arrival {
-                stream,
-                preread: bundle.preread.0,
-                peer: bundle.peer,
-                local: bundle.local,
-                relayed: source.relays,
-                kind: bundle.kind,
-                guard,
-            });
+            // SECURITY: the source may have it from somebody else, and goes on. The connection is over at once.
+            if let Ok(stream) = connection(descriptor) {
+                arrived.push_back(Arrival {
+                    stream,
+                    preread: bundle.preread.0,
+                    peer: bundle.peer,
+                    local: bundle.local,
+                    relayed: source.relays,
+                    kind: bundle.kind,
+                    guard,
+                });
+            }
             let credits = u16::from(self.live.get() <= self.live_max);
             self.queue_return(source, |returns| {
                 returns.has_taken = true;

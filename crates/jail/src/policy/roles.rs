@@ -131,6 +131,20 @@ const NO_DELAY: Allow = allow_when(
     "no delay of small answers",
 );
 
+/// Ends that take no descriptors.
+const REFUSE_DESCRIPTORS: Allow = allow_when(
+    &[l::SYS_setsockopt],
+    &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, sys::seqpacket::SO_PASSRIGHTS as u64)],
+    "ends that take no descriptors",
+);
+
+/// Whether descriptors wait in a connection that somebody has sent.
+const WAITING: Allow = allow_when(
+    &[l::SYS_ioctl],
+    &[When::Is(1, l::FIONREAD)],
+    "how much waits in a connection that came from another process",
+);
+
 /// Bytes of a connection.
 const RECEIVE: Allow = allow(&[l::SYS_recvfrom], "what a connection brings, or a look at it");
 const SEND: Allow =
@@ -180,11 +194,8 @@ pub(super) const SITE: &[Allow] = &[
     allow(&[l::SYS_writev], "requests and answers"),
     NO_DELAY,
     SEND_BUFFER,
-    allow_when(
-        &[l::SYS_setsockopt],
-        &[When::Is(1, l::SOL_SOCKET as u64), When::Is(2, sys::seqpacket::SO_PASSRIGHTS as u64)],
-        "ends that take no descriptors",
-    ),
+    REFUSE_DESCRIPTORS,
+    WAITING,
     allow_when(
         &[l::SYS_connect],
         &[When::Is(2, sys::reset::FAMILY_BYTES as u64)],
@@ -351,6 +362,8 @@ pub(super) const DATA_PROXY_AT_SERVER: &[Allow] = &[
     SEND,
     allow(&[l::SYS_writev], "a question to the server, and the end of a connection"),
     NO_DELAY,
+    REFUSE_DESCRIPTORS,
+    WAITING,
 ];
 
 /// A reaper ends processes, and nothing else.
