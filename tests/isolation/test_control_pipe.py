@@ -18,7 +18,7 @@ import unittest
 import older_kernel
 from client import until
 from harness import Process, Server, service, site
-from slow_programs import step_bar_ms, step_ms, step_was
+from slow_programs import STEP_MS, step_ms, step_was
 from standstill import Standstill
 from topology import LIBC, O_DIRECT, copied, said_by_pipe
 
@@ -129,7 +129,7 @@ class AChild(unittest.TestCase):
                     # Nothing of it was taken for what it says; of whoever goes on, nothing is heard any more.
                     said = lambda: server.log().count("sent a message that it may not send") > count
                     self.assertTrue(until(said, 5), server.log()[-3000:])
-            self.assertLess(step_ms(server), step_bar_ms() + FACTOR * before, step_was(server))
+            self.assertLess(step_ms(server), STEP_MS + FACTOR * before, step_was(server))
             self.assertTrue(server.order(command="status")["ok"])
             self.assertEqual(server.stop(), 0)
 

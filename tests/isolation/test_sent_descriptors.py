@@ -21,7 +21,7 @@ from filter_program import PYTHON
 from guarded import Guarded
 from harness import site
 from python_services import PROGRAM, python
-from slow_programs import step_bar_ms, step_ms, step_was
+from slow_programs import STEP_MS, step_ms, step_was
 from standstill import Standstill
 from topology import LAUNCHER, Topology
 
@@ -80,7 +80,7 @@ class Serving(Sweeping):
         after = step_ms(self.server)
         words = f"{after:.0f} ms at most ({step_was(self.server)}), {before:.0f} ms when nothing is sent"
         print(f"the launcher: {words}", file=sys.stderr)
-        self.assertLess(after, step_bar_ms() + FACTOR * before, "the launcher")
+        self.assertLess(after, STEP_MS + FACTOR * before, "the launcher")
 
 
 @unittest.skipUnless(CAN_SEND, WHY_NOT)
