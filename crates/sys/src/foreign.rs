@@ -139,13 +139,10 @@ pub fn leave(descriptor: OwnedFd) {
 /// It lingers, is no connection, or is one that brings descriptors along.
 pub fn connection(descriptor: impl Into<OwnedFd>) -> io::Result<OwnedFd> {
     let descriptor = Foreign::from(descriptor.into());
-    let is_one = is_stream(&descriptor)
-        && !lingers(&descriptor)
-        && match sockopt::socket_domain(&descriptor) {
-            Ok(AddressFamily::INET | AddressFamily::INET6) => true,
-            Ok(AddressFamily::UNIX) => takes_none(&descriptor) && brings_none(&descriptor),
-            _ => false,
-        };
+    let is_one = match is_tcp(&descriptor) {
+        true => !lingers(&descriptor),
+        false => is_stream(&descriptor) && !lingers(&descriptor) && is_quiet(&descriptor),
+    };
     if is_one { Ok(descriptor.into_inner()) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
@@ -155,12 +152,24 @@ pub fn connection(descriptor: impl Into<OwnedFd>) -> io::Result<OwnedFd> {
 /// SECURITY: who can set these options later is told of at [`connection`]. Such a one would have to do so, and close its own
 /// descriptor, between this question and the answer's use.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
-    let is_tcp =
-        is_stream(descriptor) && matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP)));
-    if is_tcp {
+    if is_tcp(descriptor) {
         return !lingers(descriptor);
     }
     refuses_descriptors(descriptor) && brings_none(descriptor)
+}
+
+/// Whether this is a TCP socket, which nothing but bytes can be in. Of MPTCP the protocol is another one.
+pub fn is_tcp(descriptor: impl AsFd) -> bool {
+    matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP)))
+}
+
+/// Whether a stream that is not of TCP brings nothing but bytes.
+fn is_quiet(stream: &Foreign) -> bool {
+    match sockopt::socket_domain(stream) {
+        Ok(AddressFamily::INET | AddressFamily::INET6) => true,
+        Ok(AddressFamily::UNIX) => takes_none(stream) && brings_none(stream),
+        _ => false,
+    }
 }
 
 fn lingers(descriptor: impl AsFd) -> bool {

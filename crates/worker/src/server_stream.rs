@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
+use sys::foreign::is_tcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pair::Pair;
@@ -27,17 +28,17 @@ impl TryFrom<OwnedFd> for ServerStream {
     type Error = io::Error;
 
     fn try_from(socket: OwnedFd) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        if is_tcp(&socket) {
+            // What comes in small pieces must not wait for acknowledgements.
+            set_tcp_nodelay(&socket, true)?;
+            return Ok(Self::Tcp(Pair::new(socket)?));
+        }
         if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a socket of another kind"));
         }
-        rustix::io::ioctl_fionbio(&socket, true)?;
         match socket_domain(&socket)? {
             AddressFamily::UNIX => Ok(Self::Unix(Pair::new(socket)?)),
-            AddressFamily::INET | AddressFamily::INET6 => {
-                // What comes in small pieces must not wait for acknowledgements.
-                set_tcp_nodelay(&socket, true)?;
-                Ok(Self::Tcp(Pair::new(socket)?))
-            }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
     }
