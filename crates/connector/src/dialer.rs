@@ -21,7 +21,7 @@ use crate::named::{Named, Resolver};
 use crate::target::Target;
 
 /// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for each.
-const AIMED: usize = 16;
+const AIMED: usize = 32;
 
 /// What all channels share.
 #[derive(Debug)]

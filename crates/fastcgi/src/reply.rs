@@ -6,8 +6,10 @@
 //! Source: RFC 3875 6.
 
 use http::StatusCode;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use request::chunks::is_token;
 use request::fields;
+use request::head::Line;
 
 /// What the head says.
 #[derive(Debug)]
@@ -39,56 +41,80 @@ pub fn length(data: &[u8], searched: usize) -> Option<usize> {
 /// # Errors
 /// The head is none, or two readers could understand it differently.
 pub fn parse(head: &[u8], lines_max: usize) -> Result<Reply, BadReply> {
-    let mut reply = Reply { status: StatusCode::OK, headers: HeaderMap::new() };
-    let mut status = None;
+    let mut headers = HeaderMap::new();
+    let status = read(head, lines_max, |line| {
+        let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| BAD_NAME)?;
+        headers.append(name, HeaderValue::from_bytes(line.value).map_err(|_| BAD_VALUE)?);
+        Ok(())
+    })?;
+    Ok(Reply { status, headers })
+}
+
+/// The same; gives `take` all lines but that of `Status`, in their order. What it has been given counts for nothing if the head is none.
+///
+/// # Errors
+/// Those of [`parse`], and of `take`.
+pub fn read<'a>(
+    head: &'a [u8],
+    lines_max: usize,
+    mut take: impl FnMut(Line<'a>) -> Result<(), BadReply>,
+) -> Result<StatusCode, BadReply> {
+    let (mut status, mut is_sent_elsewhere, mut has_length) = (None, false, false);
     let lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     for (number, line) in lines.take_while(|line| !line.is_empty()).enumerate() {
         if number == lines_max {
             return Err(BadReply("too many header lines"));
         }
-        let (name, value) = field(line)?;
-        if name.as_str() != "status" {
-            reply.headers.append(name, value);
-        } else if status.replace(status_of(&value)?).is_some() {
-            return Err(BadReply("several Status"));
+        let line = field(line)?;
+        let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+        if is("status") {
+            if status.replace(status_of(line.value)?).is_some() {
+                return Err(BadReply("several Status"));
+            }
+            continue;
         }
+        is_sent_elsewhere |= is("location");
+        if is("content-length")
+            && (std::mem::replace(&mut has_length, true) || fields::length(line.value).is_none())
+        {
+            return Err(BadReply("a bad Content-Length"));
+        }
+        take(line)?;
     }
-    let is_sent_elsewhere = reply.headers.contains_key(header::LOCATION);
     let default = if is_sent_elsewhere { StatusCode::FOUND } else { StatusCode::OK };
-    reply.status = status.unwrap_or(default);
-    check_length(&reply.headers)?;
-    Ok(reply)
+    Ok(status.unwrap_or(default))
 }
 
-fn field(line: &[u8]) -> Result<(HeaderName, HeaderValue), BadReply> {
+const BAD_NAME: BadReply = BadReply("a bad header name");
+const BAD_VALUE: BadReply = BadReply("a bad header value");
+
+fn field(line: &[u8]) -> Result<Line<'_>, BadReply> {
     let colon = memchr::memchr(b':', line).ok_or(BadReply("a line without colon"))?;
     // A name with white space before its colon, or a line that begins with it, is no name.
-    let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| BadReply("a bad header name"))?;
-    let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-    Ok((name, value.map_err(|_| BadReply("a bad header value"))?))
+    let name = std::str::from_utf8(&line[..colon]).ok().filter(|name| is_name(name)).ok_or(BAD_NAME)?;
+    let value = line[colon + 1..].trim_ascii();
+    let is_value = |&byte: &u8| byte == b'\t' || (byte >= b' ' && byte != 127);
+    if value.iter().all(is_value) { Ok(Line { name, value }) } else { Err(BAD_VALUE) }
 }
 
+/// A token (RFC 9110 5.6.2), no longer than the `http` crate takes.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_token)
+}
+
+/// LIMIT: bytes of a name.
+const NAME_BYTES_MAX: usize = (1 << 16) - 1;
+
 /// `200 OK`: three digits, and then what people read.
-fn status_of(value: &HeaderValue) -> Result<StatusCode, BadReply> {
+fn status_of(value: &[u8]) -> Result<StatusCode, BadReply> {
     const BAD: BadReply = BadReply("a bad Status");
-    let (digits, rest) = value.as_bytes().split_at_checked(3).ok_or(BAD)?;
+    let (digits, rest) = value.split_at_checked(3).ok_or(BAD)?;
     if !matches!(rest.first(), None | Some(b' ')) {
         return Err(BAD);
     }
     let status = StatusCode::from_bytes(digits).map_err(|_| BAD)?;
     // What comes before an answer is not an answer, and above 599 there is no status.
     if status.is_informational() || status.as_u16() > 599 { Err(BAD) } else { Ok(status) }
-}
-
-fn check_length(headers: &HeaderMap) -> Result<(), BadReply> {
-    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let Some(first) = lengths.next() else {
-        return Ok(());
-    };
-    if lengths.next().is_some() || fields::length(first.as_bytes()).is_none() {
-        return Err(BadReply("a bad Content-Length"));
-    }
-    Ok(())
 }
 
 /// The entry for fuzzing.
@@ -98,7 +124,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(self::length(&data[..length], data.len() % length), Some(length));
     if let Ok(reply) = parse(&data[..length], 100) {
         assert!(!reply.status.is_informational());
-        assert!(reply.headers.get_all(header::CONTENT_LENGTH).iter().count() <= 1);
+        assert!(reply.headers.get_all(http::header::CONTENT_LENGTH).iter().count() <= 1);
         for value in reply.headers.values() {
             assert!(!value.as_bytes().iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)));
         }

@@ -186,8 +186,8 @@ impl Chunks {
     }
 }
 
-/// RFC 9110 5.6.2.
-fn is_token(byte: u8) -> bool {
+/// Whether a byte may stand in a token (RFC 9110 5.6.2).
+pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

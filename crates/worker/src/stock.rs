@@ -18,7 +18,7 @@ const BUSY: Duration = Duration::from_secs(1);
 /// More are asked for when no more than so many are left.
 const LOW: usize = 4;
 /// LIMIT: sockets of one target.
-const SOCKETS_MAX: usize = 32;
+const SOCKETS_MAX: usize = 40;
 /// How long none are asked for when there were none, or when one has found nobody.
 const PAUSE: Duration = Duration::from_secs(10);
 

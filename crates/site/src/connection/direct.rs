@@ -19,7 +19,7 @@ use crate::http1::request::ReceivedHead;
 use crate::http1::response::RequestTraits;
 use crate::proxy::backend::RequestContext;
 use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
-use crate::proxy::fastcgi::{BEHIND_BODY, as_http};
+use crate::proxy::fastcgi::{BEHIND_BODY, pass_back_reply};
 use crate::proxy::http1::Failure;
 use crate::proxy::limit::{BackendId, Permit};
 use crate::proxy::stream::BackendStream;
@@ -195,20 +195,14 @@ impl<'a> Connection<'a> {
 
     /// The response, written for the client; `None` if the exchange is not for this path any more.
     fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<Written>> {
-        let Direct { under_way: Some(under_way), response, text, traits, takes_encoded, is_fastcgi, .. } =
-            direct
+        let Direct { under_way: Some(under_way), response, traits, takes_encoded, is_fastcgi, .. } = direct
         else {
             return Poll::Ready(None);
         };
         response.clear();
         let polled = under_way.poll(cx, |under_way, data| {
             let asked = (*traits, *takes_encoded);
-            // The room of the request is not used while that is under way.
-            text.clear();
-            let written = match is_fastcgi {
-                true => as_http(text, data).and_then(|()| self.pass_back(response, text, asked)),
-                false => self.pass_back(response, data, asked),
-            };
+            let written = self.pass_back(response, data, *is_fastcgi, asked);
             let written = written.filter(|_| under_way.is_written());
             if written.is_none() {
                 under_way.partial.extend_from_slice(data);
@@ -227,6 +221,7 @@ impl<'a> Connection<'a> {
         &self,
         out: &mut Vec<u8>,
         data: &[u8],
+        is_fastcgi: bool,
         (traits, takes_encoded): (RequestTraits, bool),
     ) -> Option<Written> {
         let site = self.site;
@@ -235,7 +230,11 @@ impl<'a> Connection<'a> {
         let hsts = hsts.as_ref().filter(|_| self.conn.tls).map(|hsts| &hsts.value);
         let max_bytes = site.cache.settings().max_bytes;
         let compressed = site.negotiator.offers().then_some(Compressed { max_bytes, takes_encoded });
-        pass_back(out, data, traits, &Said { date: site.clock.date(), hsts, compressed })
+        let said = Said { date: site.clock.date(), hsts, compressed };
+        match is_fastcgi {
+            true => pass_back_reply(out, data, traits, &said),
+            false => pass_back(out, data, traits, &said),
+        }
     }
 
     /// Gives the connection to the backend back, and sends the response.

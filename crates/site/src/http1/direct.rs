@@ -59,16 +59,31 @@ pub(crate) fn pass_back(
 ) -> Option<Written> {
     let mut room = Room::default();
     let head = response_head::find(data, &mut room).ok()??;
-    if !is_simple(head.status, head.version) {
+    if head.version != Version::HTTP_11 {
         return None;
     }
-    push_status(out, request, head.status, head.reason.map(str::as_bytes));
-    let found = push_fields(out, head.lines, said.hsts.is_some())?;
-    let body = body_of(&head, &found, request, data)?;
+    let reason = head.reason.map(str::as_bytes);
+    let body = |length: Option<u64>| body_of(&head, length, request, data);
+    pass_back_parts(out, (head.status, reason, head.lines), body, (request, said))
+}
+
+/// The same of a response whose head was read. `body` is what gives the body, by the length that the lines say.
+pub(crate) fn pass_back_parts<'a>(
+    out: &mut Vec<u8>,
+    (status, reason, lines): (StatusCode, Option<&[u8]>, &[Line<'_>]),
+    body: impl FnOnce(Option<u64>) -> Option<&'a [u8]>,
+    (request, said): (RequestTraits, &Said<'_>),
+) -> Option<Written> {
+    if !(200..600).contains(&status.as_u16()) || status == StatusCode::RESET_CONTENT {
+        return None;
+    }
+    push_status(out, request, status, reason);
+    let found = push_fields(out, lines, said.hsts.is_some())?;
+    let body = body(found.length)?;
     let size = body.len() as u64;
-    let declared = found.length.filter(|_| !is_bodiless(head.status));
+    let declared = found.length.filter(|_| !is_bodiless(status));
     if let Some(Compressed { max_bytes, takes_encoded }) = said.compressed
-        && found.content.is_eligible(head.status, declared.or(Some(size)), max_bytes)
+        && found.content.is_eligible(status, declared.or(Some(size)), max_bytes)
     {
         if takes_encoded {
             return None;
@@ -85,21 +100,15 @@ pub(crate) fn pass_back(
         push_line(out, b"strict-transport-security", hsts.as_bytes());
     }
     push_connection_of_ours(out, request.keep, request.minor);
-    if let (_, Some(length)) = delimit(request, head.status, declared, BodySize::Known(size)) {
+    if let (_, Some(length)) = delimit(request, status, declared, BodySize::Known(size)) {
         push_length(out, length);
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
-    Some(Written { status: head.status.as_u16(), body_bytes: size })
+    Some(Written { status: status.as_u16(), body_bytes: size })
 }
 
-/// Whether a status is one of a whole response, on a connection that may be kept.
-fn is_simple(status: StatusCode, version: Version) -> bool {
-    let is_final = (200..600).contains(&status.as_u16());
-    is_final && status != StatusCode::RESET_CONTENT && version == Version::HTTP_11
-}
-
-fn is_bodiless(status: StatusCode) -> bool {
+pub(crate) fn is_bodiless(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
@@ -135,14 +144,14 @@ fn push_fields<'a>(out: &mut Vec<u8>, lines: &[Line<'a>], has_hsts: bool) -> Opt
 /// The body, if all of it is there, and nothing behind it.
 fn body_of<'a>(
     head: &RawHead<'_, '_>,
-    found: &Found<'_>,
+    said: Option<u64>,
     request: RequestTraits,
     data: &'a [u8],
 ) -> Option<&'a [u8]> {
     let body = &data[head.length..];
     let length = match request.is_head || is_bodiless(head.status) {
         true => 0,
-        false => found.length?,
+        false => said?,
     };
     (body.len() as u64 == length).then_some(body)
 }

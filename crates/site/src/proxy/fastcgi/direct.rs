@@ -4,20 +4,25 @@
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of the server.
 //! Must never: say anything else than the general path would, or take what it would refuse.
 
+use std::borrow::Cow;
+
 use fastcgi::parameters::begin_of_lines;
 use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
 use fastcgi::reply;
-use http::header;
 use tokio::time::Instant;
 
 use super::connections::Connection;
 use super::{FastCgi, around};
 use crate::head::{Head, Line};
-use crate::http1::response::push_line;
+use crate::http1::direct::{Said, Written, is_bodiless, pass_back_parts};
+use crate::http1::response::RequestTraits;
 use crate::proxy::backend::{AtOnce, RequestContext};
-use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
+use crate::proxy::response::HEAD_BYTES_MAX;
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
+
+/// LIMIT: lines of the head of an answer that goes back so: more than most have.
+const LINES_MAX: usize = 32;
 
 /// Bytes behind the body of a request.
 pub(crate) const BEHIND_BODY: usize = STDIN_END.len();
@@ -60,12 +65,18 @@ impl AtOnce for FastCgi {
     }
 }
 
-/// Writes the answer that `data` is as one of HTTP; `None` if it is not whole, or not that simple.
-pub(crate) fn as_http(out: &mut Vec<u8>, mut data: &[u8]) -> Option<()> {
-    let (mut decoder, mut content, mut is_over) = (Decoder::default(), Vec::with_capacity(data.len()), false);
+/// As [`http1::direct::pass_back`](crate::http1::direct::pass_back), of the records that `data` is.
+pub(crate) fn pass_back_reply(
+    out: &mut Vec<u8>,
+    mut data: &[u8],
+    request: RequestTraits,
+    said: &Said<'_>,
+) -> Option<Written> {
+    let (mut decoder, mut content, mut is_over) = (Decoder::default(), Cow::Borrowed(&[][..]), false);
     while let Some(part) = decoder.take(&mut data).ok()? {
         match part {
-            Part::Stdout(bytes) if !is_over => content.extend_from_slice(bytes),
+            Part::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
+            Part::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
             Part::End { complete: true } if !is_over => is_over = true,
             // What it says for the log is said on the general path.
             Part::Stdout(_) | Part::Stderr(_) | Part::End { .. } => return None,
@@ -76,17 +87,17 @@ pub(crate) fn as_http(out: &mut Vec<u8>, mut data: &[u8]) -> Option<()> {
         return None;
     }
     let (head, body) = content.split_at(length);
-    let reply = reply::parse(head, HEAD_LINES_MAX).ok()?;
-    for part in ["HTTP/1.1 ", reply.status.as_str(), " ", reply.status.canonical_reason()?, "\r\n"] {
-        out.extend_from_slice(part.as_bytes());
-    }
-    for (name, value) in &reply.headers {
-        push_line(out, name.as_str().as_bytes(), value.as_bytes());
-    }
-    if !reply.headers.contains_key(header::CONTENT_LENGTH) {
-        push_line(out, b"content-length", body.len().to_string().as_bytes());
-    }
-    out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(body);
-    Some(())
+    let (mut lines, mut count) = ([Line { name: "", value: &[] }; LINES_MAX], 0);
+    let status = reply::read(head, LINES_MAX, |line| {
+        lines[count] = line;
+        count += 1;
+        Ok(())
+    });
+    let status = status.ok()?;
+    let whole = |said: Option<u64>| {
+        let length = if is_bodiless(status) { 0 } else { said.unwrap_or(body.len() as u64) };
+        (body.len() as u64 == length).then_some(body)
+    };
+    let reason = status.canonical_reason()?.as_bytes();
+    pass_back_parts(out, (status, Some(reason), &lines[..count]), whole, (request, said))
 }

@@ -53,7 +53,7 @@ use outgoing::Outgoing;
 use request::error::SERVER;
 
 pub(crate) use body::BodyMemory;
-pub(crate) use direct::{BEHIND_BODY, as_http};
+pub(crate) use direct::{BEHIND_BODY, pass_back_reply};
 pub use script::Scripts;
 pub(crate) use words::Words;
 
