@@ -22,6 +22,8 @@ RESTART = {"broken_after": 1000, "backoff_max": "100ms"}
 LIMITS = {"start_timeout": "1s"}
 #: The call by which a program begins to run.
 EXEC = "execveat"
+#: What it begins with in a trace.
+PROGRAM = '"bin/probe"'
 #: What is not a step of a jail: memory, locks and the C library's own, whose failure ends a process as it would any.
 NO_STEP = {"mmap", "munmap", "brk", "mremap", "madvise", "futex", "rt_sigreturn", "rt_sigprocmask", "sigaltstack",
            "exit_group", "exit", "set_robust_list", "gettid", "getpid", "getrandom", "restart_syscall"}
@@ -42,6 +44,17 @@ FIRST, LAST = 2, 3
 FAILS_WITHIN = 4
 #: The launcher's share of a processor, at most, while every start fails.
 SHARE = 0.6
+
+
+def whole(lines):
+    """The calls of one process, each in one piece: strace cuts one in two when another process has something to say."""
+    begun = ""
+    for line in lines:
+        resumed = re.match(r"<\.\.\. \w+ resumed>", line)
+        line = begun + line[resumed.end():] if resumed else line
+        begun = line.removesuffix(" <unfinished ...>")
+        if begun == line and re.match(r"\w+\(", line):
+            yield line
 
 
 class Injection(unittest.TestCase):
@@ -71,13 +84,13 @@ class Injection(unittest.TestCase):
             finally:
                 end(tracer)
             lines = [line.split(None, 1) for line in trace.read().splitlines()]
-        child = next(pid for pid, rest in lines if rest.startswith(EXEC))
+        # A helper of the launcher's may execute its program meanwhile.
+        child = next(pid for pid, rest in lines if rest.startswith(EXEC) and PROGRAM in rest)
         calls = []
-        for pid, rest in lines:
-            if pid == child and re.match(r"\w+\(", rest):
-                calls.append(rest)
-                if rest.startswith(EXEC):
-                    return calls
+        for call in whole(rest for pid, rest in lines if pid == child):
+            calls.append(call)
+            if call.startswith(EXEC):
+                return calls
         raise AssertionError("the child did not execute its program")
 
     @staticmethod

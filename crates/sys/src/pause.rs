@@ -318,12 +318,15 @@ mod tests {
         let _timer = Timer::new(false).unwrap();
         begin(TURN_TIME, true);
         compute(LONG);
-        let slept = sleeps();
-        std::thread::sleep(Duration::from_millis(300));
-        // With a signal in each turn, it would have to fall asleep 1,000 times; a handler that others keep from its processor's cache
-        // looks like work now and then.
-        let slept = sleeps() - slept;
-        assert!(slept < 500, "{slept}");
+        // With a signal in each turn, it would have to fall asleep 333 times in each of these. A handler that others keep from its
+        // processor's cache looks like work, in some of them.
+        let slept = (0..10).map(|_| {
+            let before = sleeps();
+            std::thread::sleep(Duration::from_millis(100));
+            sleeps() - before
+        });
+        let least = slept.min().unwrap();
+        assert!(least < 160, "{least}");
         assert!(compute(LONG) > 60);
         end();
     }
