@@ -188,8 +188,22 @@ impl Chunks {
 
 /// Whether a byte may stand in a token (RFC 9110 5.6.2).
 pub fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKENS[usize::from(byte)]
 }
+
+const TOKENS: [bool; 256] = {
+    let (mut table, mut byte, others) = ([false; 256], 0, b"!#$%&'*+-.^_`|~");
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 /// The entry for fuzzing.
 pub fn fuzz(data: &[u8]) {
