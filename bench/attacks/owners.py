@@ -55,7 +55,9 @@ def sent(kind, count):
                         send_all(channel, made, kind, count)
                         # Whoever waits until a peer has taken all would do so by now.
                         time.sleep(0.2)
-                    channel.sender.process.kill()
+                    # Whoever reads nonsense may have had it ended already.
+                    with contextlib.suppress(ProcessLookupError):
+                        channel.sender.process.kill()
             time.sleep(0.05)
 
     return attack
