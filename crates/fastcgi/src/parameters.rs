@@ -123,7 +123,9 @@ pub fn begin_of_lines(
     own(&mut all, around, &said, no_certificate);
     all.set("HTTP_HOST", &[host]);
     for (at, line) in lines.iter().enumerate() {
-        if !is_plain(line) || lines[..at].iter().any(|other| other.name.eq_ignore_ascii_case(line.name)) {
+        if fields::is_about_others(line.name, line.value)
+            || lines[..at].iter().any(|other| other.name.eq_ignore_ascii_case(line.name))
+        {
             return None;
         }
         let is_own = |name: &HeaderName| name.as_str().eq_ignore_ascii_case(line.name);
@@ -136,12 +138,6 @@ pub fn begin_of_lines(
 
 fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
     lines.iter().find(|line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value)
-}
-
-/// Whether a line says nothing of others: `Connection` names fields that are not passed on, and could name any.
-fn is_plain(line: &Line<'_>) -> bool {
-    let is = |name: &str| line.name.eq_ignore_ascii_case(name);
-    !is("close") && (!is("connection") || fields::are_usual_options(line.value))
 }
 
 /// All variables but those of fields.

@@ -258,11 +258,16 @@ pub fn options_of_line(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Whether a line of `Connection` has no options but those that all clients send.
-pub fn are_usual_options(line: &[u8]) -> bool {
+/// Whether a field of a request may keep others from being passed on, by options that it has beyond those that all clients send; or be
+/// kept from it by one of these, whose name it has. (`Keep-Alive` is passed on by nobody.)
+pub fn is_about_others(name: &str, value: &[u8]) -> bool {
     let is_usual =
         |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
-    options_of_line(line).all(is_usual)
+    match name.len() {
+        5 => name.eq_ignore_ascii_case("close"),
+        10 => name.eq_ignore_ascii_case("connection") && !options_of_line(value).all(is_usual),
+        _ => false,
+    }
 }
 
 /// Whether `Connection` has this option.

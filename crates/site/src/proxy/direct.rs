@@ -257,9 +257,7 @@ pub(crate) fn encode(
     for Line { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
-            // What else it names would not be passed on, nor a field that has the name of an option.
-            10 if is("connection") && !fields::are_usual_options(value) => return false,
-            5 if is("close") => return false,
+            5 | 10 if fields::is_about_others(name, value) => return false,
             14 if is("content-length") => {
                 tells_length = true;
                 continue;
