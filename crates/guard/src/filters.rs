@@ -111,9 +111,9 @@ impl Filters {
             // A filter, in whichever language, reads and writes until it is done. The gate has the other ends.
             rustix::io::ioctl_fionbio(end, false).map_err(during("set up a channel"))?;
         }
-        let (input, output) = (duplicate(input)?, duplicate(output)?);
+        let channels = [duplicate(input)?, duplicate(output)?];
         let filter = &mut self.filters[index];
-        let started = context.start_filter(&filter.spec, input, output)?;
+        let started = context.start_filter(&filter.spec, &channels)?;
         filter.running = Some(Started::new(&filter.spec, started)?);
         Ok(())
     }

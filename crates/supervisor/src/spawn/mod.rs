@@ -171,17 +171,13 @@ impl SpawnContext {
         Ok(jailed.map(|jailed| Started { jailed, control, log, stderr }))
     }
 
-    /// Starts the filter of `spec`, which takes from `bundles` and passes on to `onward`.
-    pub fn start_filter(
-        &self,
-        spec: &ProcessSpec,
-        bundles: OwnedFd,
-        onward: OwnedFd,
-    ) -> Result<Started, Error> {
-        let started = self.program(spec);
-        let started = started
-            .and_then(|program| self.start_with(spec, &program, [(bundles, BUNDLES), (onward, ONWARD)]));
-        started.map_err(|error| self.explain(spec, error))
+    /// As [`SpawnContext::begin_filter`], and waits until the filter executes its program.
+    pub fn start_filter(&self, spec: &ProcessSpec, channels: &[OwnedFd; 2]) -> Result<Started, Error> {
+        loop {
+            if let Some(started) = self.finish(spec, self.begin_filter(spec, channels)?)? {
+                return Ok(started);
+            }
+        }
     }
 
     /// Begins to start the filter of `spec`, which takes from the first of `channels` and passes on to the second.
