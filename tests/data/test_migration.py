@@ -160,6 +160,8 @@ class Migration:
     engine, changes = None, ()
     #: What is asked under load.
     asked = (ASK,)
+    #: What ends all connections of the data proxy at the server.
+    ends = None
 
     def server(self):
         engine = self.engine()
@@ -209,11 +211,25 @@ class Migration:
             self.assertEqual(server.ask("exec", "note", "x")[0], 200)
             self.assertEqual(server.engine.rows("SELECT mark FROM notes"), [("x",)])
 
+    def test_what_is_gone_keeps_new_connections_from_nothing_else(self):
+        with self.server() as server:
+            self.check(server, "the start")
+            self.change(server, "ALTER TABLE notes RENAME TO gone")
+            self.change(server, self.ends)
+            self.assertTrue(until(lambda: all(server.ask("many", "users")[0] == 200 for _ in range(8)), 20), server.log())
+            self.check(server, "all connections are new")
+            status, said = server.ask("exec", "note", "x")
+            self.assertNotEqual(status, 200)
+            self.assertIn("notes", said)
+            self.change(server, "ALTER TABLE gone RENAME TO notes")
+            self.assertEqual(server.ask("exec", "note", "x")[0], 200)
+
 
 class OfPostgresql(Migration):
     """With types, and what is set for the role, which goes on after a test."""
 
     changes, asked = AT_POSTGRESQL + OF_TYPES + OF_ROLES, (ASK, MOODS)
+    ends = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{USER}'"
 
     def tearDown(self):
         for of in ("", f"IN DATABASE {DATABASE} "):
@@ -238,8 +254,6 @@ POOLER = AtPostgresql.installed() and shutil.which("pgbouncer", path="/usr/sbin:
 @unittest.skipUnless(POOLER, "there is no PgBouncer")
 class BehindSessions(OfPostgresql, unittest.TestCase):
     engine = PooledSessions
-    # Connections that the data proxy makes meanwhile refuse all statements while one is wrong, and logins take longer here.
-    test_what_is_gone_is_said_and_what_is_not_goes_on = None
 
 
 @unittest.skipUnless(POOLER, "there is no PgBouncer")
@@ -274,6 +288,7 @@ class BehindPooler(OfPostgresql, unittest.TestCase):
 @unittest.skipUnless(AtMariaDb.installed(), "there is no MariaDB")
 class AtMaria(Migration, unittest.TestCase):
     engine, changes = AtMariaDb, AT_MARIADB
+    ends = f"KILL USER {USER}@localhost"
 
 
 #: Each is a transaction of its own, so that statements find all or nothing of it.
@@ -299,6 +314,8 @@ def change_sqlite(path, sql):
 
 class AtSqlite(Migration, unittest.TestCase):
     engine, changes = Sqlite, AT_SQLITE
+    # Its connections are of threads that do not end.
+    test_what_is_gone_keeps_new_connections_from_nothing_else = None
 
     def change(self, server, sql):
         change_sqlite(server.database(), sql)

@@ -70,7 +70,7 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
     };
     let mut session = Mysql::log_in(stream, &login).await.ok()?;
     let file = statements::parse(STATEMENTS, Some(Engine::Mysql)).ok()?;
-    let prepared = session.prepare(&file).await.ok()?;
+    let prepared = session.prepare(&file).await.ok()?.without_mistakes().ok()?;
     let (replies, answer) = unbounded_channel();
     let job = Job {
         id: 1,

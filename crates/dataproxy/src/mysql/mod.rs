@@ -23,7 +23,7 @@ use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
 use crate::job::{Job, Step};
-use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, all_or_mistakes};
+use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql};
 use crate::sql::{self, mistake};
 use line::{Line, read};
 use login::LoggedIn;
@@ -76,7 +76,7 @@ impl Session for Mysql {
         }
     }
 
-    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
+    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Known>, Refusal> {
         for id in std::mem::take(&mut self.known) {
             self.line
                 .command(&ComStmtClose::new(id))
@@ -89,16 +89,16 @@ impl Session for Mysql {
             let prepared = self.prepare_one(about, &text, places).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
-        all_or_mistakes::<Self>(said)
+        Ok(Prepared::new(said))
     }
 
-    async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
+    async fn describe(&mut self, prepared: &Prepared<Known>) -> Result<Vec<Vec<Described>>, Refusal> {
         let column = |column: &Column| Described {
             name: column.name_str().into_owned(),
             kind: value::described(column),
             nullable: !column.flags().contains(ColumnFlags::NOT_NULL_FLAG),
         };
-        Ok(prepared.iter().map(|known| known.columns.iter().map(column).collect()).collect())
+        Ok(prepared.known().map(|known| known.columns.iter().map(column).collect()).collect())
     }
 
     fn only_reads(about: &Statement, _: &Self::Statement) -> bool {
@@ -107,7 +107,7 @@ impl Session for Mysql {
 
     async fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         job: &'j Job,
         progress: &Progress,
     ) -> Result<Answer<'j>, Fault> {
@@ -116,18 +116,25 @@ impl Session for Mysql {
 
     async fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         jobs: &[&'j Job],
         settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
     ) {
         let steps = || jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
-        steps().for_each(|(_, step)| self.put(&prepared[step.number], &step));
+        for (_, step) in steps() {
+            if let Ok(known) = prepared.get(step.number) {
+                self.put(known, &step);
+            }
+        }
         if let Err(error) = self.line.flush().await {
             return settle(Err(lost(error)));
         }
         for (job, step) in steps() {
             let mut answer = Answer::new(job);
-            let outcome = self.rows(&step, &mut answer).await;
+            let outcome = match prepared.get(step.number) {
+                Ok(_) => self.rows(&step, &mut answer).await,
+                Err(fault) => Err(fault),
+            };
             let is_broken = matches!(outcome, Err(Fault::Broken(_)));
             settle(outcome.map(|()| answer));
             if is_broken {
@@ -136,17 +143,18 @@ impl Session for Mysql {
         }
     }
 
-    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, _: bool) -> Result<(), Fault> {
+    async fn renew(&mut self, prepared: &mut Prepared<Known>, job: &Job, _: bool) -> Result<(), Fault> {
         for step in job.steps() {
             let (text, places) = text(step.about);
             let known = self.prepare_one(step.about, &text, places).await;
             let known = known.map_err(|(line, rule)| {
                 Fault::Refused(CallFault::Database, mistake(step.about, line, &rule))
             })?;
-            let before = std::mem::replace(&mut prepared[step.number], known);
-            self.known.retain(|id| *id != before.id);
-            let closed = self.line.command(&ComStmtClose::new(before.id)).await;
-            closed.map_err(|error| Fault::Broken(error.to_string()))?;
+            if let Some(before) = prepared.replace(step.number, known) {
+                self.known.retain(|id| *id != before.id);
+                let closed = self.line.command(&ComStmtClose::new(before.id)).await;
+                closed.map_err(|error| Fault::Broken(error.to_string()))?;
+            }
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::answer::Answer;
 use crate::catalog::Refusal;
 use crate::describe::Described;
 use crate::job::{Job, Step};
-use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream, all_or_mistakes};
+use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream};
 use crate::sql::mistake;
 use login::Guarded;
 use tls::Connector;
@@ -32,6 +32,8 @@ use value::{Bound, Column};
 
 /// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given up.
 const NAMES_TAKEN_MAX: usize = 16;
+/// LIMIT: search paths that one statement is looked for in: the role may get the next one meanwhile.
+const SEARCH_PATHS_MAX: usize = 4;
 
 /// A connection to a server.
 pub(crate) struct Postgres {
@@ -100,19 +102,19 @@ impl Session for Postgres {
         Ok(session)
     }
 
-    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
+    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Known>, Refusal> {
         let mut said = Vec::new();
         for about in &file.statements {
             let sql = about.sql(|number| format!("${}", number + 1));
             let prepared = self.prepare_alone(about, &sql).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
-        all_or_mistakes::<Self>(said)
+        Ok(Prepared::new(said))
     }
 
-    async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
+    async fn describe(&mut self, prepared: &Prepared<Known>) -> Result<Vec<Vec<Described>>, Refusal> {
         let mut found = Vec::new();
-        for statement in prepared {
+        for statement in prepared.known() {
             let mut columns = Vec::new();
             let known = statement.statement.as_ref().map(|statement| statement.columns());
             for (at, (name, kind)) in statement.columns.iter().enumerate() {
@@ -135,7 +137,7 @@ impl Session for Postgres {
 
     async fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         job: &'j Job,
         progress: &Progress,
     ) -> Result<Answer<'j>, Fault> {
@@ -144,7 +146,7 @@ impl Session for Postgres {
 
     async fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         jobs: &[&'j Job],
         settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
     ) {
@@ -152,7 +154,7 @@ impl Session for Postgres {
         let steps = jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
         let answers = steps.map(|(job, step)| async move {
             let mut answer = Answer::new(job);
-            rows(client, &prepared[step.number], step, &mut answer).await.map(|()| answer)
+            rows(client, prepared.get(step.number)?, step, &mut answer).await.map(|()| answer)
         });
         let mut answers: FuturesOrdered<_> = answers.collect();
         while let Some(outcome) = answers.next().await {
@@ -164,7 +166,7 @@ impl Session for Postgres {
         }
     }
 
-    async fn renew(&mut self, prepared: &mut Prepared<Self>, job: &Job, again: bool) -> Result<(), Fault> {
+    async fn renew(&mut self, prepared: &mut Prepared<Known>, job: &Job, again: bool) -> Result<(), Fault> {
         self.by_text |= again;
         self.renewals = self.renewals.wrapping_add(1);
         for Step { number, about, .. } in job.steps() {
@@ -173,11 +175,15 @@ impl Session for Postgres {
             let sql = format!("{text}\n/* {} */", self.renewals);
             let mut known = self.prepare_alone(about, &sql).await;
             // Behind a pooler the session may be the next client's.
-            if known.is_err() && (self.is_alone || !self.by_text) && search_path::take(&self.client).await {
+            let is_ours = self.is_alone || !self.by_text;
+            for _ in 0..SEARCH_PATHS_MAX {
+                if known.is_ok() || !is_ours || !search_path::take(&self.client).await {
+                    break;
+                }
                 known = self.prepare_alone(about, &sql).await;
             }
-            prepared[number] =
-                known.map_err(|(line, rule)| self.why_not_renewed(mistake(about, line, &rule)))?;
+            let known = known.map_err(|(line, rule)| self.why_not_renewed(mistake(about, line, &rule)))?;
+            prepared.replace(number, known);
         }
         Ok(())
     }

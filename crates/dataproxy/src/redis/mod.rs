@@ -16,7 +16,7 @@ use crate::answer::Answer;
 use crate::catalog::{Call, Refusal};
 use crate::describe::Described;
 use crate::job::{Job, Step};
-use crate::server::{Fault, Login, Prepared, Progress, Session, Stream, all_or_mistakes};
+use crate::server::{Fault, Login, Prepared, Progress, Session, Stream};
 use crate::sql::mistake;
 use check::Commands;
 use line::{Line, lost};
@@ -66,7 +66,7 @@ impl Session for Redis {
         Ok(Self { line })
     }
 
-    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Self>, Refusal> {
+    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Known>, Refusal> {
         let mut commands = Commands::default();
         let mut said = Vec::new();
         for about in &file.statements {
@@ -74,29 +74,30 @@ impl Session for Redis {
             let checked = commands.check(about);
             said.push(checked.map_err(|rule| mistake(about, about.sql_line, &rule)));
         }
-        all_or_mistakes::<Self>(said)
+        Ok(Prepared::new(said))
     }
 
-    async fn describe(&mut self, prepared: &Prepared<Self>) -> Result<Vec<Vec<Described>>, Refusal> {
+    async fn describe(&mut self, prepared: &Prepared<Known>) -> Result<Vec<Vec<Described>>, Refusal> {
         // The server does not say before what a command gives.
-        Ok(prepared.iter().map(|_| Vec::new()).collect())
+        Ok(prepared.known().map(|_| Vec::new()).collect())
     }
 
     fn only_reads(_: &Statement, known: &Known) -> bool {
         known.reads
     }
 
-    fn warnings(file: &Statements, prepared: &Prepared<Self>) -> Vec<Mistake> {
+    fn warnings(file: &Statements, prepared: &Prepared<Known>) -> Vec<Mistake> {
         file.overlaps(|number, _| prepared.get(number).map_or((0, 0, 0), |known| known.keys))
     }
 
     async fn carry_out<'j>(
         &mut self,
-        _: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         job: &'j Job,
         progress: &Progress,
     ) -> Result<Answer<'j>, Fault> {
         let steps: Vec<Step<'_>> = job.steps().collect();
+        steps.iter().try_for_each(|step| prepared.get(step.number).map(|_| ()))?;
         let writes = steps.iter().any(|step| !step.only_reads);
         let (replies, is_cut) = match job.call {
             Call::Statement(_) => self.one(&steps[0], writes, progress).await?,
@@ -111,16 +112,21 @@ impl Session for Redis {
 
     async fn read_together<'j>(
         &mut self,
-        _: &Prepared<Self>,
+        prepared: &Prepared<Known>,
         jobs: &[&'j Job],
         settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
     ) {
         let steps = || jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
-        steps().for_each(|(_, step)| self.line.put(&words(&step)));
+        let is_known = |step: &Step<'_>| prepared.get(step.number).is_ok();
+        steps().filter(|(_, step)| is_known(step)).for_each(|(_, step)| self.line.put(&words(&step)));
         if let Err(error) = self.line.send().await {
             return settle(Err(lost(error)));
         }
         for (job, step) in steps() {
+            if let Err(fault) = prepared.get(step.number) {
+                settle(Err(fault));
+                continue;
+            }
             let outcome = match self.line.reply(step.about.max_bytes as usize).await {
                 Err(error) => return settle(Err(lost(error))),
                 Ok((Reply::Failed(reason), _)) => Err(fault(reason)),
@@ -133,8 +139,16 @@ impl Session for Redis {
         }
     }
 
-    /// Redis prepares nothing.
-    async fn renew(&mut self, _: &mut Prepared<Self>, _: &Job, _: bool) -> Result<(), Fault> {
+    /// Redis prepares nothing, but may say something else of a command by now.
+    async fn renew(&mut self, prepared: &mut Prepared<Known>, job: &Job, _: bool) -> Result<(), Fault> {
+        let mut commands = Commands::default();
+        for Step { number, about, .. } in job.steps() {
+            commands.learn(&mut self.line, about).await.map_err(Fault::Broken)?;
+            let known = commands
+                .check(about)
+                .map_err(|rule| Fault::Refused(CallFault::Database, mistake(about, about.sql_line, &rule)))?;
+            prepared.replace(number, known);
+        }
         Ok(())
     }
 

@@ -215,7 +215,12 @@ impl<S: Session> Member<S> {
         is_usable
     }
 
-    async fn try_once<'j>(&self, session: &mut S, prepared: &Prepared<S>, job: &'j Job) -> Tried<'j> {
+    async fn try_once<'j>(
+        &self,
+        session: &mut S,
+        prepared: &Prepared<S::Statement>,
+        job: &'j Job,
+    ) -> Tried<'j> {
         let (progress, canceller, begun) = (Progress::default(), session.canceller(), Instant::now());
         let running = session.carry_out(prepared, job, &progress);
         tokio::pin!(running);

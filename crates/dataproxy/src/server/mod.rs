@@ -26,7 +26,7 @@ use crate::catalog::{Catalog, Refusal};
 use crate::queue::Queue;
 pub(crate) use login_files::{LoginFault, LoginFiles, password_of};
 use member::Member;
-pub(crate) use session::{Fault, Prepared, Progress, Session, all_or_mistakes};
+pub(crate) use session::{Fault, Prepared, Progress, Session};
 pub(crate) use sql::{Sql, call};
 pub(crate) use tls::{Stream, Tls};
 pub(crate) use way::{Login, Road, Way};
@@ -39,22 +39,27 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Way {
     /// Has the server say what it thinks of all statements.
-    pub(crate) async fn prepare<S: Session>(&self, file: &Statements) -> Result<(S, Prepared<S>), Refusal> {
+    pub(crate) async fn prepare<S: Session>(
+        &self,
+        file: &Statements,
+    ) -> Result<(S, Prepared<S::Statement>), Refusal> {
         let mut session: S = self.log_in().await.map_err(Refusal::Database)?;
-        let prepared = prepare(&mut session, file).await?;
+        let prepared = prepare(&mut session, file).await?.without_mistakes()?;
         Ok((session, prepared))
     }
 }
 
-/// Has the server prepare all statements for a session, in time.
-async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepared<S>, Refusal> {
+/// Has the server prepare all statements for a session, in time. What a later connection hears against one of them does not keep it
+/// from the others: a migration may have broken that one.
+async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepared<S::Statement>, Refusal> {
     let prepared = timeout(PREPARE_TIMEOUT, session.prepare(file)).await;
     prepared.unwrap_or_else(|_| Err(Refusal::Database("the server does not answer".into())))
 }
 
 /// Statements that a server has prepared.
-fn catalog<S: Session>(file: Statements, prepared: &Prepared<S>) -> Arc<Catalog> {
-    let reads = file.statements.iter().zip(prepared).map(|(about, known)| S::only_reads(about, known));
+fn catalog<S: Session>(file: Statements, prepared: &Prepared<S::Statement>) -> Arc<Catalog> {
+    let reads =
+        file.statements.iter().zip(prepared.known()).map(|(about, known)| S::only_reads(about, known));
     let reads = reads.collect();
     S::warnings(&file, prepared).iter().for_each(|odd| eprintln!("warning: the statements: {odd}"));
     Arc::new(Catalog::new(file, reads, false))
@@ -69,7 +74,7 @@ struct Pool {
 }
 
 /// Statements, and what the server knows them by on one connection.
-type Known<S> = (Arc<Catalog>, Prepared<S>);
+type Known<S> = (Arc<Catalog>, Prepared<<S as Session>::Statement>);
 
 /// A database at a server that speaks what `S` does.
 pub(crate) struct Source<S: Session> {

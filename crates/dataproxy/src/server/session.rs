@@ -33,21 +33,42 @@ impl From<Said> for Fault {
     }
 }
 
-/// The statements of a file, as a server knows them, by number.
-pub(crate) type Prepared<S> = Vec<<S as Session>::Statement>;
+/// What a server has said of all statements of a file, by number: each as it knows it, or what is wrong with it, in a line.
+#[derive(Debug)]
+pub(crate) struct Prepared<T>(Vec<Result<T, String>>);
 
-/// What a server has said of all statements of a file: each as it knows it, or what is wrong with it, in a line.
-pub(crate) fn all_or_mistakes<S: Session>(
-    said: Vec<Result<S::Statement, String>>,
-) -> Result<Prepared<S>, Refusal> {
-    let (mut statements, mut mistakes) = (Vec::new(), Vec::new());
-    for one in said {
-        match one {
-            Ok(statement) => statements.push(statement),
-            Err(mistake) => mistakes.push(mistake),
-        }
+impl<T> Prepared<T> {
+    /// What was said of each.
+    pub(crate) fn new(said: Vec<Result<T, String>>) -> Self {
+        Self(said)
     }
-    if mistakes.is_empty() { Ok(statements) } else { Err(Refusal::Mistakes(mistakes)) }
+
+    /// The same, if the server has nothing against any of them.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub(crate) fn without_mistakes(self) -> Result<Self, Refusal> {
+        let mistakes: Vec<String> = self.0.iter().filter_map(|said| said.as_ref().err().cloned()).collect();
+        if mistakes.is_empty() { Ok(self) } else { Err(Refusal::Mistakes(mistakes)) }
+    }
+
+    /// The statement of a number.
+    ///
+    /// # Errors
+    /// What was wrong with it when the connection was made: it has to be prepared anew.
+    pub(crate) fn get(&self, number: usize) -> Result<&T, Fault> {
+        self.0[number].as_ref().map_err(|mistake| Fault::Outdated(CallFault::Database, mistake.clone()))
+    }
+
+    /// Has a statement that was prepared anew hold, and gives the one of before.
+    pub(crate) fn replace(&mut self, number: usize, statement: T) -> Option<T> {
+        std::mem::replace(&mut self.0[number], Ok(statement)).ok()
+    }
+
+    /// Those that the server knows; all, where nothing was wrong with any.
+    pub(crate) fn known(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().filter_map(|said| said.as_ref().ok())
+    }
 }
 
 /// How far a call has come: whether it may hold, if the server says nothing more.
@@ -76,27 +97,30 @@ pub(crate) trait Session: Sized + 'static {
     /// Logs in.
     fn log_in(stream: ServerStream, login: &Login) -> impl Future<Output = Result<Self, String>>;
 
-    /// Has all statements prepared; every mistake, each with its line.
-    fn prepare(&mut self, file: &Statements) -> impl Future<Output = Result<Prepared<Self>, Refusal>>;
+    /// Has all statements prepared; why the server cannot be asked.
+    fn prepare(
+        &mut self,
+        file: &Statements,
+    ) -> impl Future<Output = Result<Prepared<Self::Statement>, Refusal>>;
 
     /// What the rows of each statement have in them.
     fn describe(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Self::Statement>,
     ) -> impl Future<Output = Result<Vec<Vec<Described>>, Refusal>>;
 
     /// Whether a statement only reads; in doubt it does not.
     fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
 
     /// What is odd about statements that hold all the same.
-    fn warnings(_file: &Statements, _prepared: &Prepared<Self>) -> Vec<Mistake> {
+    fn warnings(_file: &Statements, _prepared: &Prepared<Self::Statement>) -> Vec<Mistake> {
         Vec::new()
     }
 
     /// Carries a call out, to its end.
     fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Self::Statement>,
         job: &'j Job,
         progress: &Progress,
     ) -> impl Future<Output = Result<Answer<'j>, Fault>>;
@@ -105,7 +129,7 @@ pub(crate) trait Session: Sized + 'static {
     /// `settle` takes what has become of each, in their order; nothing follows [`Fault::Broken`].
     fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Self>,
+        prepared: &Prepared<Self::Statement>,
         jobs: &[&'j Job],
         settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
     ) -> impl Future<Output = ()>;
@@ -114,7 +138,7 @@ pub(crate) trait Session: Sized + 'static {
     /// that it did not help before.
     fn renew(
         &mut self,
-        prepared: &mut Prepared<Self>,
+        prepared: &mut Prepared<Self::Statement>,
         job: &Job,
         again: bool,
     ) -> impl Future<Output = Result<(), Fault>>;

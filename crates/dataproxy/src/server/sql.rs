@@ -28,7 +28,7 @@ pub(crate) trait Sql: Session {
 /// Carries a call out.
 pub(crate) async fn call<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S>,
+    prepared: &Prepared<S::Statement>,
     job: &'j Job,
     progress: &Progress,
 ) -> Result<Answer<'j>, Fault> {
@@ -45,7 +45,7 @@ pub(crate) async fn call<'j, S: Sql>(
 
 async fn in_transaction<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S>,
+    prepared: &Prepared<S::Statement>,
     job: &'j Job,
     progress: &Progress,
 ) -> Result<Answer<'j>, Fault> {
@@ -66,12 +66,12 @@ async fn in_transaction<'j, S: Sql>(
 
 async fn all_steps<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S>,
+    prepared: &Prepared<S::Statement>,
     job: &'j Job,
 ) -> Result<Answer<'j>, Fault> {
     let mut answer = Answer::new(job);
     for step in job.steps() {
-        session.step(&prepared[step.number], step, &mut answer).await?;
+        session.step(prepared.get(step.number)?, step, &mut answer).await?;
     }
     Ok(answer)
 }
