@@ -38,10 +38,11 @@ UNTRIED = {name: UNTRIED_BY_ALL | UNTRIED_BY_ROLES for name in ALL_ROLES} | {nam
 UNTRIED["breakout"] = {}
 
 #: Processes that last for a moment, or do nothing until the launcher is gone: by the guard's probe as well.
-HELPERS = ("keeper", "reaper", "closer", "inspector", "signer check")
+HELPERS = ("keeper", "reaper", "closer", "inspector", "loader", "signer check")
 WITHOUT_CHANNEL = UNTRIED_BY_ALL | UNTRIED_BY_ROLES | {"listen-inherited": "it has no channel"}
 UNTRIED |= dict.fromkeys(("keeper", "inspector", "signer check"), WITHOUT_CHANNEL)
 UNTRIED |= dict.fromkeys(("reaper", "closer"), UNTRIED_BY_ALL | UNTRIED_BY_ROLES)
+UNTRIED["loader"] = UNTRIED_BY_ALL | {"listen-inherited": WITHOUT_CHANNEL["listen-inherited"]}
 
 #: What succeeds though the table expects otherwise, and why that is right.
 GRANTED = {
@@ -61,6 +62,11 @@ DEVIATES["broker"] = {
 }
 DEVIATES["keeper"] = {"fds-directory": "the folder of core files that it copies from", "fds-file": "the copy that it writes"}
 DEVIATES["inspector"] = {"fds-file": "where it prints, which is a pipe to the launcher and here a file of the test's"}
+#: A loader has the policy of a service's calls, and sees the machine's files; of these it can open those in folders of libraries alone.
+DEVIATES["loader"] = dict.fromkeys(
+    ("dev-fd", "o-path", "dotdot-cwd", "channel-reopen", "exec-machine"),
+    "it sees which files there are, and can open and execute those in folders of libraries alone",
+) | {"fds-file": "where it prints, which is a pipe to the launcher and here a file of the test's"}
 DEVIATES["signer check"] = {}
 #: The reaper is root, as it ends processes of any uid; it is started before anybody else, reads nothing, and can call next to nothing.
 DEVIATES["reaper"] = dict.fromkeys(
@@ -140,15 +146,16 @@ class Inside(unittest.TestCase):
         cls.server = cls.enterClassContext(server(abstract, cls.enterClassContext(Redis())))
         cls.reports = {column: probe(cls.server, name) for column, name in POSTS.items()}
         cls.reports[GUARDS_GATE] = probe_by_guard("gate", "attempts", cls.hints_of_guard())
-        cls.reports |= {name: probe_by_guard(name, "attempts", cls.hints_of_guard()) for name in HELPERS}
+        kinds = {name: "service" if name == "loader" else "role" for name in HELPERS}
+        cls.reports |= {name: probe_by_guard(name, "attempts", cls.hints_of_guard(kind)) for name, kind in kinds.items()}
         cls.reports["breakout"] = json.loads(cls.server.get("/breakout?json").body)
 
     @classmethod
-    def hints_of_guard(cls):
+    def hints_of_guard(cls, kind="role"):
         """What a guard's gate might go for: the server that runs beside it, as if it were the guarded one."""
         folder = cls.server.folder
         return json.dumps({
-            "kind": "role",
+            "kind": kind,
             "pids": [os.getpid(), *(process.pid for process in cls.server.processes())],
             "tcp": [cls.server.port],
             "paths": [f"{folder}/other/index.html", f"{folder}/log/error.log", "/etc/shadow"],

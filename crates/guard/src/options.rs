@@ -46,6 +46,8 @@ pub enum Probed {
     Closer,
     /// The process that looks into a program.
     Inspector,
+    /// A program's dynamic loader, which lists libraries.
+    Loader,
     /// The process that reads certificates and keys before a configuration runs.
     Check,
 }
@@ -123,6 +125,7 @@ impl Words {
                     ("reaper", Probed::Reaper),
                     ("closer", Probed::Closer),
                     ("inspector", Probed::Inspector),
+                    ("loader", Probed::Loader),
                     ("signer check", Probed::Check),
                 ];
                 self.probed = Some(one_of(&jails, &value).ok_or_else(wrong)?);

@@ -66,6 +66,13 @@ pub fn run(
         Probed::Inspector => {
             context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new(), None)?
         }
+        Probed::Loader => {
+            let descriptors =
+                vec![(duplicate(&context.null)?, 0), (output, 1), (duplicate(&context.null)?, 2)];
+            let limits = context.limits_of(gate, None);
+            let jail = context.jail_of_loader(gate.identity, limits, &[&program.file], descriptors)?;
+            sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?
+        }
         Probed::Check => {
             let descriptors = vec![(looked_at()?, 0), (output, 1), (duplicate(&context.null)?, 2)];
             let jail = jail_of_check(gate.identity, &program, descriptors, context.without.borrow().clone())?;

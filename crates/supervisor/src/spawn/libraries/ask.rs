@@ -13,7 +13,7 @@ use std::path::Path;
 
 use config::Service;
 use jail::policy::{Grants, Policy};
-use jail::{Access, Jail, Limits};
+use jail::{Access, Identity, Jail, Limits};
 use sys::process::Program;
 
 use super::library;
@@ -115,7 +115,10 @@ impl SpawnContext {
         let printing = OwnedFd::from(printing);
         let mut descriptors = vec![(duplicate(&self.null)?, 0), (duplicate(&printing)?, 1), (printing, 2)];
         descriptors.extend(copy.map(|copy| (copy, COPY)));
-        let jail = self.asking_jail(question, descriptors)?;
+        let limits = self.limits_of(question.spec, Some(question.service));
+        let may_run = [question.program, question.loader.2];
+        let mut jail = self.jail_of_loader(question.spec.identity, limits, &may_run, descriptors)?;
+        jail.label.clone_from(&question.service.label);
         let child =
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?;
         // The launcher's own copies of the writing end would keep the pipe from ending.
@@ -124,12 +127,17 @@ impl SpawnContext {
             .map_err(during("ask a dynamic loader"))
     }
 
-    /// The jail of a loader: the service's, without a root of its own, without network and channels.
-    fn asking_jail(&self, question: &Question<'_>, descriptors: Vec<(OwnedFd, i32)>) -> Result<Jail, Error> {
-        let mut paths = vec![
-            (duplicate(question.program)?, Access::Execute),
-            (duplicate(question.loader.2)?, Access::Execute),
-        ];
+    /// The jail of a loader that may run these files: that of a service with `limits`, without a root of its own, without network
+    /// and channels.
+    pub fn jail_of_loader(
+        &self,
+        identity: Option<Identity>,
+        limits: Limits,
+        may_run: &[&OwnedFd],
+        descriptors: Vec<(OwnedFd, i32)>,
+    ) -> Result<Jail, Error> {
+        let may_run = may_run.iter().map(|file| Ok((duplicate(file)?, Access::Execute)));
+        let mut paths = may_run.collect::<Result<Vec<_>, Error>>()?;
         for folder in library::FOLDERS.map(Path::new).into_iter().filter(|folder| folder.exists()) {
             paths.push((directories::existing(folder)?, Access::Execute));
         }
@@ -141,13 +149,12 @@ impl SpawnContext {
             memory_bytes: Some(MEMORY_BYTES),
             file_bytes: None,
             cpu_seconds: Some(helper::CPU_SECONDS),
-            ..self.limits_of(question.spec, Some(question.service))
+            ..limits
         };
         // A loader that lists libraries needs none of what its program may be granted.
         let policy = Policy::Service(Grants::NONE);
-        let mut jail = self.helper_jail(question.spec.identity, policy, limits, descriptors, paths)?;
+        let mut jail = self.helper_jail(identity, policy, limits, descriptors, paths)?;
         jail.directory = Some(duplicate(&self.directory)?);
-        jail.label.clone_from(&question.service.label);
         jail.without.push("root");
         Ok(jail)
     }
