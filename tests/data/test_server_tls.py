@@ -9,6 +9,7 @@ from databases import AtMariaDb, AtPostgresql, AtRedis, DataServer
 from renewing import HOLDS, STAYS, Renewing
 from harness import free_port
 from tls_server import openssl
+from written_again import alike, write_again
 
 #: A statement that says whether the connection on which it is carried out has TLS.
 SECURED = "\n-- name: secured :one\n-- services: asker\n{}\n"
@@ -245,8 +246,14 @@ class Cases:
             # What is no certificate is refused by the reload itself.
             server.write("ca.pem", "nothing")
             self.assertIn("there is no certificate in it", server.command("reload", "--run-dir", "run").stderr)
-            server.renew("ca.pem", stranger + known, f"`server_ca`: {HOLDS}")
+            both, wrong = (text.decode() for text in alike((stranger + known).encode(), (stranger * 2).encode()))
+            server.renew("ca.pem", both, f"`server_ca`: {HOLDS}")
             self.assertTrue(server.answers_anew(), server.log())
+            # Its time, size and inode stay what they were.
+            said = server.log().count(STAYS)
+            write_again(server.folder / "ca.pem", wrong.encode())
+            server.reread()
+            self.assertTrue(until(lambda: server.log().count(STAYS) > said, 10), server.log())
 
     def test_a_certificate_for_another_host(self):
         self.assert_refused(self.engine(host="localhost"), "not valid for name")

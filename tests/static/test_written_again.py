@@ -1,8 +1,8 @@
 """Every way in which the server asks "has this changed?": each thing that is read again is written again in place, with the size,
 the time and the inode that it had, and is seen to have its effect by the way that the documentation names.
 
-Files that are served, and their time, are in test_file_versions.py. Programs are not here: one that runs cannot be written in
-place.
+Files that are served, and their time, are in test_file_versions.py, authorities of a database server in test_server_tls.py. Programs
+are not here: one that runs cannot be written in place.
 """
 
 import base64
@@ -14,10 +14,12 @@ import unittest
 
 import client
 from client import until
-from databases import DataServer
+from database_servers import PASSWORD
+from databases import AtPostgresql, DataServer
 from harness import ROOTLESS, rootless_too
 from issuer import Issuer
 from pages import Pages, version
+from renewing import HOLDS, Renewing
 from test_file_versions import SECRET
 from tls_server import Tls, certificate, client_certificate, insecure
 from written_again import alike, write_again
@@ -177,3 +179,17 @@ class StatementsWrittenAgain(unittest.TestCase):
             for content, expected in ((before, ["ann", "bob"]), (after, ["bob"]), (before, ["ann", "bob"]), (after, ["bob"])):
                 write_again(path, content)
                 self.assertTrue(until(lambda: names() == expected, 10), names())
+
+
+@unittest.skipUnless(AtPostgresql.installed(), "there is no PostgreSQL")
+class PasswordWrittenAgain(unittest.TestCase):
+    def test_a_password(self):
+        engine = AtPostgresql()
+        self.addCleanup(engine.at.change_password, PASSWORD)
+        with Renewing(engine) as server:
+            for times, password in enumerate((PASSWORD[::-1], PASSWORD), 1):
+                engine.at.change_password(password)
+                write_again(server.folder / "password", password.encode() + b"\n")
+                server.reread()
+                self.assertTrue(until(lambda: server.log().count(f"`password`: {HOLDS}") == times, 10), server.log())
+                self.assertTrue(server.answers_anew(), server.log())
