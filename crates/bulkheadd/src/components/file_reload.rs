@@ -19,6 +19,7 @@ use crate::components::Component;
 use supervisor::Supervisor;
 use supervisor::change::plan::{Stamp, plan_files};
 use supervisor::change::{Change, FileId};
+use supervisor::process::Stage;
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
 use supervisor::setup::reloaded_files::{for_data_proxy, for_workers};
@@ -100,6 +101,8 @@ struct ReloadedFile {
     said: (Verdict, Holding),
     /// Whether a signer has said anything.
     is_judged: bool,
+    /// Whether the file has come with a reload, and no line says so yet.
+    is_new: bool,
     /// What was said against it, so that each objection is said once.
     objected: Vec<Objection>,
 }
@@ -117,6 +120,7 @@ impl ReloadedFile {
             owed: Vec::new(),
             said,
             is_judged,
+            is_new: true,
             objected: Vec::new(),
         }
     }
@@ -200,6 +204,8 @@ impl FileReload {
         let (every, next, next_names) = (Duration::ZERO, None, None);
         let mut none = Self { files, certificates, every, next, next_names, written };
         none.adopt(config);
+        // Of those that a server starts with, or has had before an upgrade, nothing is said.
+        none.files.iter_mut().for_each(|file| file.is_new = false);
         none
     }
 
@@ -456,9 +462,13 @@ impl FileReload {
         let place = self.certificates.get(&id).copied();
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
         let is_successor = supervisor.is_successor(serial);
-        let mut worse = None;
+        let (mut worse, mut is_news) = (None, false);
         if let Some(place) = place {
             let file = &mut self.files[place];
+            // A new signer reads all files, most of which are as they were: of them there is nothing to say.
+            is_news = supervisor.process(serial).is_some_and(|signer| signer.stage == Stage::Serving)
+                || verdict == Verdict::Good && std::mem::take(&mut file.is_new)
+                || file.is_judged && file.said != (verdict, holding);
             let was_bad = file.is_judged && file.said.0 != Verdict::Good;
             (file.said, file.is_judged) = ((verdict, holding), true);
             if verdict != Verdict::Good && (is_successor || !was_bad) {
@@ -470,6 +480,7 @@ impl FileReload {
             }
         }
         match place {
+            Some(place) if verdict == Verdict::Good && !is_news => self.object(supervisor, place),
             Some(place) if verdict == Verdict::Good => {
                 if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
                     supervisor.info(format!("{about} is in use"));
