@@ -6,6 +6,7 @@
 //! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
 //! all have come up, they take their places, or else they go and nothing has changed.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -247,14 +248,15 @@ impl Supervisor {
     /// Makes the filters of the configuration known as those of this generation, and forgets those of others that no slot has any
     /// more.
     pub fn set_filters(&mut self, generation: u32) {
-        let used = |generation: &u32| {
-            let slots = self.specs.iter().zip(&self.slots);
-            slots.filter(|(_, slot)| !slot.life.is_over()).any(|(spec, _)| spec.generation == *generation)
-        };
-        let unused: Vec<u32> =
-            self.context.chains.keys().copied().filter(|generation| !used(generation)).collect();
-        unused.iter().for_each(|generation| drop(self.context.chains.remove(generation)));
+        self.forget_filters(Life::is_over);
         self.context.chains.insert(generation, chain(&self.context.config));
+    }
+
+    /// Forgets the filters of generations of which there are only slots whose life is `over`.
+    pub(crate) fn forget_filters(&mut self, over: impl Fn(Life) -> bool) {
+        let slots = self.specs.iter().zip(&self.slots).filter(|(_, slot)| !over(slot.life));
+        let used: BTreeSet<u32> = slots.map(|(spec, _)| spec.generation).collect();
+        self.context.chains.retain(|generation, _| used.contains(generation));
     }
 
     /// A generation that no filter has had.
