@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use wire::{LauncherToLogger, Role};
+use wire::{Message, Role};
 
 use crate::backoff::Rule;
 use crate::error::Error;
@@ -210,18 +210,18 @@ impl Supervisor {
         ticket
     }
 
-    /// A logger is to say in time that it writes as it was told; whether there is such a one.
-    pub fn expect_confirmation(&mut self, logger: u64, ticket: u32) -> bool {
+    /// A process that serves is sent `confirm`, and is to say in time that it works as it was told; whether there is such a one.
+    pub fn expect_confirmation(&mut self, serial: u64, ticket: u32, confirm: &impl Message) -> bool {
         let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-        let serving = self.processes.get_mut(&logger).filter(|process| process.stage == Stage::Serving);
+        let serving = self.processes.get_mut(&serial).filter(|process| process.stage == Stage::Serving);
         let Some(process) = serving else { return false };
         process.ticket = Some(ticket);
-        self.set_deadline(logger, Some(Instant::now() + timeout));
-        self.send(logger, &LauncherToLogger::Confirm { ticket }, None);
+        self.set_deadline(serial, Some(Instant::now() + timeout));
+        self.send(serial, confirm, None);
         true
     }
 
-    /// A logger has said so; whether this transaction has waited for it.
+    /// A process has said so; whether this transaction has waited for it.
     pub fn on_confirmed(&mut self, logger: u64, ticket: u32) -> bool {
         let waits = self.processes.get(&logger).is_some_and(|process| process.ticket == Some(ticket));
         if waits {

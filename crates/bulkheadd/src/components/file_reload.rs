@@ -330,7 +330,20 @@ impl FileReload {
 
     /// Gives a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
     pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
-        let sites = (0u16..).zip(&supervisor.context().config.sites).filter(|(_, site)| site.tls.is_some());
+        let unread = self.tell_signer(supervisor, signer, &|_| true);
+        supervisor.send(signer, &LauncherToSigner::Begin {}, None);
+        unread
+    }
+
+    /// Tells a signer of these sites, and gives it their certificates. Returns what cannot be opened.
+    pub(crate) fn tell_signer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        signer: u64,
+        is_meant: &dyn Fn(u16) -> bool,
+    ) -> Vec<String> {
+        let sites = (0u16..).zip(&supervisor.context().config.sites);
+        let sites = sites.filter(|(site, about)| about.tls.is_some() && is_meant(*site));
         let hosts = sites.clone().flat_map(|(site, about)| {
             about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
         });
@@ -340,10 +353,9 @@ impl FileReload {
         for message in named.chain(hosts).collect::<Vec<_>>() {
             supervisor.send(signer, &message, None);
         }
-        let unread =
-            self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
-        supervisor.send(signer, &LauncherToSigner::Begin {}, None);
-        unread
+        let is_its =
+            |purpose: &Purpose| matches!(purpose, Purpose::Certificate { site, .. } if is_meant(*site));
+        self.give_all(supervisor, signer, is_its)
     }
 
     fn give_all(

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use config::{Cache, Config, Diagnostics, Examine, Source};
-use wire::{LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
+use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::configuration_examination::{Examined, Purpose};
 use crate::components::service_manager::Reloaded;
@@ -305,9 +305,11 @@ impl Launcher {
             self.supervisor.adopt_staged_chain();
         }
         self.supervisor.leave_places(&gone);
+        self.forget_certificates(&gone);
         self.components.log_rotation.adopt_staged(&mut self.supervisor);
         for logger in self.supervisor.active(Role::Logger, None) {
-            if self.supervisor.expect_confirmation(logger, id) {
+            let confirm = LauncherToLogger::Confirm { ticket: id };
+            if self.supervisor.expect_confirmation(logger, id, &confirm) {
                 self.transactions.await_process(id, logger);
             }
         }

@@ -1,16 +1,18 @@
 //! A changed configuration is staged beside the one that runs: each step, and its way back.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: leaves anything of a change that does not come to hold, but
-//! for what others may know: numbers rest for a while before they are used again, and a uid that a process may have had stays
-//! its owner's.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: leaves anything of a change that does not come to
+//! hold, but for what others may know: numbers rest for a while before they are used again, and a uid that a process may have
+//! had stays its owner's.
 
+use wire::stapler::LauncherToStapler;
+use wire::tls::LauncherToSigner;
 use wire::{Act, Role};
 
 use crate::launcher::Launcher;
 use crate::staged::{Staged, Step};
 use supervisor::error::Error;
 use supervisor::life::Life;
-use supervisor::numbers::leave_place;
+use supervisor::numbers::{NumberSet, leave_place};
 use supervisor::setup::process_table::ProcessTable;
 use supervisor::slots::{Changed, Running};
 use supervisor::spawn::process_spec::ProcessSpec;
@@ -97,6 +99,7 @@ impl Launcher {
                 && self.supervisor.spec(*slot).role != Role::Filter
         };
         let all: Vec<usize> = successors.chain(slots.filter(pending)).collect();
+        self.tell_certificates(id, change);
         self.launch_in_turn(id, all);
         if change.replaces_chain {
             self.stage_chain(id, Life::Pending);
@@ -139,7 +142,42 @@ impl Launcher {
             }
         }
         self.supervisor.replace_config(before);
+        self.forget_certificates(tried);
         self.components.log_rotation.take_places(&mut self.supervisor, tried);
+    }
+
+    /// Tells the signer and the stapler of the sites that come, whose certificates the change waits for.
+    fn tell_certificates(&mut self, id: u32, change: ComingAndGoing<'_>) {
+        let added: NumberSet = change.added.iter().copied().collect();
+        let (supervisor, files) = (&mut self.supervisor, &mut self.components.certificates.files);
+        for &(role, _) in change.roles.iter().filter(|(_, act)| *act == Act::Update) {
+            for serial in supervisor.active(role, None) {
+                if role == Role::Stapler {
+                    let messages = supervisor.context().stapler_certificates(|site| added.contains(site));
+                    messages.iter().for_each(|message| supervisor.send(serial, message, None));
+                    continue;
+                }
+                let unread = files.tell_signer(supervisor, serial, &|site| added.contains(site));
+                unread.into_iter().for_each(|reason| self.transactions.fail(id, reason));
+                let confirm = LauncherToSigner::Confirm { ticket: id };
+                if supervisor.expect_confirmation(serial, id, &confirm) {
+                    self.transactions.await_process(id, serial);
+                }
+            }
+        }
+    }
+
+    /// Has the signer and the stapler forget sites that have gone, or have not come.
+    pub(super) fn forget_certificates(&mut self, sites: &[u16]) {
+        let supervisor = &mut self.supervisor;
+        for &site in sites {
+            for signer in supervisor.active(Role::Signer, None) {
+                supervisor.send(signer, &LauncherToSigner::Forget { site }, None);
+            }
+            for stapler in supervisor.active(Role::Stapler, None) {
+                supervisor.send(stapler, &LauncherToStapler::Forget { site }, None);
+            }
+        }
     }
 
     fn take_back_uids(&mut self, names: &[String]) {
