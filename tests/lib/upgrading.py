@@ -61,6 +61,16 @@ static void rewrite(int number, int versions, int item, int messages, int tear) 
     close(memory);
 }
 
+/* Leaves a copy of the record in a file. */
+static void copy(int number) {
+    struct stat stat;
+    fstat(number, &stat);
+    unsigned char *record = malloc(stat.st_size);
+    FILE *file = fopen(RECORD, "w");
+    if (!file || pread(number, record, stat.st_size, 0) != stat.st_size || fwrite(record, stat.st_size, 1, file) != 1 || fclose(file))
+        exit(9);
+}
+
 int main(int count, char **words) {
     int rehearses = count > 2 && !strcmp(words[1], "rehearse"), number = count > 2 ? atoi(words[2]) : -1;
     (void)rehearses, (void)number;
@@ -82,6 +92,7 @@ KINDS = {
     "is far ahead": "rewrite(number, 2, 0, 0, 0)",
     "has processes that speak otherwise": "rewrite(number, 0, 0, 1, 0)",
     "tears": "rewrite(number, 0, 0, 0, 1)",
+    "copies": "copy(number); return 3",
     "hangs in earnest": "if (!rehearses) for (;;) pause()",
 }
 
@@ -129,7 +140,7 @@ class Upgrading:
         source.write_text(FALSE)
         subprocess.run(
             ["cc", "-static", "-O1", "-o", built, source, f"-DDO={KINDS[kind]}", f'-DREAL="{real}/bulkheadd"',
-             f'-DELSEWHERE="{elsewhere}/bulkheadd"', f'-DVERSION="{version}"'], check=True,
+             f'-DELSEWHERE="{elsewhere}/bulkheadd"', f'-DVERSION="{version}"', f'-DRECORD="{self.folder}/record"'], check=True,
         )
         built.chmod(0o755)
         return self.owned(built)

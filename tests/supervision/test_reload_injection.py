@@ -76,6 +76,8 @@ class Injected(Injecting, unittest.TestCase):
         self.assertIn(seen, self.states, f"half of it: {why}")
         if why is None:
             self.assertEqual(seen, self.states[which])
+        rehearsed = server.command("upgrade", "--dry-run", "--run-dir", "run", timeout=60)
+        self.assertEqual(rehearsed.returncode, 0, f"no upgrade is possible after {why}: {rehearsed.stderr}")
         again = server.reload()
         self.assertIsNone(again, f"the next reload is refused, after {why}")
         self.assertEqual(server.settled(), self.states[which])

@@ -16,6 +16,7 @@ mod given;
 mod launcher;
 mod secret;
 mod site_watch;
+mod staged;
 mod transactions;
 mod upgrade;
 mod upgrades;

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use config::Source;
+
+use crate::staged::Staged;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
 use supervisor::life::Life;
@@ -110,7 +112,7 @@ impl Transactions {
 
     /// The configuration that holds, while another one is being put in its place.
     pub(crate) fn before(&self) -> Option<&Running> {
-        self.open.values().find_map(|transaction| transaction.reload.as_ref()?.before.as_ref())
+        self.open.values().find_map(|transaction| transaction.reload.as_ref()?.staged.before())
     }
 
     /// Whether a publisher that is started goes on with the version that holds: it does if nobody has asked for the process, and in an
@@ -204,8 +206,8 @@ pub(crate) struct Reload {
     pub(crate) effects: Vec<Effect>,
     /// The texts of the configuration that is to run.
     pub(crate) source: Source,
-    /// What holds again if one process does not come up.
-    pub(crate) before: Option<Running>,
+    /// What was made for it, which is undone if one process does not come up.
+    pub(crate) staged: Staged,
     /// Sites that come, by number.
     pub(crate) added: Vec<u16>,
     /// Sites that go, by number.

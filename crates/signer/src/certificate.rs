@@ -17,6 +17,8 @@ use crate::step::Step;
 
 /// LIMIT: a key and a chain of 16 certificates at their largest fit in less.
 const FILE_BYTES_MAX: usize = 1 << 20;
+/// How much of a file is read at first.
+const FIRST_BYTES: usize = 16 << 10;
 
 /// A key that signs, and the chain that says whose it is.
 #[derive(Debug)]
@@ -120,20 +122,51 @@ fn sections(mut text: &[u8]) -> Result<Sections, Verdict> {
 }
 
 /// All of a file of at most so many bytes.
+///
+/// Room is made as it is needed: most files have a few kilobytes, and room for the longest would have to be overwritten for each.
 pub(crate) fn read(file: &OwnedFd, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Verdict> {
-    let mut text = Zeroizing::new(vec![0; bytes_max + 1]);
+    let mut text = Zeroizing::new(vec![0; FIRST_BYTES.min(bytes_max + 1)]);
     let mut length = 0;
     loop {
+        if length > bytes_max {
+            return Err(Verdict::Unreadable);
+        }
+        if length == text.len() {
+            // Never by growing the vector, which would leave a copy of what may be a key.
+            let mut more = Zeroizing::new(vec![0; (2 * length).min(bytes_max + 1)]);
+            more[..length].copy_from_slice(&text);
+            text = more;
+        }
         match rustix::io::read(file, &mut text[length..]) {
             Ok(0) => break,
             Ok(count) => length += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return Err(Verdict::Unreadable),
         }
-        if length > bytes_max {
-            return Err(Verdict::Unreadable);
-        }
     }
     text.truncate(length);
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, Write as _};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_as_far_as_it_may_go() {
+        const MOST: usize = 100_000;
+        for length in
+            [0, 1, FIRST_BYTES - 1, FIRST_BYTES, FIRST_BYTES + 1, 4 * FIRST_BYTES, MOST - 1, MOST, MOST + 1]
+        {
+            let memory = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+            let mut file = std::fs::File::from(memory);
+            let content: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            file.write_all(&content).unwrap();
+            file.rewind().unwrap();
+            let text = read(&file.into(), MOST);
+            assert_eq!(text.ok().map(|text| text.to_vec()), (length <= MOST).then_some(content), "{length}");
+        }
+    }
 }

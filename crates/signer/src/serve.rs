@@ -4,7 +4,7 @@
 //! hears a stapler, or serves one site twice while another waits.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,6 +40,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         names: RefCell::default(),
         hosts: RefCell::default(),
         held: RefCell::default(),
+        going: RefCell::default(),
         clients: RefCell::default(),
         staplers: RefCell::default(),
         versions: Cell::new(0),
@@ -59,8 +60,10 @@ pub async fn run(start: Start) -> Result<(), Fault> {
             (LauncherToSigner::Host { site, host }, None) => {
                 signer.hosts.borrow_mut().entry(site).or_default().push(host.as_str().to_owned());
             }
-            (LauncherToSigner::Name { site, name }, None) => {
-                signer.names.borrow_mut().insert(site, name.as_str().to_owned());
+            (LauncherToSigner::Name { site, name }, None) => signer.begin_site(site, name.as_str()),
+            (LauncherToSigner::Forget { site }, None) => signer.forget(site),
+            (LauncherToSigner::Confirm { ticket }, None) => {
+                control.send(&ChildToLauncher::Confirmed { ticket }, None).await?;
             }
             (LauncherToSigner::Client { site }, Some(channel)) => signer.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => signer.attach_stapler(channel)?,
@@ -89,6 +92,8 @@ struct Signer {
     hosts: RefCell<BTreeMap<u16, Vec<String>>>,
     /// By site and number.
     held: RefCell<BTreeMap<(u16, u16), Held>>,
+    /// Sites that have gone, and have workers yet.
+    going: RefCell<BTreeSet<u16>>,
     clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     staplers: RefCell<Vec<Rc<Stapler>>>,
     versions: Cell<u32>,
@@ -112,6 +117,37 @@ impl Signer {
     /// What a site is called.
     fn name(&self, site: u16) -> String {
         self.names.borrow().get(&site).cloned().unwrap_or_else(|| "without a name".to_owned())
+    }
+
+    /// A site comes, perhaps by the number of one that has gone.
+    fn begin_site(&self, site: u16, name: &str) {
+        self.going.borrow_mut().remove(&site);
+        self.leave(site);
+        self.names.borrow_mut().insert(site, name.to_owned());
+    }
+
+    /// A site has gone. Its workers finish what they have begun, handshakes as well.
+    fn forget(&self, site: u16) {
+        self.going.borrow_mut().insert(site);
+        self.leave_if_idle(site);
+    }
+
+    /// Forgets a site that has gone, if no worker is left.
+    fn leave_if_idle(&self, site: u16) {
+        let is_asked = self.clients.borrow().iter().any(|(of, _)| *of == site);
+        if !is_asked && self.going.borrow_mut().remove(&site) {
+            self.leave(site);
+        }
+    }
+
+    /// Forgets all that is known of a site. Its keys are overwritten.
+    fn leave(&self, site: u16) {
+        let mut held = self.held.borrow_mut();
+        let numbers: Vec<u16> =
+            held.range((site, 0)..=(site, u16::MAX)).map(|((_, number), _)| *number).collect();
+        numbers.into_iter().for_each(|number| drop(held.remove(&(site, number))));
+        self.hosts.borrow_mut().remove(&site);
+        self.names.borrow_mut().remove(&site);
     }
 
     /// Reads a certificate. What is wrong with one, the launcher logs: it knows the names of the files.
@@ -157,6 +193,7 @@ impl Signer {
             signer.send_chains(site, None, &channel).await;
             signer.serve_site(site, &channel).await;
             signer.clients.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &channel));
+            signer.leave_if_idle(site);
             signer.counters.disconnected();
         });
         Ok(())

@@ -89,6 +89,14 @@ impl Signer {
         }
     }
 
+    /// Says something, and waits until it is used.
+    async fn tell(&self, message: &LauncherToSigner) {
+        self.control.send(message, None).await.unwrap();
+        self.control.send(&LauncherToSigner::Confirm { ticket: 7 }, None).await.unwrap();
+        let said = self.control.receive().await.unwrap().unwrap().0;
+        assert_eq!(said, ChildToLauncher::Confirmed { ticket: 7 });
+    }
+
     async fn channel(&self, site: u16) -> SignerChannel {
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         self.control.send(&LauncherToSigner::Client { site }, Some(theirs.as_fd())).await.unwrap();
@@ -271,4 +279,40 @@ fn a_chain_is_put_in_order() {
     let certified = signer::certificate::Certified::parse(text.as_bytes(), None).unwrap();
     let expected = [cert.der(), middle.der(), root.der()];
     assert_eq!(certified.chain.iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_site_that_has_gone_is_forgotten_with_its_last_worker() {
+    run(async {
+        let signer = Signer::start();
+        let (text, _) = pair("one.test");
+        for site in [1, 2] {
+            assert_eq!(signer.give(site, 0, &text).await, Verdict::Good);
+        }
+        let (old, other) = (signer.channel(1).await, signer.channel(2).await);
+        let ((_, version, _), (_, others, _)) = (chain(&old).await, chain(&other).await);
+        signer.tell(&LauncherToSigner::Forget { site: 1 }).await;
+        assert!(ask(&old, 0, version, P256, verify()).await.is_some(), "it finishes what it has begun");
+        drop(old);
+        // Its end may be seen after the next one has come.
+        loop {
+            let new = signer.channel(1).await;
+            let question =
+                SiteToSigner::Sign { ticket: 9, number: 0, version, scheme: P256, message: Bytes(verify()) };
+            new.send(&question, None).await.unwrap();
+            match new.receive().await.unwrap().unwrap().0 {
+                SignerToSite::Refused { ticket: 9 } => break,
+                SignerToSite::Certificate { .. } => tokio::task::yield_now().await,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(ask(&other, 0, others, P256, verify()).await.is_some(), "others keep theirs");
+        // Another one comes by the number.
+        let name = LauncherToSigner::Name { site: 1, name: wire::Text::new("next") };
+        signer.tell(&name).await;
+        assert_eq!(signer.give(1, 0, &text).await, Verdict::Good);
+        let next = signer.channel(1).await;
+        let (_, version, _) = chain(&next).await;
+        assert!(ask(&next, 0, version, P256, verify()).await.is_some());
+    });
 }

@@ -40,6 +40,10 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
             }
             (LauncherToStapler::Resolver {}, Some(file)) => stapler.names.borrow_mut().resolver(&read(&file)),
             (LauncherToStapler::Hosts {}, Some(file)) => stapler.names.borrow_mut().hosts(&read(&file)),
+            (LauncherToStapler::Certificate { site, number, name }, None) => {
+                stapler.name((site, number), name.as_str());
+            }
+            (LauncherToStapler::Forget { site }, None) => stapler.forget(site),
             (LauncherToStapler::Report {}, None) => control.report(stapler.counters.snapshot()),
             (LauncherToStapler::ReportStaples {}, None) => {
                 for message in stapler.report() {
@@ -73,7 +77,8 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sta
                     log,
                     counters: Counters::default(),
                     names: names.into(),
-                    titles,
+                    titles: titles.into(),
+                    early: Default::default(),
                     ports,
                     held: Default::default(),
                     clients: Default::default(),

@@ -56,7 +56,9 @@ pub(crate) struct Stapler {
     pub(crate) counters: Counters,
     pub(crate) names: RefCell<Names>,
     /// What people call a certificate.
-    pub(crate) titles: BTreeMap<CertificateId, String>,
+    pub(crate) titles: RefCell<BTreeMap<CertificateId, String>>,
+    /// Chains of which the launcher has yet to say what they are called.
+    pub(crate) early: RefCell<BTreeMap<CertificateId, Vec<CertificateDer<'static>>>>,
     pub(crate) ports: BTreeSet<u16>,
     pub(crate) held: RefCell<BTreeMap<CertificateId, Held>>,
     pub(crate) clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
@@ -104,8 +106,11 @@ impl Stapler {
     /// Takes a chain; the one that was in its place is asked about no more.
     fn take(self: &Rc<Self>, id: CertificateId, chain: Vec<CertificateDer<'static>>) {
         // A new signer repeats what is known.
-        let known = self.held.borrow().get(&id).is_some_and(|held| held.chain == chain);
-        if known || !self.titles.contains_key(&id) {
+        if self.held.borrow().get(&id).is_some_and(|held| held.chain == chain) {
+            return;
+        }
+        if !self.titles.borrow().contains_key(&id) {
+            self.early.borrow_mut().insert(id, chain);
             return;
         }
         let (subject, trouble) = match self.subject(&chain) {
@@ -120,6 +125,20 @@ impl Stapler {
         let asking =
             subject.map(|subject| tokio::task::spawn_local(self.clone().watch(id, subject)).abort_handle());
         self.held.borrow_mut().insert(id, Held { chain, staple: None, known, asking });
+    }
+
+    /// There is a certificate, which people call so; its chain may have come before.
+    pub(crate) fn name(self: &Rc<Self>, id: CertificateId, title: &str) {
+        self.titles.borrow_mut().insert(id, title.to_owned());
+        let early = self.early.borrow_mut().remove(&id);
+        early.into_iter().for_each(|chain| self.take(id, chain));
+    }
+
+    /// The certificates of a site are there no more.
+    pub(crate) fn forget(&self, site: u16) {
+        self.titles.borrow_mut().retain(|(of, _), _| *of != site);
+        self.early.borrow_mut().retain(|(of, _), _| *of != site);
+        self.held.borrow_mut().retain(|(of, _), _| *of != site);
     }
 
     /// Whom to ask about a chain, if there is somebody, or why that cannot be asked.
@@ -237,7 +256,8 @@ impl Stapler {
     }
 
     fn log_event(&self, id: CertificateId, level: Level, what: &str) {
-        let title = self.titles.get(&id).map_or("a certificate", String::as_str);
+        let titles = self.titles.borrow();
+        let title = titles.get(&id).map_or("a certificate", String::as_str);
         self.log.event(level, format_args!("{title}: {what}"));
     }
 }

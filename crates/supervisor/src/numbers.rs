@@ -158,6 +158,7 @@ impl Supervisor {
         for process in self.processes.values_mut() {
             process.relays_to.retain(|slot| !free.contains(slot));
         }
+        self.forget_filters(|life| life == Life::Free);
         self.lookup.take();
     }
 

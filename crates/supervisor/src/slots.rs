@@ -6,11 +6,12 @@
 //! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
 //! all have come up, they take their places, or else they go and nothing has changed.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use wire::{LauncherToLogger, Role};
+use wire::{Message, Role};
 
 use crate::backoff::Rule;
 use crate::error::Error;
@@ -209,18 +210,18 @@ impl Supervisor {
         ticket
     }
 
-    /// A logger is to say in time that it writes as it was told; whether there is such a one.
-    pub fn expect_confirmation(&mut self, logger: u64, ticket: u32) -> bool {
+    /// A process that serves is sent `confirm`, and is to say in time that it works as it was told; whether there is such a one.
+    pub fn expect_confirmation(&mut self, serial: u64, ticket: u32, confirm: &impl Message) -> bool {
         let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-        let serving = self.processes.get_mut(&logger).filter(|process| process.stage == Stage::Serving);
+        let serving = self.processes.get_mut(&serial).filter(|process| process.stage == Stage::Serving);
         let Some(process) = serving else { return false };
         process.ticket = Some(ticket);
-        self.set_deadline(logger, Some(Instant::now() + timeout));
-        self.send(logger, &LauncherToLogger::Confirm { ticket }, None);
+        self.set_deadline(serial, Some(Instant::now() + timeout));
+        self.send(serial, confirm, None);
         true
     }
 
-    /// A logger has said so; whether this transaction has waited for it.
+    /// A process has said so; whether this transaction has waited for it.
     pub fn on_confirmed(&mut self, logger: u64, ticket: u32) -> bool {
         let waits = self.processes.get(&logger).is_some_and(|process| process.ticket == Some(ticket));
         if waits {
@@ -247,14 +248,15 @@ impl Supervisor {
     /// Makes the filters of the configuration known as those of this generation, and forgets those of others that no slot has any
     /// more.
     pub fn set_filters(&mut self, generation: u32) {
-        let used = |generation: &u32| {
-            let slots = self.specs.iter().zip(&self.slots);
-            slots.filter(|(_, slot)| !slot.life.is_over()).any(|(spec, _)| spec.generation == *generation)
-        };
-        let unused: Vec<u32> =
-            self.context.chains.keys().copied().filter(|generation| !used(generation)).collect();
-        unused.iter().for_each(|generation| drop(self.context.chains.remove(generation)));
+        self.forget_filters(Life::is_over);
         self.context.chains.insert(generation, chain(&self.context.config));
+    }
+
+    /// Forgets the filters of generations of which there are only slots whose life is `over`.
+    pub(crate) fn forget_filters(&mut self, over: impl Fn(Life) -> bool) {
+        let slots = self.specs.iter().zip(&self.slots).filter(|(_, slot)| !over(slot.life));
+        let used: BTreeSet<u32> = slots.map(|(spec, _)| spec.generation).collect();
+        self.context.chains.retain(|generation, _| used.contains(generation));
     }
 
     /// A generation that no filter has had.

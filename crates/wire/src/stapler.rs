@@ -93,7 +93,7 @@ messages! {
         4 => Resolver {},
         /// The file comes along with names that are known (`hosts`); it replaces an earlier one.
         5 => Hosts {},
-        /// All of the above has been said: ask.
+        /// All of the above has been said: ask. Certificates can be said later as well.
         6 => Begin {},
         /// The channel from a signer comes along.
         7 => Signer {},
@@ -103,6 +103,8 @@ messages! {
         9 => Report {},
         /// Asks for `Staple` of every certificate, and `StaplesEnd`.
         10 => ReportStaples {},
+        /// There are no certificates of `site` any more.
+        11 => Forget { site: u16 },
     }
 }
 

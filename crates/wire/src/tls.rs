@@ -218,8 +218,13 @@ messages! {
         6 => Host { site: u16, host: Text<255> },
         /// The file of the key of the certificate that comes next.
         7 => Key { site: u16, number: u16 },
-        /// What a site is called, for the log.
+        /// What a site is called, for the log. It is said of each site first, and nothing that was said of one of this number holds
+        /// any more.
         8 => Name { site: u16, name: Text<63> },
+        /// All that was said before is to be used now: `Confirmed` is the answer.
+        9 => Confirm { ticket: u32 },
+        /// A site has gone: its certificates and keys are forgotten when its last worker has gone.
+        10 => Forget { site: u16 },
     }
 }
 

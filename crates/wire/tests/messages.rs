@@ -764,6 +764,8 @@ impl Samples for LauncherToSigner {
             Self::Host { site: 1, host: Text::new("a".repeat(255)) },
             Self::Key { site: 1, number: u16::MAX },
             Self::Name { site: 1, name: Text::new("a".repeat(63)) },
+            Self::Confirm { ticket: u32::MAX },
+            Self::Forget { site: 1 },
         ]
     }
 }
@@ -804,6 +806,7 @@ impl Samples for LauncherToStapler {
             Self::Client { site: 7 },
             Self::Report {},
             Self::ReportStaples {},
+            Self::Forget { site: 1 },
         ]
     }
 }

@@ -19,6 +19,7 @@ use crate::components::Component;
 use supervisor::Supervisor;
 use supervisor::change::plan::{Stamp, plan_files};
 use supervisor::change::{Change, FileId};
+use supervisor::process::Stage;
 use supervisor::restart::Ended;
 use supervisor::setup::names::{self, NamesFile};
 use supervisor::setup::reloaded_files::{for_data_proxy, for_workers};
@@ -100,6 +101,8 @@ struct ReloadedFile {
     said: (Verdict, Holding),
     /// Whether a signer has said anything.
     is_judged: bool,
+    /// Whether the file has come with a reload, and no line says so yet.
+    is_new: bool,
     /// What was said against it, so that each objection is said once.
     objected: Vec<Objection>,
 }
@@ -117,6 +120,7 @@ impl ReloadedFile {
             owed: Vec::new(),
             said,
             is_judged,
+            is_new: true,
             objected: Vec::new(),
         }
     }
@@ -200,6 +204,8 @@ impl FileReload {
         let (every, next, next_names) = (Duration::ZERO, None, None);
         let mut none = Self { files, certificates, every, next, next_names, written };
         none.adopt(config);
+        // Of those that a server starts with, or has had before an upgrade, nothing is said.
+        none.files.iter_mut().for_each(|file| file.is_new = false);
         none
     }
 
@@ -324,7 +330,20 @@ impl FileReload {
 
     /// Gives a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
     pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
-        let sites = (0u16..).zip(&supervisor.context().config.sites).filter(|(_, site)| site.tls.is_some());
+        let unread = self.tell_signer(supervisor, signer, &|_| true);
+        supervisor.send(signer, &LauncherToSigner::Begin {}, None);
+        unread
+    }
+
+    /// Tells a signer of these sites, and gives it their certificates. Returns what cannot be opened.
+    pub(crate) fn tell_signer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        signer: u64,
+        is_meant: &dyn Fn(u16) -> bool,
+    ) -> Vec<String> {
+        let sites = (0u16..).zip(&supervisor.context().config.sites);
+        let sites = sites.filter(|(site, about)| about.tls.is_some() && is_meant(*site));
         let hosts = sites.clone().flat_map(|(site, about)| {
             about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
         });
@@ -334,10 +353,9 @@ impl FileReload {
         for message in named.chain(hosts).collect::<Vec<_>>() {
             supervisor.send(signer, &message, None);
         }
-        let unread =
-            self.give_all(supervisor, signer, |purpose| matches!(purpose, Purpose::Certificate { .. }));
-        supervisor.send(signer, &LauncherToSigner::Begin {}, None);
-        unread
+        let is_its =
+            |purpose: &Purpose| matches!(purpose, Purpose::Certificate { site, .. } if is_meant(*site));
+        self.give_all(supervisor, signer, is_its)
     }
 
     fn give_all(
@@ -456,9 +474,13 @@ impl FileReload {
         let place = self.certificates.get(&id).copied();
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
         let is_successor = supervisor.is_successor(serial);
-        let mut worse = None;
+        let (mut worse, mut is_news) = (None, false);
         if let Some(place) = place {
             let file = &mut self.files[place];
+            // A new signer reads all files, most of which are as they were: of them there is nothing to say.
+            is_news = supervisor.process(serial).is_some_and(|signer| signer.stage == Stage::Serving)
+                || verdict == Verdict::Good && std::mem::take(&mut file.is_new)
+                || file.is_judged && file.said != (verdict, holding);
             let was_bad = file.is_judged && file.said.0 != Verdict::Good;
             (file.said, file.is_judged) = ((verdict, holding), true);
             if verdict != Verdict::Good && (is_successor || !was_bad) {
@@ -470,6 +492,7 @@ impl FileReload {
             }
         }
         match place {
+            Some(place) if verdict == Verdict::Good && !is_news => self.object(supervisor, place),
             Some(place) if verdict == Verdict::Good => {
                 if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
                     supervisor.info(format!("{about} is in use"));

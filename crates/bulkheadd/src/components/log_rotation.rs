@@ -51,7 +51,8 @@ struct Asked {
 
 impl LogRotation {
     /// For these files.
-    pub(crate) fn new(logs: Logs) -> Self {
+    pub(crate) fn new(mut logs: Logs) -> Self {
+        logs.keep();
         let next_look = logs.closable().next().map(|_| Instant::now() + REST_LOOK);
         Self { logs, staged: None, asked: Vec::new(), next_look, at_rest: BTreeSet::new() }
     }
@@ -225,6 +226,7 @@ impl LogRotation {
         let Some(logs) = self.staged.take() else { return };
         let changed = self.logs.changed_sites(&logs);
         self.logs = logs;
+        self.logs.keep();
         let handed_over = match changed {
             // Those that are new were staged.
             Some(sites) => {
@@ -240,14 +242,23 @@ impl LogRotation {
         self.log_missing_syslog(supervisor);
     }
 
-    /// Forgets the logs of a configuration that was given up. The numbers of sites that were tried stay, and log where those do
-    /// that have gone, in files that are open.
-    pub(crate) fn discard(&mut self, supervisor: &mut Supervisor) {
-        self.staged = None;
-        match self.logs.open_next(&supervisor.context().config, SystemTime::now()) {
-            Ok(logs) => self.logs = logs,
-            Err(error) => {
-                supervisor.warn(format!("logs: {error}; an upgrade is refused until a reload holds"))
+    /// Forgets the logs of a configuration that was given up: files that were made for it go with it. Those of sites that serve on
+    /// stay, which were opened meanwhile.
+    pub(crate) fn unstage(&mut self) {
+        if let Some(staged) = self.staged.take() {
+            self.logs.take_opened(&staged);
+        }
+    }
+
+    /// Has these sites be places, which were tried and are there no more: loggers close their files, and what is logged of them goes
+    /// to the log of no site.
+    pub(crate) fn take_places(&mut self, supervisor: &mut Supervisor, tried: &[u16]) {
+        self.logs.take_places(&supervisor.context().config);
+        for logger in supervisor.active(Role::Logger, None) {
+            for &site in tried {
+                // A logger that has a line all the same asks for the file.
+                let closed = LauncherToLogger::AccessLogLater { site, name: Text::default() };
+                supervisor.send(logger, &closed, None);
             }
         }
     }

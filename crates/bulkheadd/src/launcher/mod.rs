@@ -11,6 +11,7 @@ mod holders;
 mod messages;
 mod reload;
 pub(crate) mod resume;
+mod staging;
 mod step_clock;
 mod transaction;
 mod upgrade;

@@ -14,12 +14,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use config::{Cache, Config, Diagnostics, Examine, Source};
-use wire::{Act, LauncherToAdmin, LauncherToGate, LauncherToSite, Outcome, Role, Text};
+use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::configuration_examination::{Examined, Purpose};
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
+use crate::launcher::staging::ComingAndGoing;
 use crate::site_watch::SiteWatch;
+use crate::staged::Staged;
 use crate::transactions::{Asker, Look, Mode, Reload};
 use supervisor::Supervisor;
 use supervisor::change::Change;
@@ -27,9 +29,7 @@ use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
 use supervisor::examine::{Depth, Examiner, Recorded};
 use supervisor::life::Life;
-use supervisor::numbers::leave_place;
 use supervisor::process::Untold;
-use supervisor::setup::process_table::ProcessTable;
 use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Changed, Running, sockets_of};
 use supervisor::spawn::context::duplicate;
@@ -253,27 +253,28 @@ impl Launcher {
             replaces_chain,
             hosts,
         } = prepared;
-        self.supervisor.leave_sites(&gone);
-        let before = Some(self.supervisor.replace_config(Running { config, listeners, order }));
+        let change = ComingAndGoing { added: &added, gone: &gone, roles: &certificate_roles, replaces_chain };
+        let mut staged = Staged::default();
+        let made = self.stage(&mut staged, Running { config, listeners, order }, change);
+        if made.is_ok() {
+            staged.launches();
+        }
         let hosts = hosts.filter(|_| !replaces_chain);
         let reload = Reload {
             changes,
             effects,
             source,
-            before,
-            added,
-            gone,
+            staged,
+            added: added.clone(),
+            gone: gone.clone(),
             updated,
             hosts,
             replaces_gates,
             replaces_chain,
         };
-        let started = self.add_slots(&reload.added, &certificate_roles, replaces_chain);
-        let staged = |()| self.components.log_rotation.stage(&mut self.supervisor, &reload.added);
-        let started = started.and_then(staged);
         self.transactions.set_reload(id, reload);
-        match started.and_then(|()| self.adopt_sites()) {
-            Ok(()) => self.launch_all(id, &certificate_roles, replaces_gates, replaces_chain),
+        match made {
+            Ok(()) => self.launch_all(id, change, replaces_gates),
             Err(error) => self.transactions.fail(id, error.to_string()),
         }
         self.release(id);
@@ -286,93 +287,13 @@ impl Launcher {
         supervisor.free_numbers(|slot| components.iter().any(|component| component.holds(slot)));
     }
 
-    /// Adds the processes of these sites, of filters, and of roles that there were none of.
-    fn add_slots(&mut self, sites: &[u16], roles: &[(Role, Act)], replaces_chain: bool) -> Result<(), Error> {
-        let supervisor = &mut self.supervisor;
-        let generation = supervisor.next_generation();
-        let config = &supervisor.context().config;
-        let mut table = ProcessTable::new(config, self.identities.as_mut(), supervisor.partitions());
-        table.generation = generation;
-        for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Start) {
-            table.add_role(role, 0)?;
-        }
-        for &site in sites {
-            let partition = table.next_partition();
-            table.add_site(usize::from(site), partition)?;
-        }
-        for filter in (0..config.conditioning.filters.len()).filter(|_| replaces_chain) {
-            table.add_role(Role::Filter, filter)?;
-        }
-        let specs = table.specs;
-        if let Some(identities) = &mut self.identities {
-            identities.save()?;
-        }
-        for &(role, _) in roles.iter().filter(|(_, act)| *act == Act::Stop) {
-            supervisor.leave_role(role);
-        }
-        if replaces_chain {
-            supervisor.leave_role(Role::Filter);
-            supervisor.set_filters(generation);
-        }
-        let added = supervisor.add_slots(specs);
-        supervisor.let_rest(added);
-        Ok(())
-    }
-
-    /// Starts everything that was added, and successors.
-    fn launch_all(&mut self, id: u32, roles: &[(Role, Act)], replaces_gates: bool, replaces_chain: bool) {
-        let replaced = |role| roles.contains(&(role, Act::Replace)) || role == Role::Gate && replaces_gates;
-        let slots = 0..self.supervisor.specs().len();
-        // Before the sites, which are to have their certificates at once.
-        let serves = |slot: &usize| self.supervisor.slot(*slot).life == Life::Serving;
-        let successors =
-            slots.clone().filter(serves).filter(|&slot| replaced(self.supervisor.spec(slot).role));
-        let pending = |slot: &usize| {
-            self.supervisor.slot(*slot).life == Life::Pending
-                && !self.supervisor.slot(*slot).rests
-                && self.supervisor.spec(*slot).role != Role::Filter
-        };
-        let all: Vec<usize> = successors.chain(slots.filter(pending)).collect();
-        self.launch_in_turn(id, all);
-        if replaces_chain {
-            self.stage_chain(id, Life::Pending);
-        }
-    }
-
-    /// Has the components know the sites that there are now.
-    fn adopt_sites(&mut self) -> Result<(), Error> {
-        let config = &self.supervisor.context().config;
-        self.components.certificates.files.adopt(config);
-        self.components.ticket_keys.adopt(config)
-    }
-
-    /// Makes an end of what was added; what was there serves on.
-    pub(super) fn roll_back(&mut self, reload: Reload) {
-        let Some(mut before) = reload.before else { return };
-        // Until their processes have ended, the sites that were tried keep their numbers.
-        for &number in &reload.added {
-            let mut tried = self.supervisor.context().config.sites[usize::from(number)].clone();
-            leave_place(&mut tried);
-            match before.config.sites.get_mut(usize::from(number)) {
-                Some(place) => *place = tried,
-                None => before.config.sites.push(tried),
-            }
-        }
-        self.supervisor.replace_config(before);
-        for slot in self.supervisor.end_change(false).removed {
-            self.supervisor.empty_slot(slot);
-        }
-        self.components.log_rotation.discard(&mut self.supervisor);
-        self.after_change(&Changed::default());
-    }
-
     /// Has what was started take the place of what was there.
     pub(super) fn commit(&mut self, id: u32) {
         let Some(reload) = self.transactions.get(id).and_then(|transaction| transaction.reload.as_mut())
         else {
             return;
         };
-        let closed = reload.before.take();
+        let closed = reload.staged.hold();
         self.source = reload.source.clone();
         let (gone, updated) = (std::mem::take(&mut reload.gone), std::mem::take(&mut reload.updated));
         let (hosts, come) = (reload.hosts.take(), reload.added.clone());
@@ -384,9 +305,11 @@ impl Launcher {
             self.supervisor.adopt_staged_chain();
         }
         self.supervisor.leave_places(&gone);
+        self.forget_certificates(&gone);
         self.components.log_rotation.adopt_staged(&mut self.supervisor);
         for logger in self.supervisor.active(Role::Logger, None) {
-            if self.supervisor.expect_confirmation(logger, id) {
+            let confirm = LauncherToLogger::Confirm { ticket: id };
+            if self.supervisor.expect_confirmation(logger, id, &confirm) {
                 self.transactions.await_process(id, logger);
             }
         }
@@ -511,7 +434,7 @@ impl Launcher {
     }
 
     /// Has the components, and the administrator, know what there is now.
-    fn after_change(&mut self, changed: &Changed) {
+    pub(super) fn after_change(&mut self, changed: &Changed) {
         if let Err(error) = self.adopt_sites() {
             self.supervisor.warn(error);
         }

@@ -253,7 +253,7 @@ impl Launcher {
             self.supervisor.discard_staged_chain();
         }
         if let Some(reload) = reload {
-            self.roll_back(reload);
+            self.undo_staged(reload.staged, &reload.added);
         }
         for (slot, serial) in successors {
             self.supervisor.abandon(serial);

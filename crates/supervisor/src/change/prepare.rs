@@ -264,7 +264,8 @@ fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[u16])
     specs
 }
 
-/// Certificates are read by a successor of the signer, which never had the keys of a site that has gone.
+/// The signer and the stapler are told which sites come and go, and keep what they know of the others. The stapler has a successor
+/// where it may ask others.
 fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) -> Vec<(Role, Act)> {
     let has_tls = |number: &u16| new.sites[usize::from(*number)].tls.is_some();
     let others = added.iter().chain(gone).any(has_tls);
@@ -276,13 +277,14 @@ fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) ->
     let mut numbered = (0u16..).zip(&new.sites);
     let signs_after = numbered.any(|(number, site)| site.tls.is_some() && !going.contains(number));
     let roles = [
-        (Role::Signer, signs(old), signs_after, others),
-        (Role::Stapler, stapler::is_wanted(old), new.tls.ocsp && signs_after, others || stapled),
+        (Role::Signer, signs(old), signs_after, false),
+        (Role::Stapler, stapler::is_wanted(old), new.tls.ocsp && signs_after, stapled),
     ];
-    let act = |(role, before, after, differs)| match (before, after) {
+    let act = |(role, before, after, is_another)| match (before, after) {
         (false, true) => Some((role, Act::Start)),
         (true, false) => Some((role, Act::Stop)),
-        (true, true) if differs => Some((role, Act::Replace)),
+        (true, true) if is_another => Some((role, Act::Replace)),
+        (true, true) if others => Some((role, Act::Update)),
         _ => None,
     };
     roles.into_iter().filter_map(act).collect()

@@ -23,10 +23,13 @@ use crate::directories;
 use crate::error::{Error, during};
 use crate::numbers::is_live;
 use crate::own_log::civil;
+use crate::setup::made_files::MadeFiles;
 use crate::setup::syslog::Syslog;
 
 /// The access log of requests for no site.
 const NO_SITE: &str = "no-site.access.log";
+/// The error log, if it is not elsewhere.
+const ERROR: &str = "error.log";
 /// Where programs of the machine reach syslog.
 const SYSLOG: &str = "/dev/log";
 const DAY: u64 = 86_400;
@@ -60,6 +63,8 @@ pub struct Logs {
     pub error: File,
     /// Syslog, if it is wanted.
     pub syslog: Option<Syslog>,
+    /// What was made for a configuration that does not hold yet.
+    made: MadeFiles,
 }
 
 impl Logs {
@@ -68,10 +73,12 @@ impl Logs {
         let names = names_of(config, &[], &[]);
         let days = config.log.daily.then(|| Days::new(now));
         let (folder, error_file) = (config.server.log_dir.clone(), config.log.error_file.clone());
+        let (may_close, mut made) = (may_close(config), MadeFiles::default());
+        made.note(&folder);
         directories::own_directory(&folder, 0o755)?;
-        let may_close = may_close(config);
+        made.note(error_file.as_deref().unwrap_or(&folder.join(ERROR)));
         Ok(Self {
-            access: access(&folder, &names, days.as_ref(), &may_close, (&[], &[]))?,
+            access: access((&folder, &mut made), &names, days.as_ref(), &may_close, (&[], &[]))?,
             may_close,
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
@@ -83,6 +90,7 @@ impl Logs {
             folder,
             error_file,
             days,
+            made,
         })
     }
 
@@ -102,6 +110,7 @@ impl Logs {
             access: access.into_iter().map(|file| file.map(Arc::new)).collect(),
             error,
             syslog: config.log.error_syslog.then(|| Syslog::connect(Path::new(SYSLOG))),
+            made: MadeFiles::default(),
         }
     }
 
@@ -118,9 +127,9 @@ impl Logs {
             return Self::open(config, now);
         }
         let (names, may_close) = (names_of(config, &self.sites, &self.names), may_close(config));
-        let known = (&self.names[..], &self.access[..]);
+        let (known, mut made) = ((&self.names[..], &self.access[..]), MadeFiles::default());
         Ok(Self {
-            access: access(&self.folder, &names, self.days.as_ref(), &may_close, known)?,
+            access: access((&self.folder, &mut made), &names, self.days.as_ref(), &may_close, known)?,
             may_close,
             error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
             format: log.access_format,
@@ -132,7 +141,34 @@ impl Logs {
             folder: self.folder.clone(),
             error_file: self.error_file.clone(),
             days: self.days.clone(),
+            made,
         })
+    }
+
+    /// The configuration holds: what was made for it stays.
+    pub fn keep(&mut self) {
+        self.made.keep();
+    }
+
+    /// Takes over the logs that were opened in `other` of sites that have the same ones here.
+    pub fn take_opened(&mut self, other: &Self) {
+        let others = other.names.iter().zip(&other.access);
+        for ((name, file), (other, opened)) in self.names.iter().zip(&mut self.access).zip(others) {
+            if file.is_none() && name == other {
+                file.clone_from(opened);
+            }
+        }
+    }
+
+    /// Has sites be there that were tried and given up, as places: what is logged of one goes to the log of no site.
+    pub fn take_places(&mut self, config: &Config) {
+        let no_site = self.access.last().cloned().flatten();
+        let (at, more) = (self.sites(), config.sites.iter().skip(self.sites()));
+        let count = more.clone().count();
+        self.sites.extend(more.cloned());
+        self.names.splice(at..at, std::iter::repeat_n(NO_SITE.into(), count));
+        self.access.splice(at..at, std::iter::repeat_n(no_site, count));
+        self.may_close.splice(at..at, std::iter::repeat_n(false, count));
     }
 
     /// The sites of which `new` has another file; `None` if more than that has changed.
@@ -193,7 +229,9 @@ impl Logs {
     pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
         let days = self.days.as_ref().map(|_| Days::new(now));
         let closed: Vec<bool> = self.access.iter().map(Option::is_none).collect();
-        let access = access(&self.folder, &self.names, days.as_ref(), &closed, (&[], &[]))?;
+        let mut made = MadeFiles::default();
+        let access = access((&self.folder, &mut made), &self.names, days.as_ref(), &closed, (&[], &[]))?;
+        made.keep();
         self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
@@ -257,9 +295,10 @@ fn may_close(config: &Config) -> Vec<bool> {
     sites.map(|site| site.is_on_demand(&config.server) && is_live(site)).chain([false]).collect()
 }
 
-/// Opens the files that are not known, by names and the files that these have, but for those that may be closed.
+/// Opens the files that are not known, by names and the files that these have, but for those that may be closed; notes which of
+/// them were not there.
 fn access(
-    folder: &Path,
+    (folder, made): (&Path, &mut MadeFiles),
     names: &[Arc<str>],
     days: Option<&Days>,
     may_close: &[bool],
@@ -267,38 +306,52 @@ fn access(
 ) -> Result<Vec<Option<Arc<File>>>, Error> {
     let by_name = OnceCell::new();
     let all = || {
-        let open = known.iter().zip(files).filter_map(|(name, file)| Some((&**name, file.as_ref()?)));
-        open.collect::<HashMap<&str, &Arc<File>>>()
+        let mut all: HashMap<&str, Option<&Arc<File>>> = HashMap::new();
+        for (name, file) in known.iter().zip(files) {
+            let open = all.entry(name).or_default();
+            *open = open.or(file.as_ref());
+        }
+        all
     };
-    let file = |((number, name), may_close): ((usize, &Arc<str>), &bool)| {
+    let mut file = |((number, name), may_close): ((usize, &Arc<str>), &bool)| {
         // Most of thousands are where they were.
         let same = known.get(number).is_some_and(|known| Arc::ptr_eq(known, name));
         let same = files.get(number).filter(|_| same);
         let known = match same {
-            Some(file) => file.as_ref(),
+            Some(file) => Some(file.as_ref()),
             None => by_name.get_or_init(all).get(&**name).copied(),
         };
-        match known {
+        match known.flatten() {
             Some(file) => Ok(Some(Arc::clone(file))),
             None if *may_close => Ok(None),
-            None => open(folder, name, days).map(Some),
+            None => {
+                // What a site that is there logs to is not made for another, whether it is open or not.
+                if known.is_none() {
+                    made.note(&path_of(folder, name, days));
+                }
+                open(folder, name, days).map(Some)
+            }
         }
     };
-    names.iter().enumerate().zip(may_close).map(file).collect()
+    names.iter().enumerate().zip(may_close).map(&mut file).collect()
 }
 
 /// Opens an access log.
 fn open(folder: &Path, name: &str, days: Option<&Days>) -> Result<Arc<File>, Error> {
-    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
-    let opened = directories::log_file(&folder.join(format!("{name}{suffix}")))?;
+    let opened = directories::log_file(&path_of(folder, name, days))?;
     // There may be one for each site.
     Ok(Arc::new(out_of_the_way(opened.into()).into()))
+}
+
+fn path_of(folder: &Path, name: &str, days: Option<&Days>) -> PathBuf {
+    let suffix = days.map(|days| format!(".{}", name_of(days.day))).unwrap_or_default();
+    folder.join(format!("{name}{suffix}"))
 }
 
 fn error(folder: &Path, elsewhere: Option<&Path>) -> Result<File, Error> {
     match elsewhere {
         Some(path) => directories::log_elsewhere(path),
-        None => directories::log_file(&folder.join("error.log")),
+        None => directories::log_file(&folder.join(ERROR)),
     }
 }
 
@@ -344,193 +397,4 @@ fn name_of(day: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(seconds)
-    }
-
-    /// 2026-11-21 00:00:00.
-    const MIDNIGHT: u64 = 20_778 * DAY;
-
-    #[test]
-    fn days_have_names_that_sort() {
-        assert_eq!(name_of(0), "19700101");
-        assert_eq!(name_of(day_of(at(MIDNIGHT - 1))), "20261120");
-        assert_eq!(name_of(day_of(at(MIDNIGHT))), "20261121");
-        assert_eq!(name_of(11_016), "20000229");
-    }
-
-    #[test]
-    fn files_are_due_at_midnight_and_not_before() {
-        let mut days = Days::new(at(MIDNIGHT - 90));
-        assert_eq!(days.pause(at(MIDNIGHT - 90)), LOOK);
-        assert_eq!(days.pause(at(MIDNIGHT - 30)), Duration::from_secs(30));
-        assert!(!days.is_due(at(MIDNIGHT - 1)));
-        assert!(days.is_due(at(MIDNIGHT)));
-        days = Days::new(at(MIDNIGHT));
-        assert!(!days.is_due(at(MIDNIGHT)));
-        assert!(!days.is_due(at(MIDNIGHT + DAY - 1)));
-        assert!(days.is_due(at(MIDNIGHT + DAY)));
-    }
-
-    #[test]
-    fn what_has_failed_is_tried_again_after_a_minute() {
-        let mut days = Days::new(at(MIDNIGHT - 1));
-        assert!(days.is_due(at(MIDNIGHT)));
-        assert!(!days.is_due(at(MIDNIGHT + 59)));
-        assert!(days.is_due(at(MIDNIGHT + 60)));
-    }
-
-    #[test]
-    fn a_clock_that_is_set_is_followed_both_ways() {
-        let mut days = Days::new(at(MIDNIGHT));
-        assert!(days.is_due(at(MIDNIGHT - 5)));
-        days = Days::new(at(MIDNIGHT - 5));
-        assert!(days.is_due(at(MIDNIGHT + 400 * DAY)));
-        // It failed, and the clock was set back far: that is no reason to wait for a year.
-        assert!(days.is_due(at(MIDNIGHT + 3 * DAY)));
-    }
-
-    /// A folder that goes away with the test, and the logs of two sites in it.
-    struct Bench {
-        folder: tempfile::TempDir,
-        logs: Logs,
-    }
-
-    impl Bench {
-        fn new(log: &str, now: SystemTime) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let text = format!(
-                "{log}\n[[listen]]\naddress = '127.0.0.1:1'\n\
-                 [[site]]\nname = 'a'\nhost = ['a']\nroot = 'a'\naccess_log = 'access.log'\n\
-                 [[site]]\nname = 'b'\nhost = ['b']\nroot = 'b'\n"
-            );
-            let config = Config::parse(&text, "f", folder.path()).unwrap();
-            let logs = Logs::open(&config, now).unwrap();
-            Self { folder, logs }
-        }
-
-        /// The files, with what is in each.
-        fn files(&self) -> Vec<(String, String)> {
-            let entries = std::fs::read_dir(self.folder.path().join("log")).unwrap().map(Result::unwrap);
-            let mut files: Vec<_> = entries
-                .map(|entry| {
-                    let text = std::fs::read_to_string(entry.path()).unwrap();
-                    (entry.file_name().into_string().unwrap(), text)
-                })
-                .collect();
-            files.sort();
-            files
-        }
-
-        fn names(&self) -> Vec<String> {
-            self.files().into_iter().map(|(name, _)| name).collect()
-        }
-
-        fn write(&mut self, text: &str) {
-            use std::io::Write as _;
-            self.logs.access[0].as_deref().unwrap().write_all(text.as_bytes()).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_day_has_its_files_and_the_next_one_others() {
-        let mut bench = Bench::new("[log]\ndaily = true", at(MIDNIGHT - 1));
-        let first =
-            ["access.log.20261120", "b.access.log.20261120", "error.log", "no-site.access.log.20261120"];
-        assert_eq!(bench.names(), first);
-        bench.write("before\n");
-        assert!(!bench.logs.are_due(at(MIDNIGHT - 1)) && bench.logs.are_due(at(MIDNIGHT)));
-        bench.logs.reopen(at(MIDNIGHT)).unwrap();
-        bench.write("after\n");
-        let files = bench.files();
-        assert_eq!(files.len(), 7);
-        assert_eq!(files[0], ("access.log.20261120".into(), "before\n".into()));
-        assert_eq!(files[1], ("access.log.20261121".into(), "after\n".into()));
-        // An order on the same day adds to the file that is there.
-        bench.logs.reopen(at(MIDNIGHT + 5)).unwrap();
-        bench.write("later\n");
-        assert_eq!(bench.files()[1].1, "after\nlater\n");
-    }
-
-    #[test]
-    fn without_days_there_is_one_file_whenever_it_is_opened() {
-        let mut bench = Bench::new("", at(MIDNIGHT - 1));
-        assert_eq!(bench.names(), ["access.log", "b.access.log", "error.log", "no-site.access.log"]);
-        assert!(!bench.logs.are_due(at(MIDNIGHT)));
-        assert_eq!(bench.logs.pause(at(MIDNIGHT)), None);
-    }
-
-    #[test]
-    fn logs_of_sites_that_stay_are_those_that_there_were() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = |sites: &[(&str, &str)]| {
-            let site = |(name, more): &(&str, &str)| {
-                format!("[[site]]\nname = '{name}'\nhost = ['{name}']\nroot = 'a'\n{more}\n")
-            };
-            let text: String = sites.iter().map(site).collect();
-            Config::parse(&format!("[[listen]]\naddress = '127.0.0.1:1'\n{text}"), "f", folder.path())
-                .unwrap()
-        };
-        let first = config(&[("a", ""), ("b", ""), ("c", "access_log = 'x.log'")]);
-        let logs = Logs::open(&first, at(MIDNIGHT)).unwrap();
-        let (mut second, new) = (first.clone(), config(&[("b", "index = ['i']"), ("d", "")]));
-        second.sites.extend(new.sites);
-        let next = logs.open_next(&second, at(MIDNIGHT)).unwrap();
-        assert_eq!(next.names, names_of(&second, &[], &[]));
-        let file = |logs: &Logs, number: usize| logs.access[number].clone().unwrap();
-        let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&next, other));
-        assert!((0..3).all(|number| same(number, number)) && same(1, 3) && same(3, 5));
-        // The old `b` goes, and with it nothing, as there is a new one; `c` goes, and with it its log.
-        let mut third = second.clone();
-        [1, 2].into_iter().for_each(|gone| crate::numbers::leave_place(&mut third.sites[gone]));
-        let last = next.open_next(&third, at(MIDNIGHT)).unwrap();
-        assert_eq!(last.names, names_of(&third, &[], &[]));
-        let names: Vec<&str> = last.names.iter().map(|name| &**name).collect();
-        assert_eq!(names, ["a.access.log", "b.access.log", NO_SITE, "b.access.log", "d.access.log", NO_SITE]);
-        let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&last, other));
-        assert!(same(3, 2) && same(1, 1));
-        assert_eq!(logs.changed_sites(&last), Some(vec![2]));
-    }
-
-    #[test]
-    fn logs_of_sites_that_start_on_demand_are_opened_when_they_are_needed() {
-        let log = "[server]\nstart = 'on-demand'\n[log]\ndaily = true";
-        let mut bench = Bench::new(log, at(MIDNIGHT - 1));
-        assert_eq!(bench.names(), ["error.log", "no-site.access.log.20261120"]);
-        assert!(bench.logs.is_closed(0) && bench.logs.is_closed(1) && !bench.logs.is_closed(2));
-        bench.logs.open_one(0).unwrap();
-        bench.write("first\n");
-        assert_eq!(bench.logs.closable().collect::<Vec<_>>(), [0]);
-        bench.logs.reopen(at(MIDNIGHT)).unwrap();
-        bench.write("second\n");
-        assert_eq!(bench.names()[..2], ["access.log.20261120", "access.log.20261121"]);
-        bench.logs.close_one(0);
-        assert_eq!((bench.logs.is_closed(0), bench.logs.closable().count()), (true, 0));
-        bench.logs.open_one(0).unwrap();
-        bench.write("third\n");
-        assert_eq!(bench.files()[1].1, "second\nthird\n");
-        // The lines of one that cannot be opened are where those of no site are.
-        std::fs::create_dir(bench.folder.path().join("log/b.access.log.20261121")).unwrap();
-        assert!(bench.logs.open_one(1).is_err() && !bench.logs.is_closed(1));
-        let file = |number: usize| bench.logs.access[number].clone().unwrap();
-        assert!(Arc::ptr_eq(&file(1), &file(2)));
-    }
-
-    #[test]
-    fn files_that_cannot_be_opened_replace_none() {
-        let mut bench = Bench::new("[log]\ndaily = true", at(MIDNIGHT - 1));
-        let (log, away) = (bench.folder.path().join("log"), bench.folder.path().join("away"));
-        std::fs::rename(&log, &away).unwrap();
-        assert!(bench.logs.reopen(at(MIDNIGHT)).is_err());
-        bench.write("kept\n");
-        std::fs::rename(&away, &log).unwrap();
-        assert_eq!(bench.files()[0], ("access.log.20261120".into(), "kept\n".into()));
-        // It is still due, a while later.
-        assert!(bench.logs.are_due(at(MIDNIGHT + 61)));
-        bench.logs.reopen(at(MIDNIGHT + 61)).unwrap();
-        assert_eq!(bench.names().len(), 7);
-    }
-}
+mod tests;

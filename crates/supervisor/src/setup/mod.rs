@@ -8,6 +8,7 @@ pub mod connector;
 pub mod data;
 pub mod files;
 pub mod log_files;
+mod made_files;
 pub mod names;
 pub mod opened;
 pub mod process_table;

@@ -20,18 +20,25 @@ pub fn is_wanted(config: &Config) -> bool {
 }
 
 impl SpawnContext {
+    /// What the certificates of these sites are called.
+    pub fn stapler_certificates(&self, is_meant: impl Fn(u16) -> bool) -> Vec<LauncherToStapler> {
+        let sites = (0u16..).zip(&self.config.sites).filter(|(site, _)| is_meant(*site));
+        let certificates = sites.flat_map(|(site, about)| {
+            let files = about.tls.iter().flat_map(|tls| &tls.certificates);
+            (0u16..).zip(files).map(move |(number, files)| {
+                let path = files.certificate.display();
+                let name = Text::new(format!("`certificates` {path} of site {}", about.name));
+                LauncherToStapler::Certificate { site, number, name }
+            })
+        });
+        certificates.collect()
+    }
+
     /// What a stapler is sent before it asks anybody.
     pub fn stapler_setup(&self) -> Vec<(LauncherToStapler, Option<OwnedFd>)> {
         let mut messages = vec![LauncherToStapler::Limits { flush_ms: self.config.log.flush_ms }];
         messages.extend(self.config.tls.ocsp_ports.iter().map(|&port| LauncherToStapler::Port { port }));
-        for (site, about) in self.config.sites.iter().enumerate() {
-            let files = about.tls.iter().flat_map(|tls| &tls.certificates);
-            messages.extend(files.enumerate().map(|(number, files)| {
-                let path = files.certificate.display();
-                let name = Text::new(format!("`certificates` {path} of site {}", about.name));
-                LauncherToStapler::Certificate { site: site as u16, number: number as u16, name }
-            }));
-        }
+        messages.extend(self.stapler_certificates(|_| true));
         let messages = messages.into_iter().map(|message| (message, None));
         let names = NamesFile::opened().map(|(which, file)| (which.for_stapler(), Some(file)));
         messages.chain(names).chain([(LauncherToStapler::Begin {}, None)]).collect()

@@ -329,6 +329,11 @@ impl SpawnContext {
         nameless_file(&self.config.server.state_dir.join(format!("program-{}", identity.id())), 0o600)
     }
 
+    /// Forgets copies of programs that nobody names any more.
+    pub fn forget_programs(&self) {
+        self.operator_programs.copies.borrow_mut().retain(|(path, _), _| self.names_program(path));
+    }
+
     /// Whether a process has the program at `path`.
     fn names_program(&self, path: &Path) -> bool {
         let of_sites = self.config.sites.iter().any(|site| {

@@ -1,7 +1,7 @@
 //! The table of uids: one per role and partition, the same at every start, never given to another.
 //!
-//! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid
-//! out twice, not even after its partition has left the configuration, for files of that uid may be left; has a site that
+//! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid that
+//! a process may have had out twice, not even after its partition has left the configuration, for files of that uid may be left; has a site that
 //! comes by the name of one that was removed be the one that was ([`site_names`](crate::site_names)).
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
@@ -27,11 +27,13 @@ pub struct Uids {
     uid_of: BTreeMap<String, u32>,
     /// Those that were given out.
     used: HashSet<u32>,
-    /// The first uid that can be free: none is ever free again.
+    /// The first uid that can be free.
     next: u32,
     foreign: HashSet<u32>,
     /// Which generation of its name a site is in: what has ended keeps its uids, and nobody gets them.
     generations: Generations,
+    /// Who was given one since that was asked last, or written down.
+    given: Vec<String>,
     changed: bool,
 }
 
@@ -70,7 +72,8 @@ impl Uids {
         foreign: HashSet<u32>,
     ) -> Self {
         let (used, next) = (uid_of.values().copied().collect(), *range.start());
-        Self { path, range, uid_of, used, next, foreign, generations: Generations::default(), changed: false }
+        let (generations, given) = (Generations::default(), Vec::new());
+        Self { path, range, uid_of, used, next, foreign, generations, given, changed: false }
     }
 
     /// The identity of `name`: the one it has always had, or else a fresh one.
@@ -150,12 +153,32 @@ impl Uids {
         })?;
         self.uid_of.insert(name.to_owned(), uid);
         self.used.insert(uid);
+        self.given.push(name.to_owned());
         (self.next, self.changed) = (uid, true);
         Ok(uid)
     }
 
+    /// The names that were given a uid since this was asked last, or the table was written.
+    pub fn take_given(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.given)
+    }
+
+    /// Takes the uids of these names back, and writes the table.
+    ///
+    /// SECURITY: no process has had one of these uids, and no program was given to it, so that nothing can be of it.
+    pub fn take_back(&mut self, names: &[String]) -> Result<(), Error> {
+        for name in names {
+            if let Some(uid) = self.uid_of.remove(name) {
+                self.used.remove(&uid);
+                (self.next, self.changed) = (self.next.min(uid), true);
+            }
+        }
+        self.save()
+    }
+
     /// Writes the table, if anything was added; before any process gets a new uid.
     pub fn save(&mut self) -> Result<(), Error> {
+        self.given.clear();
         if !self.changed {
             return Ok(());
         }
@@ -219,6 +242,26 @@ mod tests {
         assert!(table.stranger().is_none());
         assert_eq!(table.identity("site/old").unwrap().id(), 51001);
         assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
+    }
+
+    #[test]
+    fn what_no_process_has_had_is_given_once_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = |range| Uids::load(folder.path(), range).unwrap();
+        let mut table = none(51001..=51009);
+        let old = table.identity("site/old").unwrap();
+        table.save().unwrap();
+        let new = table.identity("site/new").unwrap();
+        assert_eq!(table.take_given(), ["site/new"]);
+        table.save().unwrap();
+        table.take_back(&["site/new".to_owned()]).unwrap();
+        assert_eq!((table.known("site/new").is_none(), table.take_given().len()), (true, 0));
+        let mut table = none(51001..=51009);
+        assert_eq!(table.known("site/new").map(|new| new.id()), None, "the file is as it was");
+        assert_eq!(
+            (table.identity("site/old").unwrap().id(), table.identity("site/other").unwrap().id()),
+            (old.id(), new.id())
+        );
     }
 
     #[test]
