@@ -119,6 +119,7 @@ impl SpawnContext {
             cgroups,
             network,
             reach: view.reach,
+            oom_score: Some(self.oom_score(spec.role.oom_step())),
             filter: self.filters.get(policy)?,
             calls,
             label: service.and_then(|service| service.label.clone()),
