@@ -30,19 +30,24 @@ def groups(process):
 
 
 def with_memory(case, size):
-    """The words that start a program in a control group with so many bytes of memory, which goes with the test; none if no
-    such group can be made here."""
+    """The words that start a program in a control group with so many bytes of memory; see `with_limit`."""
+    return with_limit(case, "memory", ("memory.limit_in_bytes", "memory.max"), size)
+
+
+def with_limit(case, controller, files, limit):
+    """The words that start a program in a control group with a limit, whose file has a name in each version; the group goes with
+    the test. None if no such group can be made here."""
     found = groups(SimpleNamespace(folder=Path("/proc/self")))
     top = mounts().get("")
-    parent, limit = found.get("memory"), "memory.limit_in_bytes"
-    if parent is None and top and "memory" in (top / "cgroup.subtree_control").read_text().split():
-        parent, limit = top, "memory.max"
+    parent, file = found.get(controller), files[0]
+    if parent is None and top and controller in (top / "cgroup.subtree_control").read_text().split():
+        parent, file = top, files[1]
     if parent is None or not os.access(parent, os.W_OK):
         return []
     group = parent / f"limited-{os.getpid()}-{time.monotonic_ns()}"
     group.mkdir()
     case.addCleanup(until, lambda: is_removed(group), 10)
-    (group / limit).write_text(str(size))
+    (group / file).write_text(str(limit))
     return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)]
 
 

@@ -273,7 +273,10 @@ impl Launcher {
         let started = started.and_then(staged);
         self.transactions.set_reload(id, reload);
         match started.and_then(|()| self.adopt_sites()) {
-            Ok(()) => self.launch_all(id, &certificate_roles, replaces_gates, replaces_chain),
+            Ok(()) => {
+                self.warn_of_lack(false);
+                self.launch_all(id, &certificate_roles, replaces_gates, replaces_chain);
+            }
             Err(error) => self.transactions.fail(id, error.to_string()),
         }
         self.release(id);
