@@ -24,6 +24,7 @@ pub(crate) struct Process {
     requests: u64,
     last_exit: String,
     jit: bool,
+    oom_kills: u32,
 }
 
 impl Process {
@@ -41,6 +42,7 @@ impl Process {
             counters,
             last_exit,
             jit,
+            oom_kills,
         } = message
         else {
             return None;
@@ -58,6 +60,7 @@ impl Process {
             requests: counters.requests,
             last_exit: last_exit.as_str().to_owned(),
             jit,
+            oom_kills,
         };
         Some((ticket, process))
     }

@@ -103,6 +103,7 @@ fn process(ticket: u32) -> LauncherToAdmin {
         counters: Counters { connections_now: 1, connections: 9, requests: 30 },
         last_exit: Text::new("killed by signal 9"),
         jit: true,
+        oom_kills: 1,
     }
 }
 
@@ -213,6 +214,7 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(process["age_ms"], 1500);
         assert_eq!(process["connections"], 9);
         assert_eq!(process["last_exit"], "killed by signal 9");
+        assert_eq!(process["oom_kills"], 1);
         assert_eq!(process["jit"], true);
     });
 }

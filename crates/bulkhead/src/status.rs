@@ -46,6 +46,9 @@ pub struct Process {
     requests: u64,
     last_exit: String,
     jit: bool,
+    /// A server of an earlier version does not say it.
+    #[serde(default)]
+    oom_kills: u32,
 }
 
 /// A process, with what the kernel says of it if it exists.
@@ -102,7 +105,7 @@ impl Seen {
             "state": process.state, "restarts": process.restarts, "age_ms": process.age_ms,
             "connections_now": process.connections_now, "connections": process.connections,
             "requests": process.requests, "last_exit": process.last_exit, "jit": process.jit,
-            "memory_bytes": self.memory, "layers": layers,
+            "memory_bytes": self.memory, "oom_kills": process.oom_kills, "layers": layers,
         })
     }
 }
@@ -155,6 +158,13 @@ fn render(seen: &[Seen], missing: &str) -> String {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!(
             "\nended before: {name}: {exit}; `error.log` says why, `bulkhead check` examines its templates"
+        );
+    }
+    for Seen { process, .. } in seen.iter().filter(|seen| seen.process.oom_kills > 0) {
+        let name = if process.role == LAUNCHER { "all processes".into() } else { printable(&process.name) };
+        text += &format!(
+            "\nkilled for want of memory: {name}: {} times; `error.log` says which limit was reached",
+            process.oom_kills
         );
     }
     for name in seen.iter().filter(|seen| seen.process.jit).map(|seen| printable(&seen.process.name)) {

@@ -47,6 +47,8 @@ pub struct Jail {
     pub network: Network,
     /// Which files and ports Landlock lets it reach.
     pub reach: Reach,
+    /// Its `oom_score_adj`; `None` leaves the launcher's.
+    pub oom_score: Option<i32>,
     /// The system calls that it may make.
     pub filter: Filter,
     /// Where the listener of the calls goes that a broker answers, if the filter has any such calls
@@ -72,6 +74,7 @@ impl Jail {
             cgroups: Vec::new(),
             network: Network::None,
             reach: Reach::default(),
+            oom_score: None,
             filter,
             calls: None,
             label: None,
@@ -144,7 +147,9 @@ impl Jail {
     pub fn highest_descriptor(&self) -> RawFd {
         // Each field is named, so that nobody forgets one that is new.
         let Self { launcher, root, directory, descriptors, cgroups, reach, calls, .. } = self;
-        let Self { identity: _, limits: _, network: _, filter: _, label: _, without: _, .. } = self;
+        let Self {
+            identity: _, limits: _, network: _, oom_score: _, filter: _, label: _, without: _, ..
+        } = self;
         let template = root.iter().map(|root| root.template.number());
         let root = root.iter().flat_map(|root| root.binds.iter().map(|bind| &bind.tree));
         let all = std::iter::once(&launcher.0)

@@ -35,12 +35,14 @@ impl Supervisor {
         let processes = self.timed.first().map(|(at, _)| *at);
         let check = (!self.broken.is_empty()).then(|| now + BROKEN_CHECK);
         let unread = (!self.unread_logs.is_empty()).then_some(self.next_unread_check);
-        let wanted = (self.has_wanted() && self.may_begin()).then_some(now);
+        let wanted =
+            (self.has_wanted() && self.may_begin()).then(|| self.spare.held_until(now).unwrap_or(now));
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
         let news = self.examinations.has_news().then_some(now);
-        let others = others.chain([news, self.openings.deadline(), self.copies.deadline(now)]);
+        let others =
+            others.chain([news, self.openings.deadline(), self.copies.deadline(now), self.spare.deadline()]);
         starts.chain(others.flatten()).min()
     }
 
@@ -77,6 +79,7 @@ impl Supervisor {
             self.timed.iter().take_while(|(at, _)| *at <= now).map(|(_, serial)| *serial).collect();
         late.into_iter().for_each(|serial| self.overdue(serial));
         self.close_foreign(now);
+        self.spare_memory(now);
         self.let_idle_go(now);
         self.forget_read_logs(now);
         self.chain_on_time(now);

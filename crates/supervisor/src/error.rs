@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
 
+use crate::limits;
+
 /// A failure on the operator's or the system's side.
 #[derive(Debug, ThisError)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
@@ -16,7 +18,7 @@ pub enum Error {
     #[error("cannot {action} {}: {source}", path.display())]
     Path { action: &'static str, path: PathBuf, source: io::Error },
     /// A system call on no path failed.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {source}{}", remedy_of_system(source))]
     System { action: &'static str, source: io::Error },
     /// A directory that must be ours alone is not.
     #[error(
@@ -110,11 +112,21 @@ pub enum Error {
     #[error("this version refuses the configuration that runs:\n{diagnostics}")]
     Configuration { diagnostics: config::Diagnostics },
     /// A child could not be started.
-    #[error(
-        "cannot start it: {0}; where the machine cannot apply a layer of the jail, `isolation = \"degraded\"` in [server] starts \
-         it without"
-    )]
+    #[error("cannot start it: {0}; {remedy}", remedy = remedy_of_start(&_0.source))]
     Start(sys::process::StartError),
+}
+
+/// What an operator can do about a call that failed for a limit of descriptors: that a channel is full says nothing of limits.
+fn remedy_of_system(source: &io::Error) -> String {
+    let is_full = source.kind() == io::ErrorKind::WouldBlock;
+    limits::remedy(source).filter(|_| !is_full).map_or_else(String::new, |remedy| format!("; {remedy}"))
+}
+
+/// What an operator can do about a process that could not be started.
+fn remedy_of_start(source: &io::Error) -> String {
+    limits::remedy(source).unwrap_or_else(|| {
+        "where the machine cannot apply a layer of the jail, `isolation = \"degraded\"` in [server] starts it without".into()
+    })
 }
 
 impl Error {

@@ -23,10 +23,13 @@ pub mod foreign;
 mod index;
 pub mod leaving;
 pub mod life;
+mod limits;
 mod lookup;
 mod memory;
+mod need;
 pub mod numbers;
 pub mod on_demand;
+mod oom_kills;
 mod opened;
 pub mod opened_files;
 mod openings;
@@ -38,13 +41,15 @@ mod publisher_end;
 mod reaping;
 pub mod report;
 pub mod restart;
+mod scarcity;
 mod seen;
 pub mod setup;
 pub mod shutdown;
 pub mod site_names;
 pub mod slots;
+mod spare;
 pub mod spawn;
-pub mod staged_chain;
+mod staged_chain;
 mod starting;
 pub mod survivors;
 mod telling;
@@ -74,10 +79,12 @@ use crate::foreign::{Closer, Foreign};
 use crate::index::Index;
 use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
+use crate::memory::{Memory, OomKills};
 use crate::openings::Openings;
 use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
+use crate::spare::Spare;
 use crate::spawn::background::Background;
 use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
@@ -105,6 +112,8 @@ pub struct Slot {
     pub backoff: Backoff,
     /// How often it was started again.
     pub restarts: u32,
+    /// How many of its processes the kernel has killed for want of memory.
+    pub oom_kills: u32,
     /// How its last process ended.
     pub last_exit: String,
     /// Given up, with the version of the program that failed.
@@ -117,6 +126,8 @@ pub struct Slot {
     pub life: Life,
     /// Whether it has no process until one is wanted.
     pub rests: bool,
+    /// When its process was given something last, as far as is known.
+    pub(crate) used: Option<Instant>,
     /// What the process that has ended has kept in memory, until the next one is ready.
     pub(crate) memory: Option<OwnedFd>,
     /// When it was removed, if it was.
@@ -195,6 +206,9 @@ pub struct Supervisor {
     watched: BTreeSet<u64>,
     /// Processes that nobody needs, and when each goes.
     pace: Pace,
+    memory: Memory,
+    spare: Spare,
+    oom_kills: OomKills,
     serial: u64,
     /// When the end began, and the roles that have been asked to go.
     stopping: Option<(Instant, usize)>,
@@ -219,6 +233,7 @@ impl Supervisor {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(during("make an epoll"))?;
         watch(&epoll, &signals, SIGNALS)?;
         let slots = 0..specs.len();
+        let memory = Memory::of_launcher();
         let mut hosts = Hosts::default();
         hosts.update(&[], &context.config.sites);
         let mut supervisor = Self {
@@ -262,6 +277,9 @@ impl Supervisor {
             unsent: BTreeSet::new(),
             watched: BTreeSet::new(),
             pace: Pace::default(),
+            oom_kills: OomKills::after(memory.kills()),
+            memory,
+            spare: Spare::default(),
             serial: 0,
             stopping: None,
             has_kept: false,

@@ -1,24 +1,153 @@
-//! Whether the machine's memory is short.
+//! How much memory there is still room for: in the control groups that the launcher is in, or on the machine.
 //!
-//! Runs in: the launcher, as root. Sees: the kernel's figures for the whole machine. Never: looks more often than a process ends.
+//! Runs in: the launcher, as root. Sees: the kernel's figures. Never: looks more often than every [`LOOK_EVERY`].
+//!
+//! Where a group has a limit, as that of a container or of a unit with `MemoryMax=`, the limit decides: the kernel kills when the
+//! limit is reached, whatever the machine has. Files that lie in memory and that nobody has used lately count as room, as the
+//! kernel gives them up first.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-/// With less available than this part of all, in percent, memory is short.
-const AVAILABLE_MIN: u64 = 25;
+use crate::spawn::cgroup;
 
-/// Whether what is there only in case that it is wanted again had better go.
-pub(crate) fn is_short() -> bool {
-    fs::read_to_string("/proc/meminfo").is_ok_and(|figures| is_short_by(&figures))
+/// LIMIT: how old the answer may be: reading takes some hundredths of a millisecond.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// With less room than this part of all, in percent, processes that nobody needs go quickly.
+const SHORT: u64 = 25;
+/// With less than this, those go as well that have been without a connection for a moment.
+const SCARCE: u64 = 12;
+/// With less than this, nothing starts on demand while others go.
+const FULL: u64 = 6;
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Room {
+    Full,
+    Scarce,
+    Short,
+    #[default]
+    Ample,
 }
 
-fn is_short_by(meminfo: &str) -> bool {
-    let figure = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let figures = figure("MemAvailable").zip(figure("MemTotal"));
-    figures.is_some_and(|(available, total)| available * 100 < total * AVAILABLE_MIN)
+/// Where the room is looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// The control group that the launcher is in, and those around it.
+    groups: Vec<PathBuf>,
+    last: Option<(Instant, Room)>,
+}
+
+impl Memory {
+    /// Of this process.
+    pub(crate) fn of_launcher() -> Self {
+        Self { groups: cgroup::own_groups(&["memory.current", "memory.usage_in_bytes"]), last: None }
+    }
+
+    /// How much room there is, or was a moment ago.
+    pub(crate) fn room(&mut self, now: Instant) -> Room {
+        match self.last {
+            Some((at, room)) if now.saturating_duration_since(at) < LOOK_EVERY => room,
+            _ => {
+                let room = self.free().map_or(Room::Ample, |(free, all)| room_of(free, all));
+                self.last = Some((now, room));
+                room
+            }
+        }
+    }
+
+    /// The smallest of the limits, in bytes, if there is one.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.groups.iter().filter_map(|group| limit_of(group)).min()
+    }
+
+    /// What is free, and of how much: where there is least.
+    fn free(&self) -> Option<(u64, u64)> {
+        let limited = self.groups.iter().filter_map(|group| free_of(group, limit_of(group)?));
+        let least = limited.min_by_key(|(free, all)| free.saturating_mul(1000) / (*all).max(1));
+        least.or_else(|| free_of_machine(&fs::read_to_string("/proc/meminfo").ok()?))
+    }
+
+    /// How many processes the kernel has killed beside those that have groups of their own: in the launcher's group if that is
+    /// counted, else on the machine.
+    pub(crate) fn kills(&self) -> u64 {
+        let machine = || figure(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill");
+        self.groups.first().and_then(|group| kills_of(group)).or_else(machine).unwrap_or(0)
+    }
+}
+
+/// How often the kernel has killed something of ours.
+#[derive(Debug, Default)]
+pub(crate) struct OomKills {
+    /// Since the first start of the server.
+    pub(crate) all: u32,
+    /// What was counted for processes without groups of their own, when it was last looked.
+    pub(crate) shared: u64,
+}
+
+impl OomKills {
+    /// After so many kills of others.
+    pub(crate) fn after(shared: u64) -> Self {
+        Self { all: 0, shared }
+    }
+}
+
+/// How many processes of a control group the kernel has killed for want of memory, if the group counts that.
+pub(crate) fn kills_of(group: &Path) -> Option<u64> {
+    let count = |file| figure(&fs::read_to_string(group.join(file)).ok()?, "oom_kill");
+    count("memory.events").or_else(|| count("memory.oom_control"))
+}
+
+/// Whether a control group has reached a limit of its own.
+pub(crate) fn has_reached_limit(group: &Path) -> bool {
+    let count = |file, name| figure(&fs::read_to_string(group.join(file)).ok()?, name);
+    let failures = || fs::read_to_string(group.join("memory.failcnt")).ok()?.trim().parse().ok();
+    count("memory.events", "oom").or_else(failures).is_some_and(|times| times > 0)
+}
+
+fn room_of(free: u64, all: u64) -> Room {
+    let is_below = |percent| free.saturating_mul(100) < all.saturating_mul(percent);
+    match () {
+        () if is_below(FULL) => Room::Full,
+        () if is_below(SCARCE) => Room::Scarce,
+        () if is_below(SHORT) => Room::Short,
+        () => Room::Ample,
+    }
+}
+
+/// The number behind a name.
+fn figure(figures: &str, name: &str) -> Option<u64> {
+    let line = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':']))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn free_of_machine(meminfo: &str) -> Option<(u64, u64)> {
+    figure(meminfo, "MemAvailable").zip(figure(meminfo, "MemTotal"))
+}
+
+/// The number in the first of these files that there is.
+fn first_of(group: &Path, files: [&str; 2]) -> Option<u64> {
+    let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok())?;
+    text.trim().parse().ok()
+}
+
+/// The limit of a group; version 2 says `max` for none, and version 1 a number that no machine has.
+fn limit_of(group: &Path) -> Option<u64> {
+    first_of(group, ["memory.max", "memory.limit_in_bytes"]).filter(|limit| *limit < 1 << 60)
+}
+
+/// What is free below a limit, and the limit.
+fn free_of(group: &Path, limit: u64) -> Option<(u64, u64)> {
+    let used = first_of(group, ["memory.current", "memory.usage_in_bytes"])?;
+    let free = limit.saturating_sub(used);
+    if room_of(free, limit) == Room::Ample {
+        return Some((free, limit));
+    }
+    // The kernel adds these up for the question alone.
+    let parts = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let unused = figure(&parts, "total_inactive_file").or_else(|| figure(&parts, "inactive_file"));
+    Some((limit.min(free + unused.unwrap_or(0)), limit))
 }
 
 #[cfg(test)]
@@ -26,10 +155,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_short_when_less_than_a_quarter_is_available() {
-        let figures =
-            |available| format!("MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: {available} kB\n");
-        assert!(is_short_by(&figures(249)) && !is_short_by(&figures(250)));
-        assert!(!is_short_by("MemTotal: 1000 kB\n") && !is_short_by(""), "a kernel may not say it");
+    fn room_is_a_part_of_all() {
+        let rooms = [59, 60, 119, 120, 249, 250].map(|free| room_of(free, 1000));
+        assert_eq!(rooms, [Room::Full, Room::Scarce, Room::Scarce, Room::Short, Room::Short, Room::Ample]);
+        let figures = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: 249 kB\n";
+        assert_eq!(free_of_machine(figures), Some((249, 1000)));
+        assert!(free_of_machine("MemTotal: 1000 kB\n").is_none(), "a kernel may not say it");
+    }
+
+    /// A folder with files as those of a group.
+    fn group(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+        folder
+    }
+
+    #[test]
+    fn the_limit_of_a_group_decides_in_both_versions() {
+        let one = group(&[
+            ("memory.limit_in_bytes", "1000\n"),
+            ("memory.usage_in_bytes", "990\n"),
+            ("memory.stat", "inactive_file 1\ntotal_inactive_file 90\n"),
+            ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            ("memory.failcnt", "7\n"),
+        ]);
+        let two = group(&[
+            ("memory.max", "1000\n"),
+            ("memory.current", "950\n"),
+            ("memory.stat", "anon 900\ninactive_file 0\n"),
+            ("memory.events", "low 0\nhigh 0\nmax 9\noom 0\noom_kill 2\noom_group_kill 0\n"),
+        ]);
+        let open = group(&[("memory.max", "max\n"), ("memory.current", "950\n")]);
+        let never =
+            group(&[("memory.limit_in_bytes", "9223372036854771712\n"), ("memory.usage_in_bytes", "1\n")]);
+        let memory = |groups: &[&tempfile::TempDir]| Memory {
+            groups: groups.iter().map(|of| of.path().into()).collect(),
+            last: None,
+        };
+        assert_eq!(memory(&[&open, &one]).free(), Some((100, 1000)));
+        assert_eq!(memory(&[&one, &two, &never]).free(), Some((50, 1000)), "where there is least");
+        assert_eq!(memory(&[&two]).room(Instant::now()), Room::Full);
+        assert_eq!((memory(&[&one]).limit(), memory(&[&open, &never]).limit()), (Some(1000), None));
+        assert_eq!(
+            (kills_of(one.path()), kills_of(two.path()), kills_of(open.path())),
+            (Some(3), Some(2), None)
+        );
+        assert_eq!((has_reached_limit(one.path()), has_reached_limit(two.path())), (true, false));
+    }
+
+    #[test]
+    fn it_is_not_looked_all_the_time() {
+        let group = group(&[("memory.max", "1000"), ("memory.current", "0")]);
+        let mut memory = Memory { groups: vec![group.path().into()], last: None };
+        let now = Instant::now();
+        assert_eq!(memory.room(now), Room::Ample);
+        fs::write(group.path().join("memory.current"), "1000").unwrap();
+        assert_eq!(memory.room(now), Room::Ample);
+        assert_eq!(memory.room(now + LOOK_EVERY), Room::Full);
     }
 }

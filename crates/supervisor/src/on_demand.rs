@@ -100,6 +100,7 @@ impl Supervisor {
         }
         for slot in self.helpers(slot).into_iter().chain([slot]) {
             if std::mem::take(&mut self.slots[slot].rests) {
+                self.slots[slot].used = Some(Instant::now());
                 self.wanted.push_back(slot);
             }
         }
@@ -128,7 +129,12 @@ impl Supervisor {
 
     /// The next slots whose processes are wanted, not too many.
     pub fn next_wanted(&mut self) -> Vec<usize> {
-        let count = if self.may_begin() { self.wanted.len().min(STARTS_PER_TURN) } else { 0 };
+        let now = Instant::now();
+        let may_begin = self.may_begin() && self.spare.held_until(now).is_none();
+        let count = if may_begin { self.wanted.len().min(STARTS_PER_TURN) } else { 0 };
+        if count > 0 {
+            self.spare.starts(now);
+        }
         let next: Vec<usize> = self.wanted.drain(..count).collect();
         let is_kept = |slot: &usize| !self.slots[*slot].life.is_over() || self.departing.contains(slot);
         let fits = |slot: &usize| self.slots[*slot].current.is_none() && is_kept(slot);
@@ -162,6 +168,7 @@ impl Supervisor {
             return Vec::new();
         }
         for &slot in &slots {
+            self.slots[slot].used = Some(Instant::now());
             self.slots[slot].current.into_iter().for_each(|serial| self.pace.stay(serial));
         }
         slots
@@ -182,7 +189,7 @@ impl Supervisor {
     }
 
     /// Whether a process can go that nobody needs.
-    fn may_leave(&self, serial: u64) -> bool {
+    pub(crate) fn may_leave(&self, serial: u64) -> bool {
         let Some(process) = self.processes.get(&serial).filter(|_| self.stopping.is_none()) else {
             return false;
         };

@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::memory::Room;
+
 /// How much longer than the end of one process the pause is that follows: an end takes longer while the processors are busy, and
 /// the next one waits longer then.
 const PAUSE_FACTOR: u32 = 9;
@@ -65,10 +67,11 @@ impl Pace {
     }
 
     /// Has the next one wait after an end that has taken so long.
-    pub(crate) fn pause(&mut self, took: Duration, is_memory_short: impl FnOnce() -> bool, now: Instant) {
+    pub(crate) fn pause(&mut self, took: Duration, room: Room, now: Instant) {
         let quick = (took * PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX);
         let pause = match self.waiting.len() {
-            waiting if waiting <= FEW || is_memory_short() => quick,
+            _ if room <= Room::Scarce => PAUSE_MIN,
+            waiting if waiting <= FEW || room == Room::Short => quick,
             waiting => (SLOWLY / waiting as u32).clamp(quick, PAUSE_SLOW),
         };
         self.next = Some(now + pause);
@@ -82,6 +85,21 @@ impl Pace {
         let (_, serial) = self.waiting.pop_first()?;
         self.turns.remove(&serial);
         Some(serial)
+    }
+
+    /// How many wait for their turn.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether a process waits for its turn.
+    pub(crate) fn waits(&self, serial: u64) -> bool {
+        self.turns.contains_key(&serial)
+    }
+
+    /// Whether a process goes, or is about to.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.going.is_some() || !self.waiting.is_empty()
     }
 
     /// One that was taken goes.
@@ -119,7 +137,7 @@ mod tests {
         pace.goes(serial, *now);
         *now += took;
         assert_eq!(pace.gone(serial, *now), Some(took));
-        pace.pause(took, || false, *now);
+        pace.pause(took, Room::Ample, *now);
         Some(serial)
     }
 
@@ -156,18 +174,19 @@ mod tests {
     #[test]
     fn many_go_slowly_unless_memory_is_short() {
         let (mut pace, now) = (Pace::default(), Instant::now());
-        let pause = |pace: &mut Pace, is_memory_short| {
-            pace.pause(MS, || is_memory_short, now);
+        let pause = |pace: &mut Pace, room| {
+            pace.pause(10 * MS, room, now);
             pace.deadline().unwrap() - now
         };
         (0..FEW as u64).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, false), PAUSE_MIN);
+        assert_eq!(pause(&mut pace, Room::Ample), 90 * MS);
         pace.wait(FEW as u64);
-        assert_eq!((pause(&mut pace, false), pause(&mut pace, true)), (PAUSE_SLOW, PAUSE_MIN));
+        assert_eq!((pause(&mut pace, Room::Ample), pause(&mut pace, Room::Short)), (PAUSE_SLOW, 90 * MS));
+        assert_eq!([Room::Scarce, Room::Full].map(|room| pause(&mut pace, room)), [PAUSE_MIN; 2]);
         (0..5_000).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, false), 360 * MS);
+        assert_eq!(pause(&mut pace, Room::Ample), 360 * MS);
         (0..90_000).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, false), PAUSE_MIN, "the pause of so many is the shortest");
+        assert_eq!(pause(&mut pace, Room::Ample), 90 * MS, "the pause of so many is the shortest");
     }
 
     #[test]

@@ -15,7 +15,6 @@ use wire::{LauncherToGate, LauncherToLogger, Role, Text};
 use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
-use crate::memory;
 use crate::process::{Process, Stage};
 use crate::publisher_end;
 use crate::spawn::BegunProcess;
@@ -39,6 +38,8 @@ pub struct Ended {
     pub process: Process,
     /// How it ended.
     pub exit: Exit,
+    /// Whether the kernel has killed it for what all processes take of memory, which is no fault of its program.
+    pub is_victim: bool,
 }
 
 impl Supervisor {
@@ -203,18 +204,22 @@ impl Supervisor {
         self.has_begun(serial);
         self.unsent.remove(&serial);
         let now = Instant::now();
+        let is_victim = self.look_for_oom_kill(&process, exit);
+        self.spare.forget(serial);
         if let Some(took) = self.pace.gone(serial, now) {
-            self.pace.pause(took, memory::is_short, now);
+            let room = self.memory.room(now);
+            self.pace.pause(took, room, now);
         }
         self.index.remove(&self.specs[process.slot], serial);
         self.end_rest(process.slot, &process);
-        Some(Ended { serial, process, exit })
+        Some(Ended { serial, process, exit, is_victim })
     }
 
     /// Decides what follows from the end of a process; returns the command that waited for the process, and why it failed.
     pub fn on_end(&mut self, ended: Ended) -> Option<(u32, String)> {
-        let Ended { serial, mut process, exit } = ended;
+        let Ended { serial, mut process, exit, is_victim } = ended;
         let slot = process.slot;
+        let judged = if is_victim { Exit::Clean } else { exit };
         self.keep_unread_log(slot, &mut process);
         let lived = process.since.elapsed();
         let title = self.specs[slot].title();
@@ -232,7 +237,7 @@ impl Supervisor {
             let line = format!("{title} (pid {}) ended with {exit}", process.child.pid);
             // Workers of a site that has changed or gone may need it until they have finished.
             match self.departing.contains(&slot) && self.stopping.is_none() {
-                true => self.decide_restart(slot, exit, lived, exit.to_string(), line),
+                true => self.decide_restart(slot, judged, lived, exit.to_string(), line),
                 false => self.log.warning(line),
             }
         } else if self.slots[slot].current == Some(serial) && self.is_pending_filter(slot) {
@@ -254,7 +259,7 @@ impl Supervisor {
                 let line = line + &self.remedy(slot, exit);
                 let reason = || format!("{title}: it ended with {exit}; error.log has what it said");
                 failed = process.ticket.map(|ticket| (ticket, reason()));
-                self.decide_restart(slot, exit, lived, exit.to_string(), line);
+                self.decide_restart(slot, judged, lived, exit.to_string(), line);
                 if process.never_served() {
                     self.show_last_lines(slot);
                 }

@@ -16,6 +16,7 @@ pub mod inherit;
 pub mod memfd;
 pub mod memory;
 pub mod notify;
+pub mod oom;
 pub mod passed;
 pub mod pause;
 pub mod process;

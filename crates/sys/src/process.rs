@@ -514,9 +514,14 @@ impl Child {
 const KEPT: RawFd = 1024;
 
 /// Moves a descriptor that is kept for long to a high number, so that new ones are low, and with that what the next child
-/// is given a copy of ([`begin_start`]). Where there are no such numbers, it stays as it is.
+/// is given a copy of ([`begin_start`]). Where there are few such numbers, it stays as it is: numbers above all that are in use are
+/// needed for a moment as well.
 #[must_use]
 pub fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if most.is_some_and(|most| most < 2 * KEPT as u64) {
+        return descriptor;
+    }
     rustix::io::fcntl_dupfd_cloexec(&descriptor, KEPT).unwrap_or(descriptor)
 }
 

@@ -107,10 +107,10 @@ messages! {
         3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
         /// All of the above has been said: serve.
         4 => Begin {},
-        /// One process, in answer to `Status`.
+        /// One process, in answer to `Status`. `oom_kills` of the launcher are those of all processes.
         5 => Process {
             ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
-            age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool,
+            age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool, oom_kills: u32,
         },
         /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the launcher's loop has been
         /// busy at most with one step, since its start and in the last half minute, and what it did in most of that step.

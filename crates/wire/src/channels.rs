@@ -4,6 +4,7 @@
 //!
 //! CONTRIBUTING.md, "Messages": a new edge is a new line here.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A kind of process.
@@ -93,7 +94,28 @@ impl Role {
             Self::Publisher => "publisher",
         }
     }
+
+    /// How much sooner than the launcher the kernel kills its processes when memory runs out: what their `oom_score_adj` is
+    /// above the launcher's, where one is a thousandth of all memory.
+    ///
+    /// Programs of others come first; then what works for one site; then what works for all, without which no site is served.
+    pub const fn oom_step(self) -> u16 {
+        match self {
+            Self::Launcher => 0,
+            Self::Gate | Self::Logger | Self::Admin | Self::Signer | Self::Stapler => 200,
+            Self::Filter => 300,
+            Self::Site | Self::Connector | Self::Broker | Self::DataProxy | Self::Publisher => 400,
+            Self::Service => OOM_STEP_MAX,
+        }
+    }
 }
+
+/// The same of the reaper and of the closer, without which nothing is served worse.
+pub const OOM_STEP_REAPER: u16 = 100;
+/// The same of what works for the launcher for a moment. What it does can be done again.
+pub const OOM_STEP_HELPER: u16 = 300;
+/// The largest step.
+pub const OOM_STEP_MAX: u16 = 500;
 
 /// One direction of a channel.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +269,23 @@ pub const CHANNELS: &[Edge] = &[
     bytes(Role::DataProxy, Role::Logger, "log batch"),
     bytes(Role::Publisher, Role::Logger, "log batch"),
 ];
+
+/// The steps of [`Role::oom_step`] as Markdown, the smallest first.
+pub fn render_oom_steps() -> String {
+    let of_roles = Role::ALL.iter().map(|role| (role.oom_step(), role.name()));
+    let others = [
+        (OOM_STEP_REAPER, "reaper"),
+        (OOM_STEP_REAPER, "closer"),
+        (OOM_STEP_HELPER, "a helper, or a copy of the launcher"),
+    ];
+    let mut names: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+    of_roles.chain(others).for_each(|(step, name)| names.entry(step).or_default().push(name));
+    let mut out = String::from("| `oom_score_adj` above the launcher's | processes |\n| --- | --- |\n");
+    for (step, names) in names {
+        let _ = writeln!(out, "| {step} | {} |", names.join(", "));
+    }
+    out
+}
 
 /// The table as Markdown.
 pub fn render() -> String {

@@ -151,6 +151,10 @@ messages! {
         205 => Memory { serial: u64, descriptor: u32 },
         /// The same of the process that a slot had last, and that has ended.
         206 => LeftMemory { slot: u32, descriptor: u32 },
+        /// How many processes of a slot the kernel has killed for want of memory.
+        207 => OomKills { slot: u32, count: u32 },
+        /// The same of all slots, those included that are used for something else by now.
+        208 => AllOomKills { count: u32 },
     }
 }
 

@@ -139,6 +139,8 @@ impl Samples for LauncherToSuccessor {
             Self::TakesRetire { serial: u64::MAX },
             Self::Memory { serial: u64::MAX, descriptor: 22 },
             Self::LeftMemory { slot: u32::MAX, descriptor: 23 },
+            Self::OomKills { slot: u32::MAX, count: 2 },
+            Self::AllOomKills { count: 3 },
         ]);
         all
     }
@@ -894,6 +896,7 @@ impl Samples for LauncherToAdmin {
             counters,
             last_exit: text(64),
             jit: true,
+            oom_kills: u32::MAX,
         };
         let mut all = vec![
             Self::Socket {},

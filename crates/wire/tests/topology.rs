@@ -7,30 +7,46 @@ use std::path::PathBuf;
 
 use wire::{CHANNELS, Edge, Role};
 
-const BEGIN: &str = "<!-- topology: begin -->\n";
-const END: &str = "<!-- topology: end -->";
-
 fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
     let chosen = CHANNELS.iter().filter(|edge| chosen(edge));
     chosen.map(|edge| (edge.from, edge.to, edge.message)).collect()
 }
 
 #[test]
-fn architecture_shows_the_table() {
+fn the_page_shows_the_tables() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/roles.md");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let start =
-        text.find(BEGIN).expect("docs/internals/roles.md has the marker `topology: begin`") + BEGIN.len();
-    let length =
-        text[start..].find(END).expect("docs/internals/roles.md has the marker `topology: end` after it");
-    let (before, shown, after) = (&text[..start], &text[start..start + length], &text[start + length..]);
-    if std::env::var_os("BLESS").is_some() {
-        if shown != wire::render() {
-            std::fs::write(&path, format!("{before}{}{after}", wire::render())).unwrap();
+    for (name, table) in [("topology", wire::render()), ("oom steps", wire::render_oom_steps())] {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
+        let start =
+            text.find(&begin).expect("docs/internals/roles.md has the marker of the beginning") + begin.len();
+        let length =
+            text[start..].find(&end).expect("docs/internals/roles.md has the marker of the end after it");
+        let (before, shown, after) = (&text[..start], &text[start..start + length], &text[start + length..]);
+        if std::env::var_os("BLESS").is_some() {
+            if shown != table {
+                std::fs::write(&path, format!("{before}{table}{after}")).unwrap();
+            }
+        } else {
+            assert_eq!(shown, table, "run `BLESS=1 cargo test -p wire` to rewrite docs/internals/roles.md");
         }
-        return;
     }
-    assert_eq!(shown, wire::render(), "run `BLESS=1 cargo test -p wire` to rewrite docs/internals/roles.md");
+}
+
+/// Whatever the kernel kills when memory runs out, nothing goes before it that others need more.
+#[test]
+fn what_more_depends_on_is_killed_later() {
+    let step = Role::oom_step;
+    let for_all = [Role::Gate, Role::Logger, Role::Admin, Role::Signer, Role::Stapler];
+    let of_a_site = [Role::Site, Role::Connector, Role::Broker, Role::DataProxy, Role::Publisher];
+    assert!(Role::ALL.iter().all(|&role| step(role) <= wire::OOM_STEP_MAX));
+    assert!(step(Role::Launcher) < wire::OOM_STEP_REAPER);
+    assert!(
+        for_all.iter().all(|&role| wire::OOM_STEP_REAPER < step(role) && step(role) < wire::OOM_STEP_HELPER)
+    );
+    assert!(
+        of_a_site.iter().all(|&role| wire::OOM_STEP_HELPER < step(role) && step(role) < step(Role::Service))
+    );
 }
 
 #[test]

@@ -226,6 +226,7 @@ impl AdminCommands {
             counters: none.clone(),
             last_exit: Text::new(""),
             jit: false,
+            oom_kills: supervisor.oom_kills(),
         }];
         let mut of_slot: HashMap<usize, Vec<&Process>> = HashMap::new();
         for process in supervisor.processes().values() {
@@ -246,6 +247,7 @@ impl AdminCommands {
                     counters,
                     last_exit: Text::new(slot.last_exit.as_str()),
                     jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
+                    oom_kills: slot.oom_kills,
                 });
             };
             let processes = of_slot.remove(&index).unwrap_or_default();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use sys::process::{Child, Exit, Pids, Program};
+use wire::{OOM_STEP_HELPER, OOM_STEP_MAX};
 
 use crate::components::Component;
 use supervisor::Supervisor;
@@ -64,6 +65,8 @@ pub(crate) fn start(program: &Program, left: &[BorrowedFd<'_>]) -> Result<(Child
         if rustix::process::getppid() != Some(parent) {
             return Err(("parent death", std::io::ErrorKind::NotFound.into()));
         }
+        // It may have as much memory as the launcher, in whose place it would be killed.
+        let _ = sys::oom::step_up(OOM_STEP_HELPER, OOM_STEP_MAX);
         for number in [1, 2] {
             sys::process::place(&writing, number).map_err(|error| ("output", error))?;
         }

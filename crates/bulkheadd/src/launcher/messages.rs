@@ -52,6 +52,7 @@ impl Launcher {
         match message {
             ChildToLauncher::Ready {} => self.on_ready(serial),
             ChildToLauncher::Counters { counters } => {
+                supervisor.on_spare_counters(serial, &counters);
                 to.health.on_counters(supervisor, serial, &counters);
                 to.admin_commands.on_counters(supervisor, serial, counters);
             }

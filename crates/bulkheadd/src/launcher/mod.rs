@@ -242,6 +242,7 @@ impl Launcher {
 
     /// Starts every child and looks after them until the end.
     pub fn run(mut self) -> Result<(), Error> {
+        self.warn_of_lack(false);
         self.start_all();
         self.log_isolation();
         self.log_warnings();
@@ -269,7 +270,9 @@ impl Launcher {
     /// the child, which makes its jail.
     fn start_all(&mut self) {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
-        let slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
+        let mut slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
+        // Where there is not room for all, what works for all sites comes first.
+        slots.sort_by_key(|slot| !self.supervisor.spec(*slot).role.is_named_by_itself());
         self.start_each(slots, Instant::now() + EXAMINED_AT_START);
         self.supervisor.examine_beside();
     }
@@ -334,6 +337,11 @@ impl Launcher {
             self.supervisor.finish_start(slot, begun, begun_until(until));
             self.configure_new();
         }
+    }
+
+    /// Says which limits are too low for what is configured, or for an upgrade of it.
+    pub(super) fn warn_of_lack(&mut self, is_upgrade: bool) {
+        self.supervisor.lack(is_upgrade).into_iter().for_each(|lack| self.supervisor.warn(lack));
     }
 
     /// Says what is missing of the jails, and what holds their limits.

@@ -274,7 +274,10 @@ impl Launcher {
         };
         self.transactions.set_reload(id, reload);
         match made {
-            Ok(()) => self.launch_all(id, change, replaces_gates),
+            Ok(()) => {
+                self.warn_of_lack(false);
+                self.launch_all(id, change, replaces_gates);
+            }
             Err(error) => self.transactions.fail(id, error.to_string()),
         }
         self.release(id);

@@ -54,6 +54,7 @@ impl Launcher {
                 let until = Instant::now() + QUIET_WAIT;
                 let ordered = Ordered { order, dry_run, program, path, until, step: Step::Waiting };
                 self.upgrade.ordered = Some(ordered);
+                self.warn_of_lack(true);
                 self.go_on_upgrading();
             }
             Err(error) => self.refuse_upgrade(order, &error.to_string()),

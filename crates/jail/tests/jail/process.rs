@@ -192,6 +192,12 @@ impl Probe {
         (words.next().unwrap_or_default(), words.next().unwrap_or_default())
     }
 
+    /// How likely it is to be killed when memory runs out.
+    pub fn oom_score(&self) -> i32 {
+        let text = std::fs::read_to_string(self.proc("oom_score_adj")).expect("oom_score_adj");
+        text.trim().parse().expect("a number")
+    }
+
     /// Process group, session and terminal, from `/proc/PID/stat`.
     pub fn session(&self) -> [i64; 3] {
         let text = std::fs::read_to_string(self.proc("stat")).expect("stat");

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 
 use rustix::process::nice;
 use sys::process::Child;
+use wire::{OOM_STEP_HELPER, OOM_STEP_MAX};
 
 use super::cgroup::{Cgroups, CpuWeight, Group};
 use crate::error::Error;
@@ -51,6 +52,8 @@ impl Background {
 
     /// In a copy. One that cannot step back does its work all the same.
     fn step_back(&self) {
+        // It has the launcher's memory, and would be killed in the launcher's place.
+        let _ = sys::oom::step_up(OOM_STEP_HELPER, OOM_STEP_MAX);
         let join = |join: &OwnedFd| rustix::io::write(join, b"0").is_ok();
         if self.joins.is_empty() || !self.joins.iter().all(join) {
             let _ = nice(NICE);

@@ -293,6 +293,19 @@ impl Hierarchy {
     }
 }
 
+/// The control group of this process that has one of these files, and those around it, from the inside.
+pub(crate) fn own_groups(files: &[&str]) -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mut found = Vec::new();
+    for hierarchy in hierarchies(&mounts, &own) {
+        let groups = hierarchy.top.ancestors();
+        let counts = |group: &&Path| files.iter().any(|file| group.join(file).exists());
+        found.extend(groups.filter(counts).map(Path::to_owned));
+    }
+    found
+}
+
 /// Every hierarchy that has a controller of use, with the launcher's own group in it.
 fn hierarchies(mounts: &str, own: &str) -> Vec<Hierarchy> {
     let own: Vec<(&str, &str)> =

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use config::{Class, Config, Found, Opener, Service, Site};
 use jail::MountTemplate;
-use wire::Role;
+use wire::{OOM_STEP_MAX, Role};
 
 use crate::error::{Error, at, during};
 use crate::opened_files::OpenedFiles;
@@ -61,6 +61,8 @@ pub struct SpawnContext {
     pub template: Option<Rc<MountTemplate>>,
     /// Whether a process may be started without a layer that this machine cannot apply.
     pub degrades: bool,
+    /// The launcher's `oom_score_adj`, above which those of its children are.
+    pub own_oom_score: i32,
     /// The layers that processes are started without.
     pub without: RefCell<Vec<&'static str>>,
     /// What the inspector has answered, by the program's path.
@@ -120,6 +122,7 @@ impl SpawnContext {
             core_dumps: CoreDumps::below(state),
             background: Rc::new(Background::of(&cgroups)),
             cgroups,
+            own_oom_score: sys::oom::own().map_err(during("read this process's oom_score_adj"))?,
             without: RefCell::new(left_out(&config)),
             inspected: RefCell::default(),
             failures: Failures::default(),
@@ -175,6 +178,11 @@ impl SpawnContext {
             (Role::Site, Some(site)) => site.recycle,
             _ => self.service(spec).map(|(_, service)| service.recycle).unwrap_or_default(),
         }
+    }
+
+    /// The `oom_score_adj` of a child that is so much above this process.
+    pub fn oom_score(&self, step: u16) -> i32 {
+        sys::oom::above(self.own_oom_score, step, OOM_STEP_MAX)
     }
 
     /// What opens the paths of the configuration.

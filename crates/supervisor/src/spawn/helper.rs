@@ -12,6 +12,7 @@ use jail::policy::Policy;
 use jail::{Access, Jail, Limits, Reach, Root};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use sys::process::{Child, Exit, Program};
+use wire::OOM_STEP_HELPER;
 
 use crate::error::{Error, during};
 use crate::spawn::context::{SpawnContext, duplicate, text};
@@ -56,6 +57,7 @@ impl SpawnContext {
             identity,
             descriptors,
             reach,
+            oom_score: Some(self.oom_score(OOM_STEP_HELPER)),
             without,
             ..Jail::new(launcher, limits, self.filters.get(policy)?)
         })

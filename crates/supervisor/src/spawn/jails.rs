@@ -29,9 +29,16 @@ const TEMPORARY_BYTES: u64 = 64 << 20;
 /// LIMIT: our own roles are one process of one thread each.
 const ROLE_PROCESSES: u64 = 8;
 
-/// LIMIT: threads of all data proxies of one source: one that retires, one that serves and one that is to take its place,
-/// each with one for messages, one that keeps time, one that writes, those that read and those that were given up; and one more.
-const DATA_PROXY_THREADS: u64 = 3 * (3 + READERS as u64 + GIVEN_UP_MAX as u64) + 1;
+/// LIMIT: threads of a data proxy: one for messages, one that keeps time, one that writes, those that read and those that were
+/// given up; and one more.
+const DATA_PROXY_THREADS: u64 = 3 + READERS as u64 + GIVEN_UP_MAX as u64 + 1;
+
+/// LIMIT: how often the processes of one post may be there at once, under one uid: those that serve, those that are to take their
+/// place, and those that drain, of each reload within `drain_timeout`.
+const GENERATIONS: u64 = 64;
+
+/// LIMIT: processes and threads of a uid, if that is less than all of these may have: more would be no limit for a machine.
+const UID_PROCESSES_MAX: u64 = 4096;
 
 /// The layers that a broker does without: Landlock forbids to look at processes outside of one's own domain, and a
 /// process is known to those alone that share its PID namespace or are above.
@@ -119,6 +126,7 @@ impl SpawnContext {
             cgroups,
             network,
             reach: view.reach,
+            oom_score: Some(self.oom_score(spec.role.oom_step())),
             filter: self.filters.get(policy)?,
             calls,
             label: service.and_then(|service| service.label.clone()),
@@ -224,14 +232,15 @@ impl SpawnContext {
                 .filter(|_| spec.identity.is_some())
                 .and_then(|service| service.core_max)
                 .unwrap_or(0),
-            // A broker is one more process of the uid.
-            processes: match (spec.role, service) {
+            processes: processes_of_uid(match (spec.role, service) {
                 (Role::DataProxy, _) => DATA_PROXY_THREADS,
                 (_, None) => ROLE_PROCESSES,
+                // A broker is one more process of the uid.
                 (_, Some(service)) => {
-                    u64::from(service.processes_max) + u64::from(service.network.is_granted())
+                    let each = u64::from(service.processes_max) + u64::from(service.network.is_granted());
+                    each * u64::from(self.messages().workers(spec).max.max(1))
                 }
-            },
+            }),
             memory_bytes: match spec.role {
                 Role::DataProxy => self.data_source(spec).map(|source| source.memory_max),
                 _ => service.and_then(|service| service.memory_max),
@@ -269,6 +278,14 @@ impl SpawnContext {
             None => Share { processes_max: ROLE_PROCESSES, cpu_weight, ..Share::default() },
         }
     }
+}
+
+/// How many processes and threads a uid may have, of which those of one post may have so many.
+///
+/// The kernel counts all processes of the uid (`RLIMIT_NPROC`), and each of the generations that drain has as many as the one that
+/// serves. What one process may have is the limit of its control group, where there is one.
+fn processes_of_uid(of_post: u64) -> u64 {
+    (of_post * GENERATIONS).min(UID_PROCESSES_MAX.max(of_post * 2))
 }
 
 /// How much of a processor a process gets that others want as well; `None` for what most get.
@@ -342,4 +359,17 @@ fn outermost(folders: &[PathBuf]) -> Vec<PathBuf> {
     let all = folders.clone();
     folders.retain(|folder| !all.iter().any(|other| other != folder && folder.starts_with(other)));
     folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_of_a_post_fit_under_its_uid() {
+        assert_eq!(processes_of_uid(1), GENERATIONS);
+        assert!(processes_of_uid(DATA_PROXY_THREADS) / DATA_PROXY_THREADS >= 10);
+        assert_eq!(processes_of_uid(256), UID_PROCESSES_MAX);
+        assert_eq!(processes_of_uid(32_768), 65_536, "a successor starts beside it");
+    }
 }

@@ -48,7 +48,7 @@ use sys::control::{ChildEnds, ControlEnd};
 use sys::inherit::{CONTROL, LOG, SAY};
 use sys::notify::Listener;
 use sys::process::{Child, Pids, Program, StartError, out_of_the_way};
-use wire::Role;
+use wire::{OOM_STEP_REAPER, Role};
 
 use crate::error::{Error, during};
 use crate::spawn::beginning::Beginning;
@@ -404,6 +404,7 @@ impl SpawnContext {
             cpu_seconds: None,
         };
         let paths = vec![(duplicate(&program.file)?, Access::Execute)];
-        self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)
+        let oom_score = Some(self.oom_score(OOM_STEP_REAPER));
+        Ok(jail::Jail { oom_score, ..self.helper_jail(None, Policy::Reaper, limits, descriptors, paths)? })
     }
 }

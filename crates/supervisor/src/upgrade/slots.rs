@@ -40,17 +40,24 @@ impl Supervisor {
                 let descriptor = record.leave(memory);
                 record.add(LauncherToSuccessor::LeftMemory { slot, descriptor });
             }
+            if state.oom_kills > 0 {
+                record.add(LauncherToSuccessor::OomKills { slot, count: state.oom_kills });
+            }
         }
+        record.add(LauncherToSuccessor::AllOomKills { count: self.oom_kills.all });
     }
 
     /// Has the slots be as they were.
     pub(super) fn resume_slots(&mut self, handed: &Handed) -> Result<(), Error> {
         for item in handed.items() {
-            if let LauncherToSuccessor::LeftMemory { slot, descriptor } = item {
-                let state = self.slots.get_mut(*slot as usize);
-                let state = state.ok_or_else(|| Error::record("it names a slot that it lacks"))?;
-                state.memory = Some(handed.copy(*descriptor)?);
-                continue;
+            match item {
+                LauncherToSuccessor::LeftMemory { slot, descriptor } => {
+                    self.known_slot(*slot)?.memory = Some(handed.copy(*descriptor)?);
+                    continue;
+                }
+                LauncherToSuccessor::OomKills { slot, count } => self.known_slot(*slot)?.oom_kills = *count,
+                LauncherToSuccessor::AllOomKills { count } => self.oom_kills.all = *count,
+                _ => {}
             }
             let LauncherToSuccessor::SlotState { slot, rests, wanted, broken, start_ms, current, .. } = item
             else {
@@ -58,8 +65,7 @@ impl Supervisor {
             };
             let number = *slot as usize;
             let last = state_of(handed, item);
-            let state =
-                self.slots.get_mut(number).ok_or_else(|| Error::record("it names a slot that it lacks"))?;
+            let state = self.known_slot(*slot)?;
             let life = state.life;
             *state = Slot { life, rests: *rests, current: (*current != NONE).then_some(*current), ..last };
             if let Some(at) = handed.after(*start_ms) {
@@ -75,6 +81,12 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+}
+
+impl Supervisor {
+    fn known_slot(&mut self, slot: u32) -> Result<&mut Slot, Error> {
+        self.slots.get_mut(slot as usize).ok_or_else(|| Error::record("it names a slot that it lacks"))
     }
 }
 

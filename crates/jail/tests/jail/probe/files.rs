@@ -11,7 +11,7 @@ use sys::attempt::{child, odd};
 
 use super::{Attempt, finding};
 
-/// They take a path, if not said otherwise.
+/// They take a path, if not said otherwise; the last takes nothing.
 pub const ATTEMPTS: &[Attempt] = &[
     ("open", |path| finding(File::open(path))),
     ("write", |path| finding(OpenOptions::new().write(true).create(true).truncate(false).open(path))),
@@ -25,6 +25,7 @@ pub const ATTEMPTS: &[Attempt] = &[
     ("fill", fill),
     ("crowd", crowd),
     ("status", status),
+    ("lower-oom-score", |_| finding(sys::oom::own().and_then(|own| sys::oom::set(own - 1)))),
 ];
 
 /// The names in a directory.

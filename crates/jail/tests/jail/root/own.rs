@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
     ("limits_hold", limits_hold),
     ("limits_are_never_raised", limits_are_never_raised),
     ("a_session_of_its_own", a_session_of_its_own),
+    ("the_score_for_want_of_memory_stays", the_score_for_want_of_memory_stays),
     ("signals_and_environment_start_afresh", signals_and_environment_start_afresh),
     ("without_a_root_it_starts_in_its_directory", without_a_root_it_starts_in_its_directory),
     ("identities_are_not_root", identities_are_not_root),
@@ -195,6 +196,22 @@ fn without_a_root_it_starts_in_its_directory() {
     assert_eq!(probe.link("cwd").to_str(), Some("/usr"));
     assert_eq!(probe.status("CapBnd"), "0000000000000000");
     probe.dismiss();
+}
+
+/// In its root there is nothing to write to; beside that, the kernel keeps the least score, if the launcher may set one.
+fn the_score_for_want_of_memory_stays() {
+    let score = sys::oom::own().expect("a score") + 300;
+    let jail = || Jail { oom_score: Some(score), ..role() };
+    let jailed = probe(&["lower-oom-score"], jail());
+    assert_eq!((jailed.found().as_str(), jailed.oom_score()), ("ENOENT", score));
+    jailed.dismiss();
+    let capabilities = rustix::thread::capabilities(None).expect("capabilities").effective;
+    if capabilities.contains(rustix::thread::CapabilitySet::SYS_RESOURCE) {
+        let free =
+            probe(&["lower-oom-score"], Jail { without: vec!["root", "landlock", "seccomp"], ..jail() });
+        assert_eq!((free.found().as_str(), free.oom_score()), ("EACCES", score));
+        free.dismiss();
+    }
 }
 
 fn identities_are_not_root() {
