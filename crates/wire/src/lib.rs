@@ -31,7 +31,7 @@ pub use bundle::{
     BUNDLES_MAX, Bundle, Bundles, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded,
     ToWorker,
 };
-pub use channels::{CHANNELS, Edge, Role, carries, carries_any, render};
+pub use channels::{CHANNELS, Edge, Heartbeat, Role, carries, carries_any, render};
 pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, Text, VERSION};
 pub use connector::{
     FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,
