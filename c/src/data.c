@@ -31,6 +31,7 @@ struct call {
     const char *name;
     uint8_t *values;
     size_t length;
+    int64_t made;
     struct answer answer;
 };
 
@@ -64,7 +65,8 @@ static void link_log_in(struct link *link, int channel, const uint8_t *token)
     const struct field login = {.bytes = token, .length = sizeof link->next_login};
     link->channel = channel;
     link->is_welcome = false;
-    if (channel_send(channel, &service_to_data_proxy, SERVICE_TO_DATA_PROXY_LOGIN, &login) != SENT)
+    if (channel_send(channel, &service_to_data_proxy, SERVICE_TO_DATA_PROXY_LOGIN, &login) != SENT ||
+        channel_send(channel, &service_to_data_proxy, SERVICE_TO_DATA_PROXY_TIMEOUTS, NULL) != SENT)
         close_descriptor(&link->channel);
 }
 
@@ -96,7 +98,21 @@ static void link_release(struct link *link)
     link_log_in(link, next, link->next_login);
 }
 
-/* Reads one message of a proxy: false at its end, or if it is none. */
+/* Takes what a proxy says of timeouts; other messages are left as they are. */
+static void link_take_timeouts(struct link *link, struct message *message)
+{
+    const struct field *fields = message->fields;
+    if (message->number == DATA_PROXY_TO_SERVICE_TIMEOUTS)
+        timeouts_begin(&link->timeouts, &fields[DATA_PROXY_TO_SERVICE_TIMEOUTS_USUAL_MS]);
+    else if (message->number == DATA_PROXY_TO_SERVICE_TIMEOUT)
+        timeouts_add(&link->timeouts, &fields[DATA_PROXY_TO_SERVICE_TIMEOUT_NAME],
+                     &fields[DATA_PROXY_TO_SERVICE_TIMEOUT_TIMEOUT_MS]);
+    else
+        return;
+    message->number = 0;
+}
+
+/* Reads one message of a proxy, 0 if there is none for a caller: false at its end, or if it is none. */
 static bool link_receive(struct link *link, struct message *message)
 {
     const enum arrival arrival = channel_receive(link->channel, &data_proxy_to_service, message);
@@ -104,8 +120,10 @@ static bool link_receive(struct link *link, struct message *message)
         message->number = 0;
         return true;
     }
-    if (arrival == ARRIVED && message->descriptor < 0)
+    if (arrival == ARRIVED && message->descriptor < 0) {
+        link_take_timeouts(link, message);
         return true;
+    }
     if (arrival == CHANNEL_END)
         close_descriptor(&link->channel);
     else
@@ -196,11 +214,15 @@ static enum bulkhead_fault receive_answer(struct bulkhead *b, struct link *link,
     enum bulkhead_fault result;
     bool is_cancelled = false;
     for (int64_t until = b->deadline;;) {
-        const int ready = link->channel < 0 ? -1 : process_wait(b, link->channel, POLLIN, until);
+        /* The proxy may have said meanwhile how long it may take. */
+        const int64_t late = timeouts_until(&link->timeouts, call->name, call->made);
+        const int ready = link->channel < 0 ? -1 : process_wait(b, link->channel, POLLIN, until < late ? until : late);
         if (ready < 0 || (ready == 0 && is_cancelled))
             return lost(b);
         if (ready == 0) {
             channel_send(link->channel, &service_to_data_proxy, SERVICE_TO_DATA_PROXY_CANCEL, &number);
+            if (late <= until)
+                return fault(b, BULKHEAD_LOST, "its data proxy does not answer");
             is_cancelled = true;
             until = now_ms() + CANCEL_WAIT_MS;
             continue;
@@ -236,7 +258,7 @@ enum bulkhead_fault bulkhead_call(struct bulkhead *b, const char *source, const 
                                   const struct bulkhead_value *parameters, size_t count, struct bulkhead_rows **rows)
 {
     struct link *link = link_find(b, source, strlen(source));
-    struct call call = {.name = name, .length = parameters_length(parameters, count)};
+    struct call call = {.name = name, .length = parameters_length(parameters, count), .made = now_ms()};
     if (rows != NULL)
         *rows = NULL;
     b->reason[0] = 0;

@@ -92,6 +92,25 @@ struct source {
     bool has_credit;
 };
 
+/* --- timeouts.c: how long calls may take, as a data proxy says. */
+
+struct timeout {
+    char name[NAME_MAX_BYTES + 1];
+    int64_t ms;
+};
+
+struct timeouts {
+    int64_t usual_ms; /* or 0: nobody knows */
+    struct timeout *own;
+    size_t count, room;
+};
+
+/* All of them are said anew. */
+void timeouts_begin(struct timeouts *timeouts, const struct field *usual_ms);
+void timeouts_add(struct timeouts *timeouts, const struct field *name, const struct field *timeout_ms);
+/* Until when a call of this name is waited for that was made then; or NEVER. */
+int64_t timeouts_until(const struct timeouts *timeouts, const char *name, int64_t made);
+
 /* --- data.c: the way to the data proxy of one source. */
 
 struct link {
@@ -100,6 +119,7 @@ struct link {
     uint8_t next_login[20];
     bool is_welcome, is_busy;
     uint32_t number;
+    struct timeouts timeouts;
 };
 
 /* --- process.c */

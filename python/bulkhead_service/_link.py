@@ -13,10 +13,14 @@ from types import SimpleNamespace
 from typing import Optional
 
 from ._channel import Channel
-from ._messages import CALLS_MAX, DATA_PROXY_TO_SERVICE, PART_MAX, SERVICE_TO_DATA_PROXY
+from ._messages import (
+    CALLS_MAX, DATA_PROXY_TO_SERVICE, PART_MAX, SERVICE_TO_DATA_PROXY, TIMEOUTS_MAX, WORD_WAIT_MS,
+)
 
 #: LIMIT: seconds that a call waits for a data proxy: a new one is there within a second.
 _PROXY_WAIT = 5.0
+#: LIMIT: seconds in which what a proxy has said is read before calls fail for which it was too late.
+_READ_WAIT = 0.005
 #: LIMIT: bytes of one answer; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
 _ANSWER_BYTES_MAX = 257 << 20
 #: What a number of a call may be.
@@ -72,6 +76,8 @@ class Call:
         self.until: Optional[float] = None
         self.timer: Optional[asyncio.TimerHandle] = None
         self.proxy: Optional[_Proxy] = None
+        #: When it was made.
+        self.made = asyncio.get_running_loop().time()
 
     def fail(self, error: DataError) -> None:
         """Ends it, if somebody still waits."""
@@ -143,10 +149,15 @@ class _Proxy:
         self._later: deque[Call] = deque()
         self._number = 0
         self._is_welcome = self._is_last = False
+        #: How long calls may take, in seconds, as the proxy says: a proxy that hangs says nothing more. None: nobody knows.
+        self._usual: Optional[float] = None
+        self._timeouts: dict[str, float] = {}
+        self._timer: Optional[asyncio.TimerHandle] = None
         self._channel = Channel(
             socket.socket(fileno=descriptor), DATA_PROXY_TO_SERVICE, SERVICE_TO_DATA_PROXY, self._take, self._ended,
         )
         self._channel.send("Login", token=token)
+        self._channel.send("Timeouts")
 
     def retire(self) -> None:
         """Gets no more calls: another process is there."""
@@ -157,7 +168,48 @@ class _Proxy:
         """Makes a call, or keeps it until there is room for it."""
         call.proxy = self
         self._later.append(call)
+        self._look_at(self._until(call))
         self._send()
+
+    def _until(self, call: Call) -> Optional[float]:
+        """Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version before
+        does not say."""
+        timeout = self._timeouts.get(call.name, self._usual)
+        if timeout is None:
+            return None if self._is_welcome else call.made + _PROXY_WAIT
+        return call.made + timeout + WORD_WAIT_MS / 1000
+
+    def _look_at(self, at: Optional[float]) -> None:
+        """Has it be looked at that time whether calls have taken too long, if it was to be later."""
+        if at is None or (self._timer is not None and self._timer.when() <= at):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        # What the proxy has said meanwhile is read first: this process may have had no processor.
+        self._timer = loop.call_at(at, lambda: loop.call_later(_READ_WAIT, self._give_up))
+
+    def _look_again(self) -> None:
+        """Finds out when it is to be looked next."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        for call in [*self._calls.values(), *self._later]:
+            if not call.reply.done():
+                self._look_at(self._until(call))
+
+    def _give_up(self) -> None:
+        """Fails the calls that have taken too long. The proxy may still answer them."""
+        now = asyncio.get_running_loop().time()
+        is_late = lambda call: not call.reply.done() and (self._until(call) or now + 1) <= now
+        for number, call in self._calls.items():
+            if is_late(call):
+                call.fail(Lost("its data proxy does not answer"))
+                self._channel.send("Cancel", id=number)
+        for call in [call for call in self._later if is_late(call)]:
+            self._later.remove(call)
+            call.fail(Unavailable())
+        self._look_again()
 
     def cancel(self, call: Call) -> None:
         """Nobody waits for the answer any more."""
@@ -181,11 +233,20 @@ class _Proxy:
                 self._channel.send("More", id=number, complete=at == len(parts), values=part)
 
     def _take(self, message: SimpleNamespace, descriptors: list[int]) -> None:
-        call = self._calls.get(message.id) if message.kind != "Welcome" else None
-        if descriptors or (message.kind != "Welcome" and call is None):
+        is_of_call = message.kind not in ("Welcome", "Timeouts", "Timeout")
+        call = self._calls.get(message.id) if is_of_call else None
+        if descriptors or (is_of_call and call is None):
             return self._break_off()
         if message.kind == "Welcome":
             self._is_welcome = True
+        elif message.kind == "Timeouts":
+            self._usual = message.usual_ms / 1000 if message.usual_ms else None
+            self._timeouts.clear()
+            self._look_again()
+        elif message.kind == "Timeout":
+            if len(self._timeouts) < TIMEOUTS_MAX:
+                self._timeouts[message.name] = message.timeout_ms / 1000
+            self._look_again()
         elif message.kind == "Failed":
             # The proxy is there, but has lost its server: nobody knows what has become of the call.
             lost = message.fault == "Lost"
@@ -210,6 +271,8 @@ class _Proxy:
         self._ended(None)
 
     def _ended(self, _: Optional[Exception]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         # Those that were sent may have been carried out, others were not.
         calls, later = list(self._calls.values()), list(self._later)
         self._calls.clear()

@@ -10,6 +10,8 @@ PART_MAX = 61440
 PARAMETERS_BYTES_MAX = 4194304
 VALUES_MAX = 4096
 CALLS_MAX = 128
+TIMEOUTS_MAX = 4096
+WORD_WAIT_MS = 80
 LOG_BATCH_MAX = 49152
 LOG_RECORD_MAX = 3471
 LOG_TEXT_MAX = 1024
@@ -46,12 +48,15 @@ SERVICE_TO_DATA_PROXY = Edge("SERVICE_TO_DATA_PROXY", VERSION, {
     4: ("Cancel", (("id", U32),)),
     5: ("Pause", (("id", U32),)),
     6: ("Resume", (("id", U32),)),
+    7: ("Timeouts", ()),
 })
 DATA_PROXY_TO_SERVICE = Edge("DATA_PROXY_TO_SERVICE", VERSION, {
     1: ("Welcome", ()),
     2: ("Part", (("id", U32), ("results", Bytes(61440)),)),
     3: ("Done", (("id", U32), ("results", Bytes(61440)),)),
     4: ("Failed", (("id", U32), ("fault", Choice("CallFault", (0, "Refused"), (1, "Parameters"), (2, "TooLarge"), (3, "Busy"), (4, "Late"), (5, "Constraint"), (6, "Database"), (7, "Lost"))), ("reason", Text(512)),)),
+    5: ("Timeouts", (("usual_ms", U32),)),
+    6: ("Timeout", (("name", Text(63)), ("timeout_ms", U32),)),
 })
 ADMIN_TO_SERVICE = Edge("ADMIN_TO_SERVICE", VERSION, {
     1: ("Diagnostics", ()),

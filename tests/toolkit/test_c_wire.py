@@ -218,8 +218,12 @@ class Data(ToldInC):
         proxy = self.worker.data_proxy("catalog", token)
         login = _messages.SERVICE_TO_DATA_PROXY.decode(proxy.recv(70_000))
         self.assertEqual(vars(login), {"kind": "Login", "token": token})
+        self.asks_for_timeouts(proxy)
         self.say(proxy, "Welcome")
         return proxy
+
+    def asks_for_timeouts(self, proxy):
+        self.assertEqual(vars(_messages.SERVICE_TO_DATA_PROXY.decode(proxy.recv(70_000))), {"kind": "Timeouts"})
 
     @staticmethod
     def say(proxy, kind, **values):
@@ -286,10 +290,27 @@ class Data(ToldInC):
         self.assertTrue(self.said().startswith("result|a|b"))
         login = _messages.SERVICE_TO_DATA_PROXY.decode(second.recv(70_000))
         self.assertEqual(vars(login), {"kind": "Login", "token": bytes(20)})
+        self.asks_for_timeouts(second)
         self.say(second, "Welcome")
         self.say(second, "Done", id=self.call(second), results=OTHERS["RESULTS"])
         self.assertTrue(self.said().startswith("result|a|b"))
         self.assertEqual(first.recv(100), b"", "nobody needs the first one any more")
+
+    def test_a_call_ends_in_the_time_that_the_proxy_has_said_last(self):
+        proxy = self.begin()
+        self.say(proxy, "Timeouts", usual_ms=60_000)
+        number = self.call(proxy)
+        for at in range(100):
+            self.say(proxy, "Timeout", name=f"other{at}", timeout_ms=60_000)
+        # It is said while the call is under way; the answer comes too late, and is not that of the next call.
+        self.say(proxy, "Timeout", name="users", timeout_ms=50)
+        self.assertEqual(self.said(), "Lost: its data proxy does not answer\n")
+        self.assertEqual(vars(_messages.SERVICE_TO_DATA_PROXY.decode(proxy.recv(70_000))), {"kind": "Cancel", "id": number})
+        self.say(proxy, "Done", id=number, results=b"")
+        # Nobody knows any more.
+        self.say(proxy, "Timeouts", usual_ms=0)
+        self.say(proxy, "Done", id=self.call(proxy), results=OTHERS["RESULTS"])
+        self.assertTrue(self.said().startswith("result|a|b"))
 
     def test_a_report_is_answered_while_a_call_is_under_way(self):
         proxy = self.begin()

@@ -136,6 +136,7 @@ impl Session {
         let message = ServiceToDataProxy::decode(bytes).map_err(|error| Nonsense(error.to_string()))?;
         match message {
             ServiceToDataProxy::Login { .. } => Err(Nonsense("a login".into())),
+            ServiceToDataProxy::Timeouts {} => Err(Nonsense("a question for timeouts".into())),
             ServiceToDataProxy::Call { id, name, complete, values } => {
                 if self.calls.contains_key(&id) {
                     return Err(Nonsense("a number twice".into()));

@@ -113,6 +113,13 @@ impl Catalog {
         }
     }
 
+    /// What a service may call that may take another time than usual, and how long.
+    pub fn timeouts<'c>(&'c self, service: &'c str) -> impl Iterator<Item = (&'c str, Duration)> {
+        let granted = self.names.keys().filter_map(move |name| Some((name, self.granted(service, name)?)));
+        let timeouts = granted.map(|(name, call)| (name.as_str(), self.timeout(call)));
+        timeouts.filter(|(_, timeout)| *timeout != statements::TIMEOUT)
+    }
+
     /// Who carries a call out.
     pub fn lane(&self, call: Call) -> Lane {
         let only_reads = matches!(call, Call::Statement(number) if self.reads[number]);

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{
     CALLS_MAX, CallFault, DataProxyToService, PARAMETERS_BYTES_MAX, PARAMETERS_UNANSWERED_MAX,
-    ServiceToDataProxy, Token, ValueReader,
+    ServiceToDataProxy, TIMEOUTS_MAX, Token, ValueReader,
 };
 use wire::{Bytes, Text};
 use worker::channel::{Channel, ChannelError};
@@ -79,6 +79,9 @@ struct Client {
     calls: HashMap<u32, UnderWay>,
     replies: UnboundedSender<Reply>,
     budget: Arc<Budget>,
+    /// Whether the service wants to know how long calls may take, and the statements of which it does.
+    asks_for_timeouts: bool,
+    timeouts_of: Option<Arc<Catalog>>,
     violations: u32,
 }
 
@@ -89,7 +92,16 @@ pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, c
     if log_in(&channel, &shared.told, &service, &token).await {
         let (replies, answers) = unbounded_channel();
         let (calls, budget) = (HashMap::new(), Arc::default());
-        let mut client = Client { shared: shared.clone(), service, calls, replies, budget, violations: 0 };
+        let mut client = Client {
+            shared: shared.clone(),
+            service,
+            calls,
+            replies,
+            budget,
+            asks_for_timeouts: false,
+            timeouts_of: None,
+            violations: 0,
+        };
         client.serve(&channel, answers).await;
         // Nobody waits for what is left: it is not begun, and what was begun is undone.
         client.calls.values().for_each(|call| call.cancelled.cancel());
@@ -128,6 +140,9 @@ impl Client {
                     Ok(None) | Err(ChannelError::Io(_)) => return,
                 },
             }
+            if self.tell_timeouts(channel).await.is_err() {
+                return;
+            }
             if self.violations >= VIOLATIONS_MAX {
                 let name = &self.service.name;
                 self.shared.told.refused(&format!("service {name} sends nonsense; its channel is closed"));
@@ -158,6 +173,23 @@ impl Client {
         if is_wanted || is_end { channel.send(&message, None).await } else { Ok(()) }
     }
 
+    /// Tells the service how long its calls may take, if it has asked and does not know.
+    async fn tell_timeouts(&mut self, channel: &ServiceChannel) -> std::io::Result<()> {
+        let catalog = self.shared.catalog.borrow().clone();
+        let knows = self.timeouts_of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &catalog));
+        if !self.asks_for_timeouts || knows {
+            return Ok(());
+        }
+        let usual_ms = statements::TIMEOUT.as_millis() as u32;
+        channel.send(&DataProxyToService::Timeouts { usual_ms }, None).await?;
+        for (name, timeout) in catalog.timeouts(&self.service.name).take(TIMEOUTS_MAX) {
+            let timeout_ms = timeout.as_millis().try_into().unwrap_or(u32::MAX);
+            channel.send(&DataProxyToService::Timeout { name: Text::new(name), timeout_ms }, None).await?;
+        }
+        self.timeouts_of = Some(catalog);
+        Ok(())
+    }
+
     fn take(&mut self, message: ServiceToDataProxy) {
         match message {
             ServiceToDataProxy::Call { id, name, complete, values } => {
@@ -175,6 +207,7 @@ impl Client {
             }
             ServiceToDataProxy::Pause { id } => self.pause(id, true),
             ServiceToDataProxy::Resume { id } => self.pause(id, false),
+            ServiceToDataProxy::Timeouts {} => self.asks_for_timeouts = true,
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
         }
     }

@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use sys::signals::Signal;
 
 use crate::error::{Error, during};
-use crate::{BEGINNINGS, PIPES, REAPER, SIGNALS, Supervisor, watch};
+use crate::{ARRIVALS, BEGINNINGS, PIPES, REAPER, SIGNALS, Supervisor, watch};
 
 /// How much nonsense a child may send before it is ended.
 const VIOLATIONS_MAX: u32 = 100;
@@ -27,6 +27,8 @@ pub enum Event {
     Reaper,
     /// A child executes its program, or never will.
     Beginning,
+    /// A client has connected; said once after [`Supervisor::await_arrival`].
+    Arrival,
     /// A child has ended.
     Exit(u64),
     /// A child has sent something, or its channel has room.
@@ -40,6 +42,7 @@ impl From<&epoll::Event> for Event {
             PIPES => Self::Pipes,
             REAPER => Self::Reaper,
             BEGINNINGS => Self::Beginning,
+            ARRIVALS => Self::Arrival,
             key if key % 2 == 1 => Self::Exit(key / 2),
             key => Self::Channel(key / 2),
         }
@@ -72,6 +75,17 @@ impl Supervisor {
     /// Watches the pipes into which children print, by an epoll of their own.
     pub fn watch_pipes(&self, pipes: &OwnedFd) -> Result<(), Error> {
         watch(&self.epoll, pipes, PIPES)
+    }
+
+    /// Has the next connection be seen that waits for a gate at any listening socket; more than one if there are several sockets.
+    pub fn await_arrival(&self) {
+        let (data, once) =
+            (epoll::EventData::new_u64(ARRIVALS), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);
+        for socket in self.listeners.iter().flatten() {
+            if epoll::modify(&self.epoll, socket, data, once) == Err(rustix::io::Errno::NOENT) {
+                let _ = epoll::add(&self.epoll, socket, data, once);
+            }
+        }
     }
 
     /// Waits until something happens, for `left` at most.

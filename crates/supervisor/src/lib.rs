@@ -105,6 +105,9 @@ const REAPER: u64 = u64::MAX - 2;
 /// See [`SIGNALS`]: what processes say on their way to their programs.
 const BEGINNINGS: u64 = u64::MAX - 3;
 
+/// See [`SIGNALS`]: connections that gates are to accept.
+const ARRIVALS: u64 = u64::MAX - 4;
+
 /// What is known of a slot beside the processes that fill it.
 #[derive(Debug, Default)]
 pub struct Slot {

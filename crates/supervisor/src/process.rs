@@ -80,6 +80,8 @@ pub struct Process {
     pub counters: Counters,
     /// Whether it still owes an answer to `Report`.
     pub owes_report: bool,
+    /// Whether it was asked a second time since, and may answer twice.
+    pub was_reminded: bool,
     /// Whether it still owes an answer to `ReportShed`.
     pub owes_shed: bool,
     /// Whether it still owes an answer to `ReportStaples`.
@@ -127,6 +129,7 @@ impl Process {
             deadline: None,
             counters: Counters::default(),
             owes_report: false,
+            was_reminded: false,
             owes_shed: false,
             owes_staples: false,
             relays_to: Vec::new(),

@@ -1,6 +1,6 @@
 //! Asking processes for their counters.
 //!
-//! Runs in: the launcher. Sees no untrusted bytes. Never: asks a process again that has not answered.
+//! Runs in: the launcher. Sees no untrusted bytes. Never: asks a process more than twice that has not answered.
 
 use wire::data::LauncherToDataProxy;
 use wire::stapler::LauncherToStapler;
@@ -25,6 +25,19 @@ impl Supervisor {
         let role = self.specs[process.slot].role;
         // Filters say nothing.
         process.owes_report = role != Role::Filter;
+        self.send_question(serial, role);
+    }
+
+    /// Asks a process once more that has not answered: its answer may have been lost, as nobody waits for room in a channel.
+    pub fn remind_of_report(&mut self, serial: u64) {
+        let Some(process) = self.processes.get_mut(&serial) else { return };
+        if process.owes_report && !std::mem::replace(&mut process.was_reminded, true) {
+            let role = self.specs[process.slot].role;
+            self.send_question(serial, role);
+        }
+    }
+
+    fn send_question(&mut self, serial: u64, role: Role) {
         match role {
             Role::Gate => self.send(serial, &LauncherToGate::Report {}, None),
             Role::Site => self.send(serial, &LauncherToSite::Report {}, None),

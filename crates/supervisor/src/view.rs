@@ -77,6 +77,11 @@ impl Supervisor {
         self.processes.get_mut(&serial)
     }
 
+    /// The processes of a site: its workers, and those of its services and roles.
+    pub fn processes_of_site(&self, site: u16) -> impl Iterator<Item = u64> {
+        self.index.of_site(site)
+    }
+
     /// What children that are gone had logged: the slot, the log channel and standard error.
     pub fn unread_logs(&self) -> &VecDeque<(usize, Option<Foreign>, OwnedFd)> {
         &self.unread_logs

@@ -117,6 +117,35 @@ pub const OOM_STEP_HELPER: u16 = 300;
 /// The largest step.
 pub const OOM_STEP_MAX: u16 = 500;
 
+/// When the launcher asks a process whether it is there, by `Report`. One that does not answer, and is not merely starved, is
+/// replaced as one that has crashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// Several times a second while connections come: those in its accept queue are served by nobody else.
+    Short,
+    /// While it is in use itself, as those say that give it connections.
+    InUse,
+    /// While a process of its site is in use.
+    SiteInUse,
+    /// Always; more often while anything is in use.
+    Always,
+    /// Never: it has no control channel, or it is the launcher.
+    Never,
+}
+
+impl Role {
+    /// When its processes are asked whether they are there.
+    pub const fn heartbeat(self) -> Heartbeat {
+        match self {
+            Self::Gate => Heartbeat::Short,
+            Self::Site | Self::Service => Heartbeat::InUse,
+            Self::Connector | Self::Broker | Self::DataProxy | Self::Publisher => Heartbeat::SiteInUse,
+            Self::Logger | Self::Admin | Self::Signer | Self::Stapler => Heartbeat::Always,
+            Self::Launcher | Self::Filter => Heartbeat::Never,
+        }
+    }
+}
+
 /// One direction of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {

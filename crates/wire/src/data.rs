@@ -35,6 +35,10 @@ pub const READERS: usize = 3;
 pub const GIVEN_UP_MAX: usize = 6;
 /// By which number the connector of a data proxy knows its server.
 pub const DATABASE_TARGET: u16 = 0;
+/// LIMIT: how long after its timeout a service waits for the word of what has become of a call; then nobody knows.
+pub const WORD_WAIT: Duration = Duration::from_millis(80);
+/// LIMIT: names of statements and transactions with timeouts of their own that a service remembers.
+pub const TIMEOUTS_MAX: usize = 4096;
 /// LIMIT: calls of one service that have no answer yet.
 pub const CALLS_MAX: usize = 128;
 /// The longest name of a statement, a source or a service.
@@ -156,6 +160,8 @@ messages! {
         5 => Pause { id: u32 },
         /// They are wanted again.
         6 => Resume { id: u32 },
+        /// After `Login`: asks for `Timeouts`, now and whenever a call is made after they have changed.
+        7 => Timeouts {},
     }
 }
 
@@ -196,6 +202,10 @@ messages! {
         3 => Done { id: u32, results: Bytes<PART_MAX> },
         /// There is no answer, also if parts of it have come.
         4 => Failed { id: u32, fault: CallFault, reason: Text<REASON_MAX> },
+        /// In place of what was said before: a call may take so long, unless `Timeout` follows; nobody here knows, if it is 0.
+        5 => Timeouts { usual_ms: u32 },
+        /// A call of this name may take so long.
+        6 => Timeout { name: Text<NAME_MAX>, timeout_ms: u32 },
     }
 }
 

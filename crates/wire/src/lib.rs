@@ -32,8 +32,8 @@ pub use bundle::{
     ToWorker,
 };
 pub use channels::{
-    CHANNELS, Edge, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, carries, carries_any, render,
-    render_oom_steps,
+    CHANNELS, Edge, Heartbeat, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, carries, carries_any,
+    render, render_oom_steps,
 };
 pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, Text, VERSION};
 pub use connector::{

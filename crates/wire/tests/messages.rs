@@ -382,6 +382,7 @@ impl Samples for ServiceToDataProxy {
             Self::Cancel { id: u32::MAX },
             Self::Pause { id: u32::MAX },
             Self::Resume { id: 0 },
+            Self::Timeouts {},
         ]
     }
 }
@@ -396,6 +397,8 @@ impl Samples for DataProxyToService {
             Self::Welcome {},
             Self::Part { id: u32::MAX, results: results(PART_MAX) },
             Self::Done { id: 0, results: results(0) },
+            Self::Timeouts { usual_ms: u32::MAX },
+            Self::Timeout { name: text(63), timeout_ms: 0 },
         ];
         all.extend(failed);
         all

@@ -125,11 +125,12 @@ fn samples() -> String {
     let values = Bytes(vec![0]);
     let calls = [
         ServiceToDataProxy::Login { token },
-        ServiceToDataProxy::Call { id: 1, name, complete: false, values: values.clone() },
+        ServiceToDataProxy::Call { id: 1, name: name.clone(), complete: false, values: values.clone() },
         ServiceToDataProxy::More { id: 1, complete: true, values },
         ServiceToDataProxy::Cancel { id: 1 },
         ServiceToDataProxy::Pause { id: 1 },
         ServiceToDataProxy::Resume { id: 1 },
+        ServiceToDataProxy::Timeouts {},
     ];
     sample("SERVICE_TO_DATA_PROXY", &calls, &mut out);
     let results = Bytes(vec![1, 2]);
@@ -138,6 +139,8 @@ fn samples() -> String {
         DataProxyToService::Part { id: 1, results: results.clone() },
         DataProxyToService::Done { id: 1, results },
         DataProxyToService::Failed { id: 1, fault: CallFault::Late, reason: Text::new("too late") },
+        DataProxyToService::Timeouts { usual_ms: 5000 },
+        DataProxyToService::Timeout { name, timeout_ms: 500 },
     ];
     sample("DATA_PROXY_TO_SERVICE", &answers, &mut out);
     let (name, argument) = (Text::new("recount"), Text::new("some words"));

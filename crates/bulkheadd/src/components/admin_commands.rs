@@ -170,6 +170,11 @@ impl AdminCommands {
     pub(crate) fn on_counters(&mut self, supervisor: &mut Supervisor, serial: u64, counters: Counters) {
         match supervisor.process_mut(serial) {
             Some(process) if process.owes_report => process.counters = counters,
+            // The first answer had come.
+            Some(process) if process.was_reminded => {
+                process.was_reminded = false;
+                return;
+            }
             // Nobody asked.
             _ => return supervisor.protocol_violation(serial),
         }

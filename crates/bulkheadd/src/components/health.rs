@@ -3,17 +3,18 @@
 //! Runs in: the launcher, as root. Sees: numbers of partitions in use, counters of processes, and what the kernel says of them.
 //! Never: wakes a process that nobody uses; ends one that answers.
 //!
-//! Gates and sites say which partitions are in use. Their processes are asked for their counters, as for `bulkhead status`, until
-//! they have no connection any more: a process that does not answer for `hang_after` is told to end, and killed if it does not,
-//! and started again like one that has ended by itself.
+//! Processes are asked for their counters, as for `bulkhead status`, when `wire::Heartbeat` says so. Gates and sites say which
+//! partitions are in use; the kernel says when connections come. A process that does not answer for `hang_after`, a gate for less,
+//! is ended and started again like one that has ended by itself. Programs of the operator's are told to end first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::time::{Duration, Instant};
 
-use wire::Counters;
 use wire::successor::LauncherToSuccessor;
+use wire::{Counters, Heartbeat, Role};
 
+use super::questions::Questions;
+use super::whereabouts::{own_memory, whereabouts};
 use crate::components::Component;
 use supervisor::Supervisor;
 use supervisor::process::Stage;
@@ -28,6 +29,13 @@ const PERIOD: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(60);
 /// LIMIT: how long a process that hangs has to end by itself, as one may that catches SIGTERM.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
+/// LIMIT: how often a gate is asked while connections come, and how long it has to answer: with the time to look at it, and for its
+/// successor to start, a connection in its accept queue waits little more than a second (TCP's own first repetition).
+const SHORT_PERIOD: Duration = Duration::from_millis(300);
+/// See [`SHORT_PERIOD`].
+const SHORT_PATIENCE: Duration = Duration::from_millis(400);
+/// How long gates are asked after a connection has come, until the next one that comes is seen.
+const ARRIVAL_LASTS: Duration = Duration::from_secs(2);
 /// LIMIT: how long a process is left alone whose successor has just been started, or has failed to start.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,8 +44,10 @@ const PAUSE: Duration = Duration::from_secs(60);
 pub(crate) struct Health {
     /// The slots whose processes are in use, as far as is known.
     used: BTreeSet<usize>,
-    /// Processes that were asked, and since when they owe an answer.
-    asked: BTreeMap<u64, Instant>,
+    /// Processes that were asked.
+    questions: Questions,
+    /// When gates are asked, and until when, if connections have come.
+    gates: Option<(Instant, Instant)>,
     /// Processes that were told to end, and when they are killed.
     ending: BTreeMap<u64, Instant>,
     /// When they are looked at again.
@@ -50,8 +60,15 @@ pub(crate) struct Health {
 
 impl Default for Health {
     fn default() -> Self {
-        let (used, asked, ending) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        Self { used, asked, ending, next: Instant::now(), due: Vec::new(), not_before: BTreeMap::new() }
+        Self {
+            used: BTreeSet::new(),
+            questions: Questions::default(),
+            gates: None,
+            ending: BTreeMap::new(),
+            next: Instant::now(),
+            due: Vec::new(),
+            not_before: BTreeMap::new(),
+        }
     }
 }
 
@@ -63,6 +80,13 @@ impl Health {
             self.used.extend(used);
             self.next = self.next.min(Instant::now() + PERIOD);
         }
+    }
+
+    /// A client has connected.
+    pub(crate) fn on_arrival(&mut self) {
+        let now = Instant::now();
+        let next = self.gates.map_or(now, |(next, _)| next);
+        self.gates = Some((next, now + ARRIVAL_LASTS));
     }
 
     /// Writes down which slots are in use.
@@ -82,7 +106,7 @@ impl Health {
 
     /// A process has said what it does.
     pub(crate) fn on_counters(&mut self, supervisor: &Supervisor, serial: u64, counters: &Counters) {
-        self.asked.remove(&serial);
+        self.questions.forget(serial);
         let Some(process) = supervisor.process(serial) else { return };
         if counters.connections_now == 0 {
             self.used.remove(&process.slot);
@@ -117,29 +141,61 @@ impl Health {
         std::mem::take(&mut self.due)
     }
 
-    /// Asks the processes that are in use, and ends those that have not answered.
+    /// Asks the processes that are in use, and those of the roles beside them.
     fn ask(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        let patience = Duration::from_millis(supervisor.context().config.restart.hang_after_ms.into());
+        let (mut serials, mut sites) = (Vec::new(), BTreeSet::new());
         for slot in self.used.clone() {
             let serial = supervisor.slot(slot).current;
             let serving = serial
                 .filter(|serial| supervisor.process(*serial).is_some_and(|one| one.stage == Stage::Serving));
-            let Some(serial) = serving else {
-                self.used.remove(&slot);
-                continue;
-            };
-            match self.asked.get(&serial) {
-                Some(since) if now.duration_since(*since) >= patience => {
+            match serving {
+                Some(serial) => serials.push(serial),
+                None => {
+                    self.used.remove(&slot);
+                }
+            }
+            sites.insert(supervisor.spec(slot).site);
+        }
+        let has_beat = |serial: &u64, beat| supervisor.spec_of(*serial).role.heartbeat() == beat;
+        for site in sites {
+            let of_site = supervisor.processes_of_site(site);
+            serials.extend(of_site.filter(|serial| has_beat(serial, Heartbeat::SiteInUse)));
+        }
+        for role in Role::ALL.iter().filter(|role| role.heartbeat() == Heartbeat::Always) {
+            serials.extend(supervisor.active(*role, None));
+        }
+        let patience = hang_after(supervisor);
+        serials.into_iter().for_each(|serial| self.questions.ask(supervisor, serial, patience, now));
+    }
+
+    /// Asks gates while connections come; then has the next one be seen.
+    fn ask_gates(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        let Some((next, until)) = self.gates else { return };
+        if next > now {
+            return;
+        }
+        self.gates = (now < until).then_some((now + SHORT_PERIOD, until));
+        if self.gates.is_none() {
+            return supervisor.await_arrival();
+        }
+        for role in Role::ALL.iter().filter(|role| role.heartbeat() == Heartbeat::Short) {
+            for serial in supervisor.active(*role, None) {
+                self.questions.ask(supervisor, serial, SHORT_PATIENCE, now);
+            }
+        }
+    }
+
+    /// Ends the processes that have not answered.
+    fn end_hung(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        for (serial, waited) in self.questions.take_hung(supervisor, hang_after(supervisor), now) {
+            match supervisor.spec_of(serial).role.heartbeat() {
+                Heartbeat::InUse => {
                     self.ending.entry(serial).or_insert_with(|| {
-                        tell_to_end(supervisor, serial, patience);
+                        tell_to_end(supervisor, serial, waited);
                         now + LAST_CHANCE
                     });
                 }
-                Some(_) => {}
-                None => {
-                    supervisor.ask_for_report(serial);
-                    self.asked.insert(serial, now);
-                }
+                _ => end(supervisor, serial, waited),
             }
         }
     }
@@ -165,21 +221,28 @@ impl Health {
 
 impl Component for Health {
     fn deadline(&self) -> Option<Instant> {
-        self.ending.values().copied().chain([self.next]).min()
+        let gates = self.gates.map(|(next, _)| next);
+        self.ending.values().copied().chain([self.next]).chain(gates).chain(self.questions.deadline()).min()
     }
 
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
         for (serial, _) in self.ending.extract_if(.., |_, at| *at <= now) {
             supervisor.process(serial).into_iter().for_each(|process| process.child.kill());
         }
+        if supervisor.is_stopping() {
+            *self = Self { ending: std::mem::take(&mut self.ending), next: now + REST, ..Self::default() };
+            return;
+        }
+        self.end_hung(supervisor, now);
+        self.ask_gates(supervisor, now);
         if self.next > now {
             return;
         }
         self.next = now + REST;
-        if supervisor.is_stopping() {
-            return;
-        }
         self.ask(supervisor, now);
+        if self.gates.is_none() {
+            supervisor.await_arrival();
+        }
         let has_limits = self.look_at_ages(supervisor);
         self.not_before.retain(|_, at| *at > now);
         if has_limits || !self.used.is_empty() {
@@ -188,69 +251,35 @@ impl Component for Health {
     }
 
     fn on_exit(&mut self, _: &mut Supervisor, ended: &mut Ended) {
-        self.asked.remove(&ended.serial);
+        self.questions.forget(ended.serial);
         self.ending.remove(&ended.serial);
     }
 }
 
-/// Tells a process to end that does not answer, and says where it is.
-fn tell_to_end(supervisor: &mut Supervisor, serial: u64, patience: Duration) {
+/// How long a process may owe an answer.
+fn hang_after(supervisor: &Supervisor) -> Duration {
+    Duration::from_millis(supervisor.context().config.restart.hang_after_ms.into())
+}
+
+/// Says of a process that it does not answer, where it is, and what is done.
+fn warn(supervisor: &mut Supervisor, serial: u64, waited: Duration, what: &str) {
     let Some(process) = supervisor.process(serial) else { return };
     let (pid, title) = (process.child.pid, supervisor.spec(process.slot).title());
-    let line = format!(
-        "{title} (pid {pid}) has not answered for {patience:?} and is told to end; it {}",
+    let waited = Duration::from_millis(waited.as_millis() as u64 / 100 * 100);
+    supervisor.warn(format!(
+        "{title} (pid {pid}) has not answered for {waited:?} and is {what}; it {}",
         whereabouts(pid)
-    );
-    process.child.pass_on(SIGTERM);
-    supervisor.warn(line);
+    ));
 }
 
-/// What a process does, as the kernel says: nothing of this is chosen by the process.
-fn whereabouts(pid: u32) -> String {
-    let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let stat = read("stat");
-    // Behind the name, which may have anything in it, parentheses included.
-    let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next().unwrap_or('?');
-    let doing = match state {
-        'R' => "runs".to_owned(),
-        'T' | 't' => "is stopped".to_owned(),
-        _ => format!("waits in {}", word(&read("wchan"))),
-    };
-    let frames: Vec<String> =
-        read("stack").lines().take(6).map(word).filter(|frame| !frame.is_empty()).collect();
-    if frames.is_empty() { doing } else { format!("{doing} (kernel stack: {})", frames.join(" < ")) }
+/// Tells a process to end that does not answer.
+fn tell_to_end(supervisor: &mut Supervisor, serial: u64, waited: Duration) {
+    warn(supervisor, serial, waited, "told to end");
+    supervisor.process(serial).into_iter().for_each(|process| process.child.pass_on(SIGTERM));
 }
 
-/// The name of a function of the kernel in a line of `wchan` or `stack`.
-fn word(line: &str) -> String {
-    let name = line.split_whitespace().next_back().unwrap_or_default().split('+').next().unwrap_or_default();
-    name.chars().filter(|c| c.is_ascii_alphanumeric() || "._".contains(*c)).take(60).collect()
-}
-
-/// Bytes of memory that a process has for itself.
-fn own_memory(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let mut pages = text.split(' ').skip(1).map(|field| field.parse::<u64>().ok());
-    let (resident, shared) = (pages.next()??, pages.next()??);
-    Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernel_says_where_a_process_is() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !whereabouts(child.id()).contains("nanosleep") {
-            assert!(Instant::now() < deadline, "{}", whereabouts(child.id()));
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert!(own_memory(child.id()).unwrap() < 100 << 20);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(word("[<0>] hrtimer_nanosleep+0xc8/0x1d0"), "hrtimer_nanosleep");
-        assert_eq!(word("[<0>] \u{1b}[2Jx"), "2Jx");
-    }
+/// Ends a process that does not answer.
+fn end(supervisor: &mut Supervisor, serial: u64, waited: Duration) {
+    warn(supervisor, serial, waited, "killed");
+    supervisor.process(serial).into_iter().for_each(|process| process.child.kill());
 }

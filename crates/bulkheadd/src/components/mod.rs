@@ -16,6 +16,7 @@ pub(crate) mod health;
 pub(crate) mod log_rotation;
 pub(crate) mod notifier;
 pub(crate) mod probes;
+mod questions;
 pub(crate) mod registry;
 pub(crate) mod rehearsal;
 pub(crate) mod republishing;
@@ -23,6 +24,7 @@ pub(crate) mod sending;
 pub(crate) mod service_manager;
 pub(crate) mod stderr_drain;
 pub(crate) mod ticket_keys;
+mod whereabouts;
 
 use std::time::Instant;
 

@@ -99,6 +99,7 @@ impl Launcher {
         match command {
             AdminToLauncher::Ready {} => self.on_ready(admin),
             AdminToLauncher::Counters { counters } => {
+                to.health.on_counters(supervisor, admin, &counters);
                 to.admin_commands.on_counters(supervisor, admin, counters);
             }
             AdminToLauncher::Status { ticket } => to.admin_commands.begin_status(supervisor, admin, ticket),

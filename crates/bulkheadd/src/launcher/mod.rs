@@ -401,6 +401,10 @@ impl Launcher {
                     self.supervisor.on_reaper_end();
                     "reaper"
                 }
+                Event::Arrival => {
+                    self.components.health.on_arrival();
+                    "arrival"
+                }
                 // All that have arrived are configured after each event.
                 Event::Beginning => "start",
                 Event::Exit(serial) => {

@@ -234,7 +234,7 @@ pub(super) const RESTART: &[Row] = &[
         "hang_after",
         Unit::Duration,
         &HANG_AFTER_MS,
-        "a site or service that is in use and does not say a word for so long is ended, and started again",
+        "a process that does not say a word for so long, though it has a processor, is ended, and started again; a gate has less",
     ),
 ];
 

@@ -134,6 +134,10 @@ impl Client {
             }
             // What the service does not read from its channel is not read from the door either.
             ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
+            // The other machine knows.
+            ServiceToDataProxy::Timeouts {} => {
+                self.answers.push(DataProxyToService::Timeouts { usual_ms: 0 })
+            }
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
         }
     }
@@ -223,7 +227,10 @@ impl Client {
 
     fn answer(&mut self, line: u64, message: DataProxyToService) {
         let (id, is_end) = match &message {
-            DataProxyToService::Welcome {} => return,
+            // None of these is said on a line.
+            DataProxyToService::Welcome {}
+            | DataProxyToService::Timeouts { .. }
+            | DataProxyToService::Timeout { .. } => return,
             DataProxyToService::Part { id, .. } => (*id, false),
             DataProxyToService::Done { id, .. } | DataProxyToService::Failed { id, .. } => (*id, true),
         };

@@ -147,6 +147,9 @@ impl Line {
                 let message = DataProxyToService::decode(&bytes).map_err(|error| nonsense(&error))?;
                 match message {
                     DataProxyToService::Welcome {} => return Err(nonsense(&"a welcome")),
+                    DataProxyToService::Timeouts { .. } | DataProxyToService::Timeout { .. } => {
+                        return Err(nonsense(&"a timeout"));
+                    }
                     DataProxyToService::Part { .. } => {}
                     DataProxyToService::Done { id, .. } | DataProxyToService::Failed { id, .. } => {
                         self.unknown.remove(&id);

@@ -5,22 +5,31 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tokio::time::Instant;
 use wire::data::{CALLS_MAX, CallFault, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
 use wire::{Bytes, Text};
 use worker::channel::Channel;
 
 use super::DataError;
-use super::link::{Call, Order};
+use super::link::{Call, Order, PROXY_WAIT, sleep_until};
 use super::reply::{Reply, Taken, Wants};
+use super::timeouts::Timeouts;
+
+/// LIMIT: how long what a proxy has said is read before calls fail for which it was too late.
+const READ_WAIT: Duration = Duration::from_millis(5);
 
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
 
 /// A call without an answer.
 struct UnderWay {
     key: u64,
-    reply: Reply,
+    name: String,
+    made: Instant,
+    /// Where the answer goes, unless it has come too late.
+    reply: Option<Reply>,
     /// Whether no more of the answer is wanted, and the proxy has been told so.
     is_cancelled: bool,
     /// Whether more is wanted later, and the proxy has been told so.
@@ -35,6 +44,11 @@ struct Connection {
     later: VecDeque<Call>,
     next: u32,
     outgoing: VecDeque<ServiceToDataProxy>,
+    timeouts: Timeouts,
+    /// When it is looked next whether calls have taken too long.
+    look: Option<Instant>,
+    /// Whether the time has come, and only what the proxy has said meanwhile is yet to be read.
+    is_due: bool,
     /// Whether the proxy has said that the token is right.
     is_welcome: bool,
     /// Whether no more calls come.
@@ -53,12 +67,12 @@ pub(super) async fn serve(
 ) {
     let Ok(channel) = ProxyChannel::new(descriptor) else { return };
     let mut connection = Connection::default();
-    connection.outgoing.push_back(ServiceToDataProxy::Login { token });
+    connection.outgoing.extend([ServiceToDataProxy::Login { token }, ServiceToDataProxy::Timeouts {}]);
     connection.run(&channel, &mut orders).await;
     // Those that were sent may have been carried out, others were not.
     let reason = "its data proxy has gone";
     let lost = || DataError::Lost { reason: reason.into() };
-    connection.calls.into_values().for_each(|call| call.reply.fail(lost()));
+    connection.calls.into_values().filter_map(|call| call.reply).for_each(|reply| reply.fail(lost()));
     orders.close();
     let left = std::iter::from_fn(|| orders.try_recv().ok());
     let left = connection.later.into_iter().map(Order::Call).chain(left);
@@ -91,6 +105,7 @@ impl Connection {
                     Some(Order::Resume(key)) => self.resume(key),
                 },
                 Ok(()) = channel.room(), if !has_room => {}
+                () = sleep_until(self.look) => self.on_time(Instant::now()),
             }
         }
     }
@@ -111,10 +126,11 @@ impl Connection {
         if call.reply.is_closed() {
             return call.reply.cancelled();
         }
+        self.look_at(self.until(&call.name, call.made));
         if self.calls.len() >= CALLS_MAX || !self.is_welcome {
             return self.later.push_back(call);
         }
-        let Call { key, name, values, reply, until: _ } = call;
+        let Call { key, name, values, made, reply, until: _ } = call;
         while self.calls.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -123,13 +139,64 @@ impl Connection {
         let mut parts = values.chunks(PART_MAX).map(|part| Bytes(part.to_vec()));
         let (first, mut left) = (parts.next().unwrap_or_default(), values.len().saturating_sub(PART_MAX));
         let first =
-            ServiceToDataProxy::Call { id, name: Text::new(name), complete: left == 0, values: first };
+            ServiceToDataProxy::Call { id, name: Text::new(&name), complete: left == 0, values: first };
         self.outgoing.push_back(first);
         for values in parts {
             left = left.saturating_sub(PART_MAX);
             self.outgoing.push_back(ServiceToDataProxy::More { id, complete: left == 0, values });
         }
-        self.calls.insert(id, UnderWay { key, reply, is_cancelled: false, is_paused: false });
+        let reply = Some(reply);
+        self.calls.insert(id, UnderWay { key, name, made, reply, is_cancelled: false, is_paused: false });
+    }
+
+    /// Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version before does not say.
+    fn until(&self, name: &str, made: Instant) -> Option<Instant> {
+        let unheard = (!self.is_welcome).then(|| made + PROXY_WAIT);
+        self.timeouts.until(name, made).or(unheard)
+    }
+
+    /// Has it be looked at that time, if it was to be later.
+    fn look_at(&mut self, at: Option<Instant>) {
+        self.look = self.look.into_iter().chain(at).min();
+    }
+
+    /// Fails the calls that have taken too long, but reads first what there is: this process may have had no processor.
+    fn on_time(&mut self, now: Instant) {
+        self.is_due = !self.is_due;
+        match self.is_due {
+            true => self.look = Some(now + READ_WAIT),
+            false => self.give_up(now),
+        }
+    }
+
+    /// Fails the calls that have taken too long. The proxy may still answer them.
+    fn give_up(&mut self, now: Instant) {
+        let is_late = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        let late: Vec<u32> = (self.calls.iter())
+            .filter(|(_, call)| call.reply.is_some() && is_late(self.until(&call.name, call.made)))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            if let Some(reply) = self.calls.get_mut(&id).and_then(|call| call.reply.take()) {
+                reply.fail(DataError::Lost { reason: "its data proxy does not answer".into() });
+            }
+            self.outgoing.push_back(ServiceToDataProxy::Cancel { id });
+        }
+        for call in std::mem::take(&mut self.later) {
+            match is_late(self.until(&call.name, call.made)) {
+                true => call.reply.fail(DataError::Unavailable),
+                false => self.later.push_back(call),
+            }
+        }
+        self.look_again();
+    }
+
+    /// Finds out when it is to be looked next.
+    fn look_again(&mut self) {
+        let waiting = self.calls.values().filter(|call| call.reply.is_some());
+        let waiting = waiting.map(|call| (&call.name, call.made));
+        let later = self.later.iter().map(|call| (&call.name, call.made));
+        self.look = waiting.chain(later).filter_map(|(name, made)| self.until(name, made)).min();
     }
 
     fn cancel(&mut self, key: u64) {
@@ -154,9 +221,19 @@ impl Connection {
     fn take(&mut self, message: DataProxyToService) -> bool {
         match message {
             DataProxyToService::Welcome {} => self.is_welcome = true,
+            DataProxyToService::Timeouts { usual_ms } => {
+                self.timeouts.begin(usual_ms);
+                self.look_again();
+            }
+            DataProxyToService::Timeout { name, timeout_ms } => {
+                self.timeouts.add(name.as_str(), timeout_ms);
+                self.look_again();
+            }
             DataProxyToService::Part { id, results } => {
                 let Some(call) = self.calls.get_mut(&id) else { return false };
-                match call.reply.part(results.0) {
+                // It came too late.
+                let Some(reply) = &mut call.reply else { return true };
+                match reply.part(results.0) {
                     Taken::TooMuch => return false,
                     Taken::Wants(Wants::More) => {}
                     Taken::Wants(Wants::MoreLater) => {
@@ -173,7 +250,9 @@ impl Connection {
             }
             DataProxyToService::Done { id, results } => {
                 let Some(call) = self.calls.remove(&id) else { return false };
-                call.reply.done(results.0);
+                if let Some(reply) = call.reply {
+                    reply.done(results.0);
+                }
             }
             DataProxyToService::Failed { id, fault, reason } => {
                 let reason = reason.as_str().to_owned();
@@ -182,7 +261,9 @@ impl Connection {
                     fault => DataError::Failed { fault, reason },
                 };
                 let Some(call) = self.calls.remove(&id) else { return false };
-                call.reply.fail(error);
+                if let Some(reply) = call.reply {
+                    reply.fail(error);
+                }
             }
         }
         while self.is_welcome && self.calls.len() < CALLS_MAX {

@@ -16,7 +16,7 @@ use super::connection;
 use super::reply::Reply;
 
 /// LIMIT: how long a call waits for a data proxy: a new one is there within a second.
-const PROXY_WAIT: Duration = Duration::from_secs(5);
+pub(super) const PROXY_WAIT: Duration = Duration::from_secs(5);
 
 /// A call, on its way to the proxy.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Call {
     pub(super) name: String,
     /// Its parameters.
     pub(super) values: Vec<u8>,
+    /// When it was made.
+    pub(super) made: Instant,
     /// Until when it waits for a proxy, if it has had to.
     pub(super) until: Option<Instant>,
     /// Where the answer goes.
@@ -137,7 +139,8 @@ impl Link {
     }
 }
 
-async fn sleep_until(until: Option<Instant>) {
+/// Waits until then, or for ever.
+pub(super) async fn sleep_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,

@@ -11,6 +11,7 @@ mod link;
 mod parameters;
 mod reply;
 mod row;
+mod timeouts;
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use wire::data::{Token, ValueReader};
 
 pub use any::AnyValue;
@@ -112,7 +114,7 @@ impl DataSource {
         let (reply, answer) = oneshot::channel();
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let reply = Reply::Whole(reply, Vec::new());
-        let call = Call { key, name: name.to_owned(), values, until: None, reply };
+        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
         self.orders.send(Order::Call(call)).map_err(|_| DataError::Unavailable)?;
         let mut wanted = Wanted { source: self, key, is_answered: false };
         let answer = answer.await;
@@ -135,7 +137,7 @@ impl DataSource {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let is_cancelled = Arc::<AtomicBool>::default();
         let reply = Reply::Parts(Box::new(take), is_cancelled.clone());
-        let call = Call { key, name: name.to_owned(), values, until: None, reply };
+        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
         if let Err(back) = self.orders.send(Order::Call(call))
             && let Order::Call(call) = back.0
         {

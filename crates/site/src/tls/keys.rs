@@ -6,17 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
-use rustls::{CipherSuite, NamedGroup, SignatureAlgorithm, SignatureScheme};
+use rustls::{CipherSuite, NamedGroup, OtherError, SignatureAlgorithm, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::sync::Notify;
 use webpki::EndEntityCert;
 use wire::stapler::StaplerToSite;
 use wire::tls::{CHAIN_MAX, KeyKind};
 
-use super::signer_channel::{CertificateReceiver, Line, Part};
+use super::signer_channel::{CertificateReceiver, Line, Part, SignFault};
 use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).
@@ -39,6 +40,8 @@ struct Chain {
 pub struct Keys {
     chains: Mutex<Chains>,
     came: Notify,
+    /// Handshakes that wait for a signature.
+    waiting: Mutex<Vec<Waker>>,
 }
 
 /// By number.
@@ -108,6 +111,7 @@ impl CertificateReceiver for Keys {
         used.insert(number, chain);
         drop(chains);
         self.came.notify_waiters();
+        self.wake();
     }
 
     /// Forgets what a signer had that is gone.
@@ -116,6 +120,20 @@ impl CertificateReceiver for Keys {
         for chains in [used, arriving] {
             chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line));
         }
+    }
+
+    fn has_only_others(&self, line: &Line) -> bool {
+        let used = &self.chains().used;
+        !used.is_empty() && !used.values().any(|chain| std::ptr::eq(&*chain.line, line))
+    }
+
+    fn wait(&self, waker: &Waker) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+    }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -230,7 +248,10 @@ impl Signer for RemoteSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let RemoteKey { line, number, version, .. } = &self.key;
         let signature = line.sign(*number, *version, self.scheme.into(), message);
-        signature.map_err(|error| rustls::Error::General(format!("the signer: {error}")))
+        signature.map_err(|fault| match fault {
+            SignFault::NoAnswer(silence) => rustls::Error::Other(OtherError(Arc::new(silence))),
+            SignFault::Failed(_) => rustls::Error::General(fault.to_string()),
+        })
     }
 
     fn scheme(&self) -> SignatureScheme {

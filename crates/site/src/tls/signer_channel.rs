@@ -4,11 +4,14 @@
 //! taken over. Never: waits for a signature longer than its deadline, whatever else the signer says.
 //!
 //! rustls asks for a signature in the middle of a call and wants it at once, so the worker stands still for it: as it
-//! would if it signed itself, and two messages longer.
+//! would if it signed itself, and two messages longer. It does so for a moment only. After that the handshake is given up
+//! where it is, as nothing of it has been sent, and begins again with the same bytes once the signer answers, or another
+//! one is there.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,10 +19,10 @@ use tokio::sync::Notify;
 use wire::tls::{CERTIFICATE_MAX, KeyKind, SIGNED_MAX, SignerToSite, SiteToSigner};
 use wire::{Bytes, Message};
 
-/// LIMIT: a signature takes 0.1 ms, RSA with 4096 bits 3 ms; a signer that does not answer in this time hangs.
-const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
-/// LIMIT: how long one that hangs is not asked; so a site stands still for it for a sixth of the time at most.
-const HANGS: Duration = Duration::from_secs(10);
+/// LIMIT: how long a worker stands still for a signature: one takes 0.1 ms, with RSA and 4096 bits 3 ms.
+const PATIENCE: Duration = Duration::from_millis(25);
+/// LIMIT: the same, of a signer that is slow: twice as long each time in a row that it was not long enough.
+const PATIENCE_MAX: Duration = Duration::from_millis(400);
 /// How many messages are heard before others have their turn.
 const TURN: usize = 32;
 /// The longest message is a certificate with its numbers.
@@ -42,6 +45,46 @@ pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
 
     /// Forgets what a signer had that is gone.
     fn forget(&self, line: &Arc<Line>);
+
+    /// Whether there are certificates here, and none of this signer.
+    fn has_only_others(&self, line: &Line) -> bool;
+
+    /// Wakes whoever waits here when a certificate comes, or a signer answers again.
+    fn wait(&self, waker: &Waker);
+
+    /// Wakes all who wait.
+    fn wake(&self);
+}
+
+/// A signer has not answered in time, or is gone.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the signer does not answer")]
+pub struct SignerSilence(Arc<Line>);
+
+impl SignerSilence {
+    /// Ready once it is worth while to ask for the signature again.
+    pub fn poll_end(&self, cx: &Context<'_>) -> Poll<()> {
+        let line = &self.0;
+        let Some(keys) = line.keys.upgrade() else { return Poll::Ready(()) };
+        let state = line.state();
+        let is_over = if state.gone { keys.has_only_others(line) } else { !state.owes };
+        if is_over {
+            return Poll::Ready(());
+        }
+        keys.wait(cx.waker());
+        Poll::Pending
+    }
+}
+
+/// Why there is no signature.
+#[derive(Debug, thiserror::Error)]
+pub enum SignFault {
+    /// There may be one later.
+    #[error(transparent)]
+    NoAnswer(SignerSilence),
+    /// There is none.
+    #[error("the signer: {0}")]
+    Failed(#[from] io::Error),
 }
 
 /// The channel.
@@ -58,9 +101,25 @@ pub struct Line {
 struct State {
     ticket: u32,
     gone: bool,
-    /// It hangs, and is not asked before.
-    not_before: Option<Instant>,
+    /// Whether it was asked and has not answered: it is asked nothing more until it does.
+    owes: bool,
+    /// How long it is waited for.
+    patience: Duration,
     buffer: Vec<u8>,
+}
+
+impl State {
+    fn new() -> Self {
+        Self { ticket: 0, gone: false, owes: false, patience: PATIENCE, buffer: vec![0; MESSAGE_BYTES] }
+    }
+
+    /// The answer to a question that was given up: others may be asked now.
+    fn heard_late(&mut self, answer: &SignerToSite) -> bool {
+        let (SignerToSite::Signed { ticket, .. } | SignerToSite::Refused { ticket }) = answer else {
+            return false;
+        };
+        *ticket == self.ticket && std::mem::take(&mut self.owes)
+    }
 }
 
 /// Attends to a channel until the signer is gone; must be called inside the runtime.
@@ -70,7 +129,7 @@ pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result
     let line = Arc::new(Line {
         socket,
         keys: Arc::downgrade(&keys),
-        state: Mutex::new(State { ticket: 0, gone: false, not_before: None, buffer: vec![0; MESSAGE_BYTES] }),
+        state: Mutex::new(State::new()),
         stir: Notify::new(),
     });
     tokio::task::spawn_local(async move {
@@ -88,6 +147,7 @@ pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result
             }
         }
         keys.forget(&line);
+        keys.wake();
     });
     Ok(())
 }
@@ -102,6 +162,9 @@ impl Line {
         let mut state = self.state();
         for _ in 0..TURN {
             match self.receive_all(&mut state) {
+                Ok(Some(answer)) if state.heard_late(&answer) => {
+                    self.keys.upgrade().inspect(|keys| keys.wake());
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) => return Err(error),
@@ -139,29 +202,39 @@ impl Line {
     }
 
     /// Has a message signed, now.
+    ///
+    /// # Errors
+    /// There is no signature, or none yet.
     pub fn sign(
         self: &Arc<Self>,
         number: u16,
         version: u32,
         scheme: u16,
         message: &[u8],
-    ) -> io::Result<Vec<u8>> {
+    ) -> Result<Vec<u8>, SignFault> {
         if message.len() > SIGNED_MAX {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(SignFault::Failed(io::ErrorKind::InvalidInput.into()));
         }
         let mut state = self.state();
-        // SECURITY: who waits here keeps the whole site waiting, so one that hangs is not asked for each handshake.
-        if state.not_before.is_some_and(|at| Instant::now() < at) {
-            return Err(io::ErrorKind::TimedOut.into());
+        // SECURITY: whoever waits here keeps the whole site waiting, so one that hangs is not asked for each handshake.
+        if state.owes || state.gone {
+            return Err(SignFault::NoAnswer(SignerSilence(self.clone())));
         }
-        let question = (number, version, scheme, message);
-        let result = self.ask(&mut state, question, Instant::now() + SIGN_TIMEOUT);
-        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-            state.not_before = Some(Instant::now() + HANGS);
-            let (waited, pause) = (SIGN_TIMEOUT.as_secs(), HANGS.as_secs());
-            eprintln!("error: the signer has not answered for {waited} s; handshakes fail for {pause} s");
+        let (question, begun) = ((number, version, scheme, message), Instant::now());
+        let deadline = begun + state.patience;
+        match self.ask(&mut state, question, deadline) {
+            Ok(signature) => {
+                state.patience = (begun.elapsed() * 2).clamp(PATIENCE, PATIENCE_MAX);
+                Ok(signature)
+            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                state.owes = true;
+                state.patience = (state.patience * 2).min(PATIENCE_MAX);
+                Err(SignFault::NoAnswer(SignerSilence(self.clone())))
+            }
+            Err(_) if state.gone => Err(SignFault::NoAnswer(SignerSilence(self.clone()))),
+            Err(error) => Err(SignFault::Failed(error)),
         }
-        result
     }
 
     /// Asks one question and waits for its answer, whatever else is heard meanwhile.
@@ -230,8 +303,7 @@ mod tests {
 
     fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<Line> {
         let keys: Arc<dyn CertificateReceiver> = keys.clone();
-        let state =
-            Mutex::new(State { ticket: 0, gone: false, not_before: None, buffer: vec![0; MESSAGE_BYTES] });
+        let state = Mutex::new(State::new());
         Arc::new(Line { socket, keys: Arc::downgrade(&keys), state, stir: Notify::new() })
     }
 
@@ -255,8 +327,20 @@ mod tests {
             }
             line.ask(&mut line.state(), (0, 1, 0x0403, &[9; 100]), deadline)
         };
-        assert_eq!(ask(Instant::now() + SIGN_TIMEOUT).unwrap(), [7]);
+        assert_eq!(ask(Instant::now() + Duration::from_secs(2)).unwrap(), [7]);
         assert_eq!(ask(Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    /// Whether whoever waits for the signer is to ask again.
+    fn is_over(silence: &SignerSilence) -> bool {
+        silence.poll_end(&Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    fn silence(result: Result<Vec<u8>, SignFault>) -> SignerSilence {
+        match result {
+            Err(SignFault::NoAnswer(silence)) => silence,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -265,15 +349,40 @@ mod tests {
         let keys = Arc::new(Keys::default());
         let line = line(ours, &keys);
         for _ in 0..3 {
-            assert_eq!(line.sign(0, 1, 0x0403, &[9; 100]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert!(!is_over(&silence(line.sign(0, 1, 0x0403, &[9; 100]))));
         }
         let mut buffer = vec![0; 1024];
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
         // Once, however often it was needed.
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).is_err());
-        line.state().not_before = Some(Instant::now());
-        let _ = line.sign(0, 1, 0x0403, &[9; 100]);
+        // An answer to something else is none.
+        for (ticket, is_heard) in [(7, false), (1, true)] {
+            sys::seqpacket::send(&theirs, &encoded(&SignerToSite::Refused { ticket }), None).unwrap();
+            assert!(line.hear_some().unwrap());
+            assert_eq!(!line.state().owes, is_heard);
+        }
+        let later = silence(line.sign(0, 1, 0x0403, &[9; 100]));
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
+        assert!(!is_over(&later) && line.state().patience == PATIENCE * 4);
+    }
+
+    #[test]
+    fn a_signer_that_has_gone_is_waited_for_until_another_one_is_there() {
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        let keys = Arc::new(Keys::default());
+        let old = line(ours, &keys);
+        drop(theirs);
+        let waiting = silence(old.sign(0, 1, 0x0403, &[9; 100]));
+        assert!(!is_over(&waiting));
+        let (ours, _theirs) = sys::seqpacket::pair().unwrap();
+        let new = line(ours, &keys);
+        let part = |der| Part { number: 0, version: 1, kind: KeyKind::P256, index: 0, count: 1, der };
+        keys.take(&old, part(vec![1]));
+        assert!(!is_over(&waiting), "what it has sent is of no use");
+        keys.forget(&old);
+        assert!(!is_over(&waiting));
+        keys.take(&new, part(vec![1]));
+        assert!(is_over(&waiting));
     }
 
     #[test]

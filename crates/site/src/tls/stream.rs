@@ -7,7 +7,9 @@
 //! it must, the part of a record that has come, what was decrypted and not yet read, and what was encrypted and not
 //! yet taken by the kernel.
 
+mod beginning;
 mod record;
+mod signature;
 
 use std::cell::{OnceCell, RefCell};
 use std::io;
@@ -25,6 +27,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::connection::turn;
+use beginning::{Beginning, silence_of};
 
 /// LIMIT: bytes of a record, or of a handshake message, that are kept until the rest has come: what rustls allows
 /// with buffers of its own; a chain of certificates has a few KiB.
@@ -67,6 +70,8 @@ enum End {
 pub(crate) struct TlsStream {
     tcp: TcpStream,
     connection: UnbufferedServerConnection,
+    /// Until the handshake is done.
+    beginning: Option<Box<Beginning>>,
     /// What has come of a record.
     incoming: Vec<u8>,
     /// Decrypted; read up to `read`.
@@ -97,7 +102,8 @@ impl TlsStream {
     ) -> Result<Self, rustls::Error> {
         let mut stream = Self {
             tcp,
-            connection: UnbufferedServerConnection::new(config)?,
+            connection: UnbufferedServerConnection::new(config.clone())?,
+            beginning: Some(Beginning::new(config)),
             incoming: Vec::new(),
             plain: Vec::new(),
             read: 0,
@@ -142,10 +148,14 @@ impl TlsStream {
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut fills = 0;
         loop {
+            ready!(self.poll_signature(cx));
             let flushed = self.poll_flush(cx, &mut 0)?;
             match self.end {
                 End::Open if self.connection.is_handshaking() => {}
-                End::Open => return Poll::Ready(Ok(())),
+                End::Open => {
+                    self.beginning = None;
+                    return Poll::Ready(Ok(()));
+                }
                 End::Closed => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 End::Failed => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
             }
@@ -242,8 +252,9 @@ impl TlsStream {
 
     /// Works off all whole records in `records`; tells how many bytes are used up.
     fn process(&mut self, records: &mut [u8]) -> usize {
-        let Self { connection, plain, outgoing, .. } = self;
-        let mut used = 0;
+        let Self { connection, plain, outgoing, beginning, .. } = self;
+        beginning.take_if(|beginning| !beginning.keep(records));
+        let (mut used, said_before) = (0, outgoing.len());
         let mut error = None;
         // After an error, rustls is asked once more, for the alert; what it failed at must not be shown to it again.
         let mut last = false;
@@ -266,9 +277,17 @@ impl TlsStream {
                 Ok(ConnectionState::PeerClosed) => self.end = End::Closed,
                 Ok(_) => break,
                 Err(first) => {
+                    if let Some((beginning, silence)) = beginning.as_mut().zip(silence_of(&first)) {
+                        outgoing.truncate(said_before);
+                        beginning.wait_for(silence);
+                        return records.len();
+                    }
                     error.get_or_insert(first);
                 }
             }
+        }
+        if let Some(beginning) = beginning {
+            beginning.has_read(records.len() - used, outgoing.len() - said_before);
         }
         if let Some(error) = error {
             self.end = End::Failed;

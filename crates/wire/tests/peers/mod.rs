@@ -9,7 +9,7 @@ use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{ChildToLauncher, FromWorker, LauncherToService, Layout, Message, ToWorker, log};
 
 /// The limits that both sides of a message know.
-pub fn constants() -> [(&'static str, usize); 12] {
+pub fn constants() -> [(&'static str, usize); 14] {
     [
         ("VERSION", usize::from(wire::VERSION)),
         ("MESSAGE_MAX", wire::MESSAGE_MAX),
@@ -19,6 +19,8 @@ pub fn constants() -> [(&'static str, usize); 12] {
         ("PARAMETERS_BYTES_MAX", data::PARAMETERS_BYTES_MAX),
         ("VALUES_MAX", data::VALUES_MAX),
         ("CALLS_MAX", data::CALLS_MAX),
+        ("TIMEOUTS_MAX", data::TIMEOUTS_MAX),
+        ("WORD_WAIT_MS", data::WORD_WAIT.as_millis() as usize),
         ("LOG_BATCH_MAX", log::BATCH_MAX),
         ("LOG_RECORD_MAX", log::RECORD_MAX),
         ("LOG_TEXT_MAX", log::TEXT_MAX),
