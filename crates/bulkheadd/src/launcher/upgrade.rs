@@ -187,7 +187,7 @@ impl Launcher {
     /// Has all processes of the launcher before get successors.
     pub(super) fn begin_to_replace(&mut self, predecessor: Predecessor) {
         self.supervisor.info(format!("upgraded the launcher from {} to {VERSION}", predecessor.version));
-        let commands = &self.components.admin_commands;
+        let commands = &self.components.admin_commands.targets;
         let names = commands.names().filter_map(|name| {
             let slot = *commands.slots_of(name).first()?;
             Some((self.supervisor.spec(slot).role, name.to_owned()))
@@ -220,7 +220,7 @@ impl Launcher {
     /// The slots of a name whose processes are of the launcher before.
     fn old_slots(&self, name: &str) -> Vec<usize> {
         let Some(replacing) = &self.upgrade.replacing else { return Vec::new() };
-        let slots = self.components.admin_commands.slots_of(name).into_iter();
+        let slots = self.components.admin_commands.targets.slots_of(name).into_iter();
         let is_old = |slot: &usize| {
             let state = self.supervisor.slot(*slot);
             let is_old = state.current.is_some_and(|serial| serial <= replacing.predecessor.serial);
