@@ -74,7 +74,7 @@ class Reload(unittest.TestCase):
         names = {line["name"] for line in server.order(command="status")["processes"]}
         self.assertIn("new/fresh", names)
         server.relaunch("new")
-        self.assertIn("no such name any more", server.command("relaunch", "--run-dir", "run", "old").stderr)
+        self.assertIn('there is no "old"; ', server.command("relaunch", "--run-dir", "run", "old").stderr)
 
     def test_a_changed_site_is_replaced_without_a_failure(self):
         server = self.server
