@@ -2,11 +2,15 @@
 
 import json
 import os
+import resource
+import subprocess
+import tempfile
 import unittest
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 from client import until
-from harness import ROOTLESS, Process, Server, rootless_too, service, site
+from harness import ROOTLESS, Process, Server, program, rootless_too, service, site
 
 SITES = [
     site("main", [service(read=["data"]), service("direct", "/direct", takes=True)]),
@@ -150,6 +154,37 @@ class NobodyThere(unittest.TestCase):
                 self.assertEqual(blasts(alone), blasts(running))
             text = server.command("explain", "--config", server.config).stdout
             self.assertIn("alone: no server is running", text)
+
+
+class ManySites(unittest.TestCase):
+    """What it takes grows with what there is to say: processor time, which does not depend on what else the machine does."""
+
+    SITES = 4000
+
+    @classmethod
+    def setUpClass(cls):
+        folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.config = folder / "bulkhead.toml"
+        site = '[[site]]\nname = "s{0}"\nhost = ["h{0}.test"]\nroot = "r/s{0}"\n'
+        head = '[server]\nuser_range = "100001-199999"\n[[listen]]\naddress = "127.0.0.1:1"\n'
+        for number in range(cls.SITES):
+            (folder / f"r/s{number}").mkdir(parents=True)
+        cls.config.write_text(head + "".join(site.format(number) for number in range(cls.SITES)))
+
+    def spent(self, *words):
+        """Seconds of processor time that a command takes."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([program("bulkhead"), *words, "--config", self.config], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn(f"s{self.SITES - 1}", done.stdout)
+        return sum(getattr(after, which) - getattr(before, which) for which in ("ru_utime", "ru_stime"))
+
+    def test_it_is_little_beside_reading_the_configuration(self):
+        """Where each site is looked up among all, it takes two hundred times as long."""
+        read = min(self.spent("site", "list") for _ in range(3))
+        self.assertLess(self.spent("explain"), 6 * read)
+        self.assertLess(self.spent("explain", f"s{self.SITES - 1}"), 3 * read)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -78,6 +79,19 @@ class Pool(unittest.TestCase):
                 self.assertEqual(server.get("/after.php").text, "done")
                 self.assertEqual({page.status for page in crowd(4, lambda: server.get("/who.php"))}, {200})
 
+    def test_a_pool_that_nobody_has_claimed_is_free_after_each_answer(self):
+        """One child, and two sites that ask by turns: a connection that rests would hold the child for a quarter of a second."""
+        fpm = self.fpm(children=1)
+        sites = [site(name, route=self.routes(fpm)) for name in ("main", "other")]
+        with Server(sites=sites, programs=(), files=FILES) as server:
+            pids, begun = [], time.monotonic()
+            for _ in range(20):
+                pids += [server.get("/who.php", host=f"{name}.test").text for name in ("main", "other")]
+            spent = time.monotonic() - begun
+            self.assertEqual((len(pids), len(set(pids))), (40, 1))
+            # With connections that are kept it takes 40 times 250 ms at the least.
+            self.assertLess(spent, 5)
+
     def test_two_sites_share_the_children_of_a_pool(self):
         """Each has requests all the time, and as many as there are children: the children are lent by turns."""
         fpm = self.fpm(children=2)
@@ -144,7 +158,7 @@ class Closed(unittest.TestCase):
     def test_what_changes_nothing_is_asked_again_once_and_only_on_a_new_connection(self):
         behind = Fickle(path=place(self) / "f.sock")
         self.addCleanup(behind.close)
-        routes = [{"path": "/h/", "fastcgi": behind.at}]
+        routes = [{"path": "/h/", "fastcgi": behind.at, "requests": 4}]
         with Server(sites=[site(route=routes)], programs=()) as server:
             def closed():
                 """Whether a request has come on a kept connection, if both requests came before the end of its time."""
@@ -161,6 +175,15 @@ class Closed(unittest.TestCase):
                 del behind.taken[:]
                 self.assertEqual(server.get("/h/x", method="POST", body=b"a").text, "answered")
                 self.assertEqual(behind.taken, [(behind.count, True)])
+
+    def test_without_requests_each_request_has_a_connection_of_its_own(self):
+        behind = Fickle(path=place(self) / "f.sock")
+        self.addCleanup(behind.close)
+        routes = [{"path": "/h/", "fastcgi": behind.at}]
+        with Server(sites=[site(route=routes)], programs=()) as server:
+            for _ in range(10):
+                self.assertEqual(server.get("/h/x").text, "answered")
+            self.assertEqual(behind.taken, [(number, True) for number in range(1, 11)])
 
     def test_a_new_connection_that_is_closed_is_not_tried_again(self):
         behind = Fickle(path=place(self) / "f.sock")

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import client
-from backend import Mute, Raw, Silent, folder, route
+from backend import FastCgi, Mute, Raw, Silent, folder, response, route
 from harness import Server, rootless_too, service, site
 
 CROWD = 200
@@ -124,6 +124,36 @@ class Stall(unittest.TestCase):
             self.assert_served("all")
         # When they have gone, so have their connections.
         self.assert_served("after all")
+
+
+@rootless_too
+class OneOfSeveral(unittest.TestCase):
+    """A server that takes connections and answers nothing costs one request; then the others are asked for a while."""
+
+    def test_it_is_left_out(self):
+        mute = self.enterContext(Mute(backlog=64))
+        # Each answer ends its connection, so that each request needs one to whoever is next.
+        well = self.enterContext(Raw(answer=lambda _: response(b"well", "200 OK", "Connection: close")))
+        fast = self.enterContext(FastCgi())
+        more = {"answer_timeout": "500ms"}
+        routes = [
+            route([mute.at, well.at], "/http/", **more),
+            {"path": "/fcgi/", "fastcgi": [mute.at, fast.at], "script": "/x.php"} | more,
+        ]
+        with Server(sites=[site(route=routes)], programs=(), files={"main/x.php": ""}) as server:
+            for path in ("/http/x", "/fcgi/x"):
+                statuses = [server.get(path).status for _ in range(8)]
+                self.assertEqual(sorted(statuses), [200] * 7 + [504], path)
+            told = f"{mute.at} has not answered in time; for 10 s, the others are asked in its place"
+            self.assertTrue(client.until(lambda: server.log().count(told) == 2, 10), server.log())
+
+    def test_one_that_is_alone_is_asked_again(self):
+        mute = self.enterContext(Mute(backlog=64))
+        routes = [route(mute.at, "/http/", answer_timeout="200ms")]
+        with Server(sites=[site(route=routes)], programs=()) as server:
+            self.assertEqual([server.get("/http/x").status for _ in range(3)], [504] * 3)
+            self.assertEqual(mute.connections, 3)
+            self.assertNotIn("in its place", server.log())
 
 
 if __name__ == "__main__":

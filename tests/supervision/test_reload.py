@@ -1,6 +1,7 @@
 """Reloads: what has changed in the configuration changes, nothing else does, and a mistake changes nothing."""
 
 import shutil
+import signal
 import unittest
 
 import client
@@ -40,6 +41,14 @@ class Reload(unittest.TestCase):
         self.assertEqual([self.server.status("/", host) for host in ("main.test", "old.test")], [200, 200])
         return why
 
+    def test_each_line_about_mistakes_has_its_time_and_label(self):
+        server = self.server
+        server.write_config([MAIN, site("old", mistake=1, another=2)], server={"gates": 2})
+        server.launcher.send_signal(signal.SIGHUP)
+        self.assertTrue(until(lambda: "unknown key `another`" in server.log(), 10), server.log())
+        for line in server.log().splitlines():
+            self.assertRegex(line, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (info|warning|error) \[[^\]]+\] ")
+
     def test_sites_and_listeners_come_and_go_beside_what_is_under_way(self):
         server, other = self.server, free_port()
         kept, download = client.Connection(server.port), large(server)
@@ -65,7 +74,7 @@ class Reload(unittest.TestCase):
         names = {line["name"] for line in server.order(command="status")["processes"]}
         self.assertIn("new/fresh", names)
         server.relaunch("new")
-        self.assertIn("no such name any more", server.command("relaunch", "--run-dir", "run", "old").stderr)
+        self.assertIn('there is no "old"; ', server.command("relaunch", "--run-dir", "run", "old").stderr)
 
     def test_a_changed_site_is_replaced_without_a_failure(self):
         server = self.server

@@ -46,6 +46,22 @@ class Upgrade(unittest.TestCase):
     def setUp(self):
         self.server = self.enterContext(launch())
 
+    def test_it_waits_for_what_a_reload_has_left_to_finish(self):
+        """For longer than for anything else that is under way: the site that is removed has a request for so long."""
+        server, slow = self.server, []
+        begun = threading.Thread(target=lambda: slow.append(server.get("/probe/sleep?ms=6500", timeout=30).status))
+        begun.start()
+        counted = lambda: [one["connections_now"] for one in server.order(command="status")["processes"]
+                           if one["name"] == "main/probe"]
+        self.assertTrue(until(lambda: any(counted()), 10), counted())
+        self.assertIsNone(server.reload(SITES[1:]))
+        server.put_programs(version="0.1.9")
+        self.assertIn("to 0.1.9", server.upgrade())
+        begun.join()
+        self.assertEqual(slow, [200])
+        self.assertIn("upgrade: waits, as processes of sites that a reload has changed or removed finish", server.log())
+        self.assertTrue(server.all_are_new())
+
     def test_all_is_replaced_under_load(self):
         server, slow = self.server, []
         pid, before = server.launcher.pid, set(server.processes())

@@ -22,6 +22,7 @@ use crate::conditioned::{Conditioned, TopRange};
 use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
 use crate::republish::TEMPLATES_OF;
 use crate::secret::Secret;
+use crate::targets::Targets;
 
 /// LIMIT: bytes of a report of a probe or publisher; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
@@ -36,7 +37,7 @@ pub(crate) struct Admin {
     pub(crate) counters: Counters,
     /// What every order begins with.
     pub(crate) secret: OnceCell<Secret>,
-    pub(crate) targets: RefCell<Vec<(u16, String)>>,
+    pub(crate) targets: RefCell<Targets>,
     pending: RefCell<HashMap<u32, Pending>>,
     next_ticket: Cell<u32>,
     /// The launcher has closed its end: no order can be given any more.
@@ -57,6 +58,8 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     processes: Vec<Process>,
+    /// Where the next page of them begins.
+    next: Option<u32>,
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
@@ -94,10 +97,6 @@ impl Admin {
         }
     }
 
-    pub(crate) fn add_target(&self, number: u16, name: &str) {
-        self.targets.borrow_mut().push((number, name.to_owned()));
-    }
-
     /// Passes an order on and waits for its answer.
     pub(crate) async fn command(&self, command: Command) -> Reply {
         match command {
@@ -114,7 +113,7 @@ impl Admin {
         let ends_us = match &command {
             Command::Stop {} => true,
             Command::Relaunch { name } => name == wire::Role::Admin.name(),
-            Command::Status {}
+            Command::Status { .. }
             | Command::Conditioning {}
             | Command::Bans {}
             | Command::Certificates {}
@@ -128,7 +127,15 @@ impl Admin {
             | Command::Probe { .. } => false,
         };
         let message = match command {
-            Command::Status {} => AdminToLauncher::Status { ticket: number },
+            Command::Status { role: None, site: None, after: 0, limit: None } => {
+                AdminToLauncher::Status { ticket: number }
+            }
+            Command::Status { role, site, after, limit } => {
+                match self.page(number, (role, site), after, limit) {
+                    Ok(message) => message,
+                    Err(reply) => return (reply, Vec::new()),
+                }
+            }
             Command::Conditioning {} => AdminToLauncher::Conditioning { ticket: number },
             Command::Republish { site } => match self.target(&(site.unwrap_or_default() + TEMPLATES_OF)) {
                 Ok(target) => AdminToLauncher::Republish { ticket: number, target },
@@ -182,17 +189,29 @@ impl Admin {
         (number, answer)
     }
 
-    fn target(&self, name: &str) -> Result<u16, Reply> {
-        let targets = self.targets.borrow();
-        if let Some((number, _)) = targets.iter().find(|(_, known)| known == name) {
-            return Ok(*number);
-        }
-        let mut names: Vec<&str> = targets.iter().map(|(_, known)| known.as_str()).collect();
-        let meant = suggest::closest_name(name, &names)
-            .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
-        // Those of the workers of a name go without saying.
-        names.retain(|known| !known.contains('#'));
-        Err(Reply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))
+    fn target(&self, name: &str) -> Result<u32, Reply> {
+        self.targets.borrow().number(name)
+    }
+
+    /// The order for the part of a status that somebody wants to see.
+    fn page(
+        &self,
+        ticket: u32,
+        (role_name, site): (Option<String>, Option<String>),
+        from: u32,
+        limit: Option<u32>,
+    ) -> Result<AdminToLauncher, Reply> {
+        let site = site.map(|site| self.target(&site)).transpose()?;
+        let role = role_name.map(|name| role(&name)).transpose()?;
+        Ok(AdminToLauncher::StatusOf {
+            ticket,
+            by_role: role.is_some(),
+            role: role.unwrap_or(Role::Launcher),
+            by_site: site.is_some(),
+            site: site.unwrap_or_default(),
+            from,
+            limit: limit.unwrap_or(u32::MAX),
+        })
     }
 
     /// Takes a line of a status.
@@ -269,9 +288,18 @@ impl Admin {
         }
     }
 
+    /// Takes where the next page of a status begins.
+    pub(crate) fn status_next(&self, ticket: u32, next: u32) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.next = Some(next);
+        }
+    }
+
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: [(u64, String); 2]) {
-        self.finish(ticket, |gathered| Reply::status(missing.to_owned(), steps, gathered.processes));
+        self.finish(ticket, |gathered| {
+            Reply::status(missing.to_owned(), steps, gathered.processes, gathered.next)
+        });
     }
 
     /// Takes the answer to a relaunch or a stop.
@@ -338,6 +366,16 @@ fn readable(output: OwnedFd) -> io::Result<UnixStream> {
     let stream = std::os::unix::net::UnixStream::from(output);
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
+}
+
+/// The role that is called so.
+fn role(name: &str) -> Result<Role, Reply> {
+    let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
+    Role::ALL.iter().find(|role| role.name() == name).copied().ok_or_else(|| {
+        let meant = suggest::closest_name(name, &names)
+            .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+        Reply::wrong(format!("there is no role {name:?}; {meant}the roles are: {}", names.join(", ")))
+    })
 }
 
 fn kind(what: Findings) -> ProbeKind {

@@ -100,7 +100,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
     let _ = match command {
-        Command::Status {}
+        Command::Status { .. }
         | Command::Conditioning {}
         | Command::Bans {}
         | Command::Certificates {}

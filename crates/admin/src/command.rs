@@ -16,8 +16,21 @@ pub const REQUEST_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Command {
-    /// List every process.
-    Status {},
+    /// List every process, or a selection of them.
+    Status {
+        /// The processes of this role.
+        #[serde(default)]
+        role: Option<String>,
+        /// The processes of this site, with those of its services.
+        #[serde(default)]
+        site: Option<String>,
+        /// The page that begins here, as the one before says.
+        #[serde(default)]
+        after: u32,
+        /// So many lines.
+        #[serde(default)]
+        limit: Option<u32>,
+    },
     /// Say what every gate and site has shed, and why.
     Conditioning {},
     /// Start a new process of `name`, then retire the old one.
@@ -109,7 +122,13 @@ mod tests {
 
     #[test]
     fn reads_every_command() {
-        assert_eq!(Command::parse(br#"{"command":"status"}"#), Ok(Command::Status {}));
+        let status = |role: Option<&str>, site: Option<&str>, after, limit| {
+            let [role, site] = [role, site].map(|name| name.map(str::to_owned));
+            Ok(Command::Status { role, site, after, limit })
+        };
+        assert_eq!(Command::parse(br#"{"command":"status"}"#), status(None, None, 0, None));
+        let page = Command::parse(br#"{"command":"status","role":"site","after":7,"limit":100}"#);
+        assert_eq!(page, status(Some("site"), None, 7, Some(100)));
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
         assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
@@ -144,6 +163,8 @@ mod tests {
             "status",
             r#"{"command":"exec"}"#,
             r#"{"command":"relaunch"}"#,
+            r#"{"command":"status","limit":-1}"#,
+            r#"{"command":"status","pages":1}"#,
             r#"{"command":"unban","address":"everybody"}"#,
             r#"{"command":"relaunch","name":1}"#,
             r#"{"command":"stop","now":true}"#,

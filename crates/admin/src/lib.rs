@@ -16,6 +16,7 @@ mod republish;
 mod secret;
 mod send;
 mod serve;
+mod targets;
 
 pub use command::{Command, REQUEST_MAX};
 pub use serve::{ServeError, serve};

@@ -139,6 +139,8 @@ pub(crate) enum Reply {
         longest_lately_us: u64,
         longest_lately: String,
         processes: Vec<Process>,
+        /// Where the next page begins, if this one has an end.
+        next: Option<u32>,
     },
     /// What every gate and site has shed.
     Conditioning { ok: bool, processes: Vec<Conditioned> },
@@ -165,7 +167,12 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn status(missing: String, steps: [(u64, String); 2], processes: Vec<Process>) -> Self {
+    pub(crate) fn status(
+        missing: String,
+        steps: [(u64, String); 2],
+        processes: Vec<Process>,
+        next: Option<u32>,
+    ) -> Self {
         let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
         Self::Status {
             ok: true,
@@ -175,6 +182,7 @@ impl Reply {
             longest_lately_us,
             longest_lately,
             processes,
+            next,
         }
     }
 

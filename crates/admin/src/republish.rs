@@ -42,11 +42,8 @@ impl Admin {
     /// The sites of which a publisher is known.
     fn sites_with_templates(&self) -> Vec<String> {
         let targets = self.targets.borrow();
-        let mut sites: Vec<String> = targets
-            .iter()
-            .filter_map(|(_, name)| name.strip_suffix(TEMPLATES_OF))
-            .map(str::to_owned)
-            .collect();
+        let mut sites: Vec<String> =
+            targets.names().filter_map(|name| name.strip_suffix(TEMPLATES_OF)).map(str::to_owned).collect();
         sites.sort_unstable();
         sites.dedup();
         sites

@@ -127,7 +127,9 @@ fn listener(socket: Option<OwnedFd>) -> Result<UnixListener, ServeError> {
 /// Does what any message but those of the set-up asks for.
 async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
     match message {
-        LauncherToAdmin::Target { target, name } => admin.add_target(target, name.as_str()),
+        LauncherToAdmin::Target { target, name } => admin.targets.borrow_mut().add(target, name.as_str()),
+        LauncherToAdmin::Forget { target } => admin.targets.borrow_mut().forget(target),
+        LauncherToAdmin::StatusNext { ticket, next } => admin.status_next(ticket, next),
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),
         LauncherToAdmin::StatusEnd {

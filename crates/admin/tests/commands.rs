@@ -43,7 +43,7 @@ async fn started() -> Admin {
     let send = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();
     send(LauncherToAdmin::Socket {}, Some(descriptor)).await;
     for (target, name) in ["gate", "packages", "packages/search", "admin"].into_iter().enumerate() {
-        let (target, name) = (target as u16, Text::new(name));
+        let (target, name) = (target as u32, Text::new(name));
         send(LauncherToAdmin::Target { target, name }, None).await;
     }
     send(LauncherToAdmin::Secret { secret: Text::new(SECRET) }, None).await;
@@ -216,6 +216,59 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(process["last_exit"], "killed by signal 9");
         assert_eq!(process["oom_kills"], 1);
         assert_eq!(process["jit"], true);
+    });
+}
+
+#[test]
+fn a_part_of_a_status_is_asked_for_by_numbers_and_says_where_the_next_begins() {
+    run(async || {
+        let admin = started().await;
+        let order =
+            "{\"command\":\"status\",\"role\":\"service\",\"site\":\"packages\",\"after\":5,\"limit\":2}\n";
+        let answer = admin.ask(order);
+        let AdminToLauncher::StatusOf {
+            ticket,
+            by_role: true,
+            role,
+            by_site: true,
+            site: 1,
+            from: 5,
+            limit: 2,
+        } = admin.received().await
+        else {
+            panic!("a part of a status was asked for");
+        };
+        assert_eq!(role, Role::Service);
+        admin.send(process(ticket)).await;
+        admin.send(LauncherToAdmin::StatusNext { ticket, next: 9 }).await;
+        admin.send(status_end(ticket, Text::new(""))).await;
+        let answer = answer.await.unwrap();
+        assert_eq!((&answer["next"], answer["processes"].as_array().unwrap().len()), (&9.into(), 1));
+        for (order, error) in [
+            ("{\"command\":\"status\",\"role\":\"servce\"}\n", "did you mean \"service\"?"),
+            ("{\"command\":\"status\",\"site\":\"nobody\"}\n", "there is no \"nobody\""),
+        ] {
+            let answer = admin.ask(order).await.unwrap();
+            assert_eq!(answer["usage"], true);
+            assert!(answer["error"].as_str().unwrap().contains(error), "{answer}");
+        }
+    });
+}
+
+#[test]
+fn a_name_that_the_launcher_takes_back_is_unknown() {
+    run(async || {
+        let admin = started().await;
+        admin.send(LauncherToAdmin::Forget { target: 2 }).await;
+        admin.send(LauncherToAdmin::Report {}).await;
+        assert!(matches!(admin.received().await, AdminToLauncher::Counters { .. }));
+        let answer = admin.ask("{\"command\":\"relaunch\",\"name\":\"packages/search\"}\n").await.unwrap();
+        assert_eq!(answer["usage"], true);
+        assert!(
+            !answer["error"].as_str().unwrap().contains("are: gate, packages, packages/search"),
+            "{answer}"
+        );
+        assert!(admin.launcher.try_receive().is_none());
     });
 }
 

@@ -130,6 +130,8 @@ EXAMPLES:
   bulkhead status --conditioning         what was shed, and why
   bulkhead status --certificates         which certificates end soon, are revoked, or have no staple
   bulkhead status --run-dir /run/bulkhead --json | jq '.processes[].layers'
+  bulkhead status --site shop            its workers, services and what belongs to them
+  bulkhead status --role service --limit 100 --json | jq .next         the next page: --after with this
 
 COLUMNS: CONNS now/total; MEMORY proportional share (Pss), else resident; AGE since its start.
 LAYERS: those that are missing; with `?` those that cannot be read (try as root; nobody can read landlock).")]
@@ -517,6 +519,27 @@ pub struct View {
     /// Print one JSON object; memory in bytes, ages in milliseconds.
     #[arg(long)]
     pub json: bool,
+    /// Which processes to list.
+    #[command(flatten)]
+    pub part: Part,
+}
+
+/// Which part of the list of processes to print.
+#[derive(Debug, Args)]
+pub struct Part {
+    /// Only the processes of this site: its workers, services, connectors, data proxies.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["conditioning", "certificates"])]
+    pub site: Option<String>,
+    /// Only the processes of this role: gate, site, service, connector, dataproxy, ...
+    #[arg(long, value_name = "ROLE", conflicts_with_all = ["conditioning", "certificates"])]
+    pub role: Option<String>,
+    /// At most so many processes.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["conditioning", "certificates"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Go on behind a page: what `next` of its JSON says, or the last line of its table.
+    #[arg(long, value_name = "NEXT", conflicts_with_all = ["conditioning", "certificates"])]
+    pub after: Option<u32>,
 }
 
 /// How an explanation is to look: a table, unless one of these says otherwise.

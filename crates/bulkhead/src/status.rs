@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::admin::{give, printable};
-use crate::cli::View;
+use crate::cli::{Part, View};
 use crate::fault::Fault;
 use crate::isolation;
 use crate::layers::Layers;
@@ -112,7 +112,8 @@ impl Seen {
 
 /// Asks the server at `run_dir` for its processes and prints them.
 pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
-    let mut answer = give(run_dir, &json!({ "command": "status" }))?;
+    let mut answer = give(run_dir, &order(&view.part))?;
+    let next = answer["next"].as_u64();
     let missing = answer["missing"].as_str().unwrap_or("").to_owned();
     let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
@@ -126,18 +127,36 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         let loop_did = json!({ "longest": answer["longest_step"], "lately": answer["longest_lately"] });
         let mut document = json!({
             "missing": missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
+            "next": next,
         });
         if let Some(scores) = &scores {
             document["scores"] = scores.iter().map(score::Scored::json).collect();
         }
         format!("{document:#}")
     } else if view.isolation {
-        isolation::render(&seen, &missing) + &scores.map_or(String::new(), |scores| score::render(&scores))
+        let scores = scores.map_or(String::new(), |scores| score::render(&scores));
+        isolation::render(&seen, &missing) + &scores + &more(next)
     } else {
-        render(&seen, &missing)
+        render(&seen, &missing) + &more(next)
     };
     print(&text)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The order for a part of the list.
+fn order(part: &Part) -> Value {
+    let mut order = json!({ "command": "status" });
+    let mut set = |key: &str, value: Option<Value>| value.into_iter().for_each(|value| order[key] = value);
+    set("site", part.site.clone().map(Value::from));
+    set("role", part.role.clone().map(Value::from));
+    set("limit", part.limit.map(Value::from));
+    set("after", part.after.map(Value::from));
+    order
+}
+
+/// Where the next page begins.
+fn more(next: Option<u64>) -> String {
+    next.map_or(String::new(), |next| format!("\nmore: `--after {next}`"))
 }
 
 fn render(seen: &[Seen], missing: &str) -> String {
@@ -210,6 +229,20 @@ pub(crate) mod tests {
         let text = render(&[process("site", "packages", 0, "resting")], "");
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.ends_with("resting: 1, which start on demand; `--json` names them"), "{text}");
+    }
+
+    #[test]
+    fn a_part_is_asked_for_by_what_is_said_of_it() {
+        let part = |site: Option<&str>, limit| Part {
+            site: site.map(str::to_owned),
+            role: None,
+            limit,
+            after: None,
+        };
+        assert_eq!(order(&part(None, None)), json!({ "command": "status" }));
+        let of_shop = json!({ "command": "status", "site": "shop", "limit": 5 });
+        assert_eq!(order(&part(Some("shop"), Some(5))), of_shop);
+        assert_eq!((more(None), more(Some(7))), (String::new(), "\nmore: `--after 7`".to_owned()));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Ordered {
     pub(crate) program: OwnedFd,
     pub(crate) path: PathBuf,
     pub(crate) until: Instant,
+    /// Whether it waits until processes have finished what they have begun.
+    pub(crate) is_patient: bool,
     pub(crate) step: Step,
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct Needs {
     sites: usize,
     services: usize,
     connectors: usize,
+    proxies: usize,
+    publishers: usize,
     certified: usize,
 }
 
@@ -92,10 +94,15 @@ impl Needs {
 
     fn of_one(site: &RawSite) -> Self {
         let granted = site.services.iter().filter(|service| service.network.is_granted()).count();
+        let at_servers = site.data.iter().filter(|data| data.is_at_server()).count();
+        let behind = usize::from(site.routes.iter().any(|route| route.has_servers()));
         Self {
-            sites: 1,
+            // One with an account has that account's.
+            sites: usize::from(site.worker.user.is_none()),
             services: site.services.len(),
-            connectors: granted + usize::from(site.routes.iter().any(|route| route.has_servers())),
+            connectors: granted + at_servers + behind,
+            proxies: site.data.len(),
+            publishers: usize::from(site.templates.is_some()),
             certified: usize::from(site.tls.is_some()),
         }
     }
@@ -106,6 +113,8 @@ impl Needs {
         self.sites += one.sites;
         self.services += one.services;
         self.connectors += one.connectors;
+        self.proxies += one.proxies;
+        self.publishers += one.publishers;
         self.certified += one.certified;
     }
 
@@ -115,28 +124,36 @@ impl Needs {
         self.sites -= one.sites;
         self.services -= one.services;
         self.connectors -= one.connectors;
+        self.proxies -= one.proxies;
+        self.publishers -= one.publishers;
         self.certified -= one.certified;
     }
 }
 
-/// Each partition has a uid of its own: the roles, the sites, the services and the filters.
+/// Each partition has a uid of its own: the roles, the sites, the services, what works for them, and the filters.
 pub(crate) fn user_range(raw: &RawConfig, needs: Needs, problems: &mut Problems) {
     let Some(range) = &raw.server.user_range else {
         return;
     };
-    let Needs { sites, services, connectors, certified } = needs;
+    let Needs { sites, services, connectors, proxies, publishers, certified } = needs;
     let filters = raw.conditioning.filters.len();
     // The signer, where there is something to sign with, and the stapler.
     let roles = ROLES + if certified > 0 { 1 + usize::from(raw.tls.ocsp) } else { 0 };
-    let needed = roles + sites + services + filters + connectors;
+    let needed = roles + sites + services + filters + connectors + proxies + publishers;
     let (first, last) = (*range.value.start(), *range.value.end());
     let has = u64::from(last - first) + 1;
     if has < needed as u64 {
-        let filters = if filters > 0 { format!(", {filters} filters") } else { String::new() };
-        let filters = if connectors > 0 { format!("{filters}, {connectors} connectors") } else { filters };
+        let others = [
+            (filters, "filters"),
+            (connectors, "connectors"),
+            (proxies, "data proxies"),
+            (publishers, "publishers"),
+        ];
+        let others = others.into_iter().filter(|(count, _)| *count > 0);
+        let others: String = others.map(|(count, what)| format!(", {count} {what}")).collect();
         let message = format!(
             "`user_range` {first}-{last} has {has} uids, and {needed} are needed: one each for {roles} roles, \
-             {sites} sites, {services} services{filters}"
+             {sites} sites, {services} services{others}"
         );
         let help = format!("write at least `\"{first}-{}\"`", u64::from(first) + needed as u64 - 1);
         problems.report_help(range.offset, message, help);

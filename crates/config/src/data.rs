@@ -136,6 +136,11 @@ enum RawDatabase {
 }
 
 impl RawData {
+    /// Whether a connector connects its data proxy with a server.
+    pub(crate) fn is_at_server(&self) -> bool {
+        matches!(self.database, Some(RawDatabase::Server(_) | RawDatabase::Remote(_)))
+    }
+
     /// The socket of its server, if it has one.
     pub(crate) fn socket(&self) -> Option<&Path> {
         match &self.database {

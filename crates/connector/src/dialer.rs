@@ -4,7 +4,7 @@
 //! channel at once than its limit.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -17,11 +17,16 @@ use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
 
+use crate::member::Member;
 use crate::named::{Named, Resolver};
 use crate::target::Target;
 
 /// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for each.
 const AIMED: usize = 32;
+
+/// LIMIT: connections of one channel of which it is known to which of several servers they are: those that were made last, more than
+/// wait for an answer at once.
+const KNOWN_MAX: usize = 4096;
 
 /// What all channels share.
 #[derive(Debug)]
@@ -44,12 +49,30 @@ pub(crate) struct Site {
     channel: Channel<ToConnector, FromConnector>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
+    /// To which of several servers connections are, the newest last.
+    known: RefCell<VecDeque<(u64, Weak<Member>)>>,
+}
+
+impl Site {
+    fn note(&self, id: u64, member: &Rc<Member>) {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= KNOWN_MAX {
+            known.pop_front();
+        }
+        known.push_back((id, Rc::downgrade(member)));
+    }
+
+    fn server_of(&self, id: u64) -> Option<Rc<Member>> {
+        let known = self.known.borrow();
+        known.iter().rev().find(|(other, _)| *other == id).and_then(|(_, member)| member.upgrade())
+    }
 }
 
 impl Dialer {
     /// Serves a site worker until it is gone.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let site = Rc::new(Site { channel: Channel::new(channel)?, wanted: RefCell::default() });
+        let (wanted, known) = (RefCell::default(), RefCell::default());
+        let site = Rc::new(Site { channel: Channel::new(channel)?, wanted, known });
         self.sites.borrow_mut().push(Rc::downgrade(&site));
         let take = |arrived| match arrived {
             Ok((ToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
@@ -63,6 +86,14 @@ impl Dialer {
             }
             Ok((ToConnector::Aim { target }, None)) => {
                 self.aim(&site, target);
+                0
+            }
+            Ok((ToConnector::Silent { id }, None)) => {
+                // One that is not known any more, or is alone, is asked as ever.
+                let server = site.server_of(id);
+                server
+                    .iter()
+                    .for_each(|server| server.fell_silent(&|text| self.log.event(Level::Warning, text)));
                 0
             }
             Ok((_, Some(_))) | Err(_) => 1,
@@ -117,7 +148,10 @@ impl Dialer {
         let attempt = tokio::task::spawn_local(async move {
             let outcome = dialer.connect(target).await;
             let (message, socket) = match outcome {
-                Ok(socket) => (FromConnector::Connected { id }, Some(socket)),
+                Ok((socket, member)) => {
+                    member.iter().for_each(|member| own.note(id, member));
+                    (FromConnector::Connected { id }, Some(socket))
+                }
                 Err(why) => (FromConnector::Failed { id, why }, None),
             };
             let _ = own.channel.send(&message, socket.as_ref().map(AsFd::as_fd)).await;
@@ -137,13 +171,12 @@ impl Dialer {
         let _ = site.channel.try_send_many(&FromConnector::Aimed { target }, &descriptors);
     }
 
-    async fn connect(&self, target: u16) -> Result<OwnedFd, Unreachable> {
+    /// A connection, and the server to which it is, if there are several.
+    async fn connect(&self, target: u16) -> Result<(OwnedFd, Option<Rc<Member>>), Unreachable> {
         let target = self.targets.get(&target).ok_or(Unreachable::Unknown)?;
         let log = |text: String| self.log.event(Level::Warning, text);
-        let connected = target.connect(Instant::now() + self.timeout, &log).await;
-        if connected.is_ok() {
-            self.counters.answered();
-        }
-        connected
+        let (socket, member) = target.connect_to_member(Instant::now() + self.timeout, &log).await?;
+        self.counters.answered();
+        Ok((socket, target.has_several().then_some(member)))
     }
 }

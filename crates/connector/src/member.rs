@@ -18,6 +18,9 @@ use crate::address::{Address, Tried};
 /// LIMIT: how long a server that could not be connected to is left out, where there are others.
 const LEFT_OUT: Duration = Duration::from_secs(5);
 
+/// LIMIT: how long a server that has left a request unanswered for all of its time is left out, likewise: as long as nginx does.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// LIMIT: how often a full queue is tried again: a server takes a connection within a millisecond or is busy for
 /// longer, so the pause grows.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -88,6 +91,18 @@ impl Member {
             sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    /// Leaves it out, as it takes connections and answers nothing.
+    pub fn fell_silent(&self, log: &dyn Fn(String)) {
+        let now = Instant::now();
+        if !self.is_left_out(now) {
+            let (shown, seconds) = (self.shown(), SILENT.as_secs());
+            log(format!(
+                "{shown} has not answered in time; for {seconds} s, the others are asked in its place"
+            ));
+        }
+        self.out_until.set(Some(now + SILENT));
     }
 
     fn shown(&self) -> String {

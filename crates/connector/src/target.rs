@@ -35,7 +35,7 @@ enum Server {
 
 /// What came of one round of attempts.
 enum Round {
-    Connected(OwnedFd),
+    Connected(OwnedFd, Rc<Member>),
     /// A server is there whose queue is full.
     Full(Rc<Member>),
     None(Unreachable),
@@ -60,17 +60,34 @@ impl Target {
         })
     }
 
+    /// Whether there is another server that can be asked in the place of one.
+    pub(crate) fn has_several(&self) -> bool {
+        self.servers.len() > 1 || self.members().len() > 1
+    }
+
     /// A connection to one of the servers, by `deadline`. What changes for the better or the worse is told to `log`.
+    ///
+    /// # Errors
+    /// Why there is none.
     pub async fn connect(&self, deadline: Instant, log: &dyn Fn(String)) -> Result<OwnedFd, Unreachable> {
+        self.connect_to_member(deadline, log).await.map(|(socket, _)| socket)
+    }
+
+    /// The same, with the server to which it is.
+    pub(crate) async fn connect_to_member(
+        &self,
+        deadline: Instant,
+        log: &dyn Fn(String),
+    ) -> Result<(OwnedFd, Rc<Member>), Unreachable> {
         if self.members().is_empty() {
             // At the start nobody has answered yet; later this does not wait.
             let _ = timeout_at(deadline, self.looked_up()).await;
         }
         match self.try_each(deadline, log).await {
-            Round::Connected(socket) => Ok(socket),
+            Round::Connected(socket, member) => Ok((socket, member)),
             Round::None(why) => Err(why),
             Round::Full(member) => match timeout_at(deadline, member.wait_for_place()).await {
-                Ok(Ok(socket)) => Ok(socket),
+                Ok(Ok(socket)) => Ok((socket, member)),
                 Ok(Err(error)) => Err(member.failed(&error, log)),
                 Err(_) => Err(Unreachable::Late),
             },
@@ -106,7 +123,7 @@ impl Target {
             match timeout_at(now + part, member.try_once()).await {
                 Ok(Ok(Tried::Connected(socket))) => {
                     member.succeeded(log);
-                    return Round::Connected(socket);
+                    return Round::Connected(socket, member.clone());
                 }
                 Ok(Ok(Tried::Full)) => full = full.or(Some(member.clone())),
                 Ok(Err(error)) => why = member.failed(&error, log),

@@ -38,14 +38,23 @@ impl OwnLog {
     }
 
     fn line(&mut self, level: &str, priority: u8, text: &dyn Display) {
-        let line = format!("{} {level} [bulkheadd] {text}\n", timestamp(SystemTime::now()));
+        let text = text.to_string();
         // A full disk or a closed terminal must not end the server; there is nobody left to tell.
-        let _ = self.error_log.write_all(line.as_bytes());
-        if let Some(syslog) = &self.syslog {
-            let _ = syslog.send(format!("<{priority}>bulkhead: [bulkheadd] {text}").as_bytes());
+        let _ = self.error_log.write_all(lines(SystemTime::now(), level, &text).as_bytes());
+        for line in text.lines() {
+            if let Some(syslog) = &self.syslog {
+                let _ = syslog.send(format!("<{priority}>bulkhead: [bulkheadd] {line}").as_bytes());
+            }
         }
         let _ = std::io::stderr().write_all(format!("bulkhead: {text}\n").as_bytes());
     }
+}
+
+/// Text as it stands in the error log: the mistakes of a configuration, for example, are several lines, each with its time and whose
+/// it is.
+fn lines(time: SystemTime, level: &str, text: &str) -> String {
+    let head = format!("{} {level} [bulkheadd] ", timestamp(time));
+    text.lines().flat_map(|line| [&*head, line, "\n"]).collect()
 }
 
 /// RFC 3339 in UTC with milliseconds.
@@ -74,6 +83,15 @@ pub fn civil(days: u64) -> (u64, u64, u64) {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn each_line_has_its_time_and_label() {
+        let head = "1970-01-01T00:00:00.000Z warning [bulkheadd]";
+        assert_eq!(lines(UNIX_EPOCH, "warning", "a"), format!("{head} a\n"));
+        let several = lines(UNIX_EPOCH, "warning", "not reloaded:\nx.toml:1:1: error\n   = help: b");
+        let expected = format!("{head} not reloaded:\n{head} x.toml:1:1: error\n{head}    = help: b\n");
+        assert_eq!(several, expected);
+    }
 
     #[test]
     fn writes_rfc_3339() {

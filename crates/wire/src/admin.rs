@@ -102,7 +102,7 @@ messages! {
         /// The listening administration socket comes along.
         1 => Socket {},
         /// The name of what can be relaunched under this number.
-        2 => Target { target: u16, name: Text<128> },
+        2 => Target { target: u32, name: Text<128> },
         /// What every order begins with.
         3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
         /// All of the above has been said: serve.
@@ -155,6 +155,10 @@ messages! {
         27 => PublisherOutput { ticket: u32 },
         /// Before the answer to `Send`: a channel to the process `worker` of the service, from 0 on, comes along.
         28 => ServiceChannel { ticket: u32, worker: u16 },
+        /// Nothing has this number any more, and nothing will.
+        29 => Forget { target: u32 },
+        /// Before the end of the answer to `StatusOf`: where the next page begins.
+        30 => StatusNext { ticket: u32, next: u32 },
     }
 }
 
@@ -168,11 +172,11 @@ messages! {
         /// List every process.
         3 => Status { ticket: u32 },
         /// Start a new process of `target`, then retire the old one.
-        4 => Relaunch { ticket: u32, target: u16 },
+        4 => Relaunch { ticket: u32, target: u32 },
         /// End everything in order.
         5 => Stop { ticket: u32 },
         /// Start a probe in the jail of `target`.
-        6 => Probe { ticket: u32, target: u16, kind: ProbeKind },
+        6 => Probe { ticket: u32, target: u32, kind: ProbeKind },
         /// Ask every gate and site worker for what it has shed.
         7 => Conditioning { ticket: u32 },
         /// Open the logs anew, as somebody has moved them away.
@@ -192,8 +196,13 @@ messages! {
         /// changed one of them just now.
         25 => ReloadSites { ticket: u32 },
         /// Have the publisher that is called `target` read its templates again and publish them.
-        26 => Republish { ticket: u32, target: u16 },
+        26 => Republish { ticket: u32, target: u32 },
         /// Make a channel to each process of the service that is called `target`, for an order.
-        27 => Send { ticket: u32, target: u16 },
+        27 => Send { ticket: u32, target: u32 },
+        /// List the processes of one role, of one site (with its services and what belongs to them), or of one role of one site:
+        /// those from the place `from` on, and so many.
+        28 => StatusOf {
+            ticket: u32, by_role: bool, role: Role, by_site: bool, site: u32, from: u32, limit: u32,
+        },
     }
 }

@@ -56,6 +56,8 @@ messages! {
         2 => Cancel { id: u64 },
         /// Sockets are wanted that connect to `target` with the first bytes that are written to them.
         3 => Aim { target: u16 },
+        /// A server has not answered in time on the connection `id`: others of its target are to be tried before it for a while.
+        4 => Silent { id: u64 },
     }
 }
 

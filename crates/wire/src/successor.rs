@@ -131,7 +131,7 @@ messages! {
         20 => Hierarchy { top: Text<PATH_MAX>, controllers: Text<256>, unified: bool },
         /// A layer that processes are started without.
         21 => Without { layer: Text<64> },
-        /// What can be relaunched, by its number.
+        /// What can be relaunched, by its number: the first has 0, the next 1. A number that nothing has any more is without a name.
         22 => Target { name: Text<1024> },
         /// A socket that a service manager has passed, by its name.
         23 => Passed { name: Text<1024>, descriptor: u32 },

@@ -512,6 +512,7 @@ impl Samples for ToConnector {
             Self::Connect { id: u64::MAX, target: u16::MAX },
             Self::Cancel { id: 0 },
             Self::Aim { target: 7 },
+            Self::Silent { id: u64::MAX },
         ]
     }
 }
@@ -569,9 +570,9 @@ impl Samples for AdminToLauncher {
         let mut all = vec![
             Self::Ready {},
             Self::Status { ticket: 0 },
-            Self::Relaunch { ticket: u32::MAX, target: u16::MAX },
+            Self::Relaunch { ticket: u32::MAX, target: u32::MAX },
             Self::Stop { ticket: 7 },
-            Self::Probe { ticket: 1, target: u16::MAX, kind: ProbeKind::Attempts },
+            Self::Probe { ticket: 1, target: u32::MAX, kind: ProbeKind::Attempts },
             Self::Probe { ticket: u32::MAX, target: 0, kind: ProbeKind::Score },
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
             Self::Conditioning { ticket: 3 },
@@ -580,8 +581,17 @@ impl Samples for AdminToLauncher {
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
             Self::ReloadSites { ticket: 8 },
-            Self::Republish { ticket: 9, target: u16::MAX },
+            Self::Republish { ticket: 9, target: u32::MAX },
             Self::Send { ticket: 10, target: 0 },
+            Self::StatusOf {
+                ticket: 11,
+                by_role: true,
+                role: Role::Service,
+                by_site: false,
+                site: u32::MAX,
+                from: 1,
+                limit: 0,
+            },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];
@@ -921,6 +931,8 @@ impl Samples for LauncherToAdmin {
             Self::ProbeOutput { ticket: 9 },
             Self::PublisherOutput { ticket: 10 },
             Self::ServiceChannel { ticket: 11, worker: u16::MAX },
+            Self::Forget { target: u32::MAX },
+            Self::StatusNext { ticket: 12, next: 1 },
             Self::TopRange {
                 ticket: 1,
                 name: text(128),

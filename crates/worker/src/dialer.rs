@@ -160,6 +160,22 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
     /// # Errors
     /// Why there is none; a connector that is not there counts as a server that is not.
     pub async fn connect(&self, target: u16) -> Result<S, Unreachable> {
+        self.connect_numbered(target).await.map(|(stream, _)| stream)
+    }
+
+    /// The server to which the connection with this number is has not answered in time.
+    pub fn fell_silent(&self, number: u64) {
+        if let Some(line) = &*self.line.borrow() {
+            // One that has no room for it hears of the next.
+            let _ = line.try_send(&ToConnector::Silent { id: number }, None);
+        }
+    }
+
+    /// A connection to `target`, with its number.
+    ///
+    /// # Errors
+    /// As of [`Self::connect`].
+    pub async fn connect_numbered(&self, target: u16) -> Result<(S, u64), Unreachable> {
         for _ in 0..CONNECTORS_MAX {
             let asked = tokio::time::timeout(CONNECTOR_TIMEOUT, self.line()).await;
             let line = asked.map_err(|_| Unreachable::Refused)?;
@@ -173,7 +189,7 @@ impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
                 continue;
             }
             match answer.await {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(stream)) => return Ok((stream, id)),
                 Ok(Err(why)) => return Err(why),
                 // The connector is gone.
                 Err(_) => {}

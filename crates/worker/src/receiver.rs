@@ -52,7 +52,8 @@ pub struct Receiver {
     changed: Notify,
     /// There is another source, or there will be none.
     attached: Notify,
-    draining: Cell<bool>,
+    /// Since when it retires.
+    drains_since: Cell<Option<Instant>>,
     live: Cell<u32>,
     live_max: u32,
     /// The counts that `bulkhead status` shows.
@@ -128,7 +129,7 @@ impl Receiver {
             arrival: Notify::new(),
             changed: Notify::new(),
             attached: Notify::new(),
-            draining: Cell::new(false),
+            drains_since: Cell::new(None),
             live: Cell::new(0),
             live_max,
             counters: Rc::default(),
@@ -148,7 +149,7 @@ impl Receiver {
         });
         self.sources.borrow_mut().push(source.clone());
         self.attached.notify_waiters();
-        if self.draining.get() {
+        if self.draining() {
             let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         } else {
             tokio::task::spawn_local(self.clone().flush(source.clone()));
@@ -163,7 +164,7 @@ impl Receiver {
             if let Some(arrival) = self.arrived.borrow_mut().pop_front() {
                 return Some(arrival);
             }
-            if self.draining.get() && self.sources.borrow().iter().all(|source| source.ended.get()) {
+            if self.draining() && self.sources.borrow().iter().all(|source| source.ended.get()) {
                 return None;
             }
             self.arrival.notified().await;
@@ -172,7 +173,7 @@ impl Receiver {
 
     /// Asks every source to send no more; what is under way still arrives.
     pub fn drain(&self) {
-        self.draining.set(true);
+        self.drains_since.set(self.drains_since.get().or_else(|| Some(Instant::now())));
         for source in self.sources.borrow().iter() {
             let _ = source.channel.try_send(&FromWorker::Drain {}, None);
         }
@@ -190,12 +191,17 @@ impl Receiver {
 
     /// Whether the worker retires.
     pub fn draining(&self) -> bool {
-        self.draining.get()
+        self.drains_since.get().is_some()
+    }
+
+    /// Since when it does.
+    pub fn drains_since(&self) -> Option<std::time::Instant> {
+        self.drains_since.get().map(Instant::into_std)
     }
 
     /// Waits until the worker retires.
     pub async fn drained(&self) {
-        while !self.draining.get() {
+        while !self.draining() {
             self.changed.notified().await;
         }
     }
@@ -249,7 +255,7 @@ impl Receiver {
         // SECURITY: whoever has sent them decides how long their closing takes.
         descriptors.drain(..).for_each(leave);
         source.ended.set(true);
-        if !self.draining.get() {
+        if !self.draining() {
             self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, &source));
         }
         self.arrival.notify_one();
@@ -321,7 +327,7 @@ impl Receiver {
             let Returns { has_taken, credits, mut done } = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
             source.returns.borrow_mut().done = rest;
-            let is_draining = self.draining.get();
+            let is_draining = self.draining();
             let has_taken = has_taken && !is_draining;
             let credits = if is_draining { 0 } else { self.adapted(source, credits) };
             if !has_taken && credits == 0 && done.is_empty() {
@@ -375,7 +381,7 @@ impl Receiver {
     async fn return_path_until(&self, guard: &ConnectionGuard, deadline: Instant) -> Option<Rc<Source>> {
         loop {
             let found = self.return_path(guard);
-            if found.is_some() || self.draining.get() {
+            if found.is_some() || self.draining() {
                 return found;
             }
             timeout_at(deadline, self.attached.notified()).await.ok()?;

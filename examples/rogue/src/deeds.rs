@@ -90,8 +90,8 @@ fn control(place: &mut Place) {
     if place.role == Role::Admin {
         // What it may ask for names a target; these do not exist. A status is its right, but not the answer's reading.
         let orders = [
-            AdminToLauncher::Relaunch { ticket: 1, target: u16::MAX },
-            AdminToLauncher::Probe { ticket: 2, target: u16::MAX, kind: ProbeKind::Attempts },
+            AdminToLauncher::Relaunch { ticket: 1, target: u32::MAX },
+            AdminToLauncher::Probe { ticket: 2, target: u32::MAX, kind: ProbeKind::Attempts },
         ];
         orders.iter().for_each(|order| send(&place.control, &encoded(order), &[]));
         place.deaf = true;

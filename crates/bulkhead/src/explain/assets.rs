@@ -9,7 +9,8 @@ use config::{Config, DataSource, Service, Site};
 use statements::Table;
 
 use super::granted::Granted;
-use super::model::{Asset, Kind, Loss, Reach};
+use super::inventory::{Assets, Listing};
+use super::model::{Asset, Kind};
 
 /// The name of the log of requests that no site has.
 pub const NO_SITE_LOG: &str = "no-site.access.log";
@@ -18,63 +19,64 @@ pub const NO_SITE_LOG: &str = "no-site.access.log";
 pub const ERROR_LOG: &str = "error.log";
 
 /// Every asset of a configuration: each site's, in the order of the file, then the server's.
-pub fn of(config: &Config, granted: &Granted) -> Vec<Asset> {
-    let mut assets: Vec<Asset> = Vec::new();
-    let mut add = |kind: Kind, name: String, label: String, site: Option<usize>| {
-        // A folder that several may read is one asset.
-        if assets.iter().all(|known| known.kind != kind || known.name != name) {
-            assets.push(Asset { kind, name, label, site });
-        }
-    };
+pub fn of(config: &Config, granted: &Granted) -> Assets {
+    let mut listing = Listing::default();
     for (number, site) in config.sites.iter().enumerate() {
-        let own = Some(number);
-        let files = |path: &Path| format!("files {}", shown(config, path));
-        add(Kind::Site, site.name.clone(), "site".into(), own);
-        for folder in site.folders() {
-            add(Kind::Files, shown(config, folder), files(folder), own);
-        }
-        for users in site.users() {
-            add(Kind::Files, shown(config, users), format!("passwords {}", shown(config, users)), own);
-        }
-        if site.tls.is_some() {
-            add(Kind::Keys, site.name.clone(), "keys".into(), own);
-        }
-        for data in &site.data {
-            let source = data_name(site, data);
-            add(Kind::Data, source.clone(), format!("database {}", data.name), own);
-            for table in granted.tables(&source) {
-                add(Kind::Table, table_name(&source, &table), format!("table {}", table.name), own);
-            }
-            if data.server().is_some_and(|server| server.password.is_some()) {
-                add(Kind::Password, source.clone(), format!("password of {}", data.name), own);
-            }
-            if data.secured().is_some_and(|secured| secured.identity.is_some()) {
-                add(Kind::ClientKey, source.clone(), format!("client key of {}", data.name), own);
-            }
-            for service in site.services.iter().filter(|service| service.data.contains(&data.name)) {
-                let label = format!("token of {} for {}", service.name, data.name);
-                add(Kind::Token, token_name(&source, &service_name(site, service)), label, own);
-            }
-        }
-        add(Kind::Users, site.name.clone(), "users".into(), own);
-        for service in &site.services {
-            let name = service_name(site, service);
-            add(Kind::Service, name.clone(), service.name.clone(), own);
-            add(Kind::Users, name, format!("{} users", service.name), own);
-            for folder in &service.read {
-                add(Kind::Files, shown(config, folder), files(folder), own);
-            }
-            if let Some(folder) = service.files_folder(&config.server, site) {
-                add(Kind::Files, shown(config, &folder), files(&folder), own);
-            }
-        }
-        add(Kind::Log, access_log(site), "access log".into(), own);
+        of_site(&mut listing, config, granted, number, site);
     }
-    add(Kind::Log, NO_SITE_LOG.into(), "no-site log".into(), None);
-    add(Kind::Log, ERROR_LOG.into(), "error log".into(), None);
-    add(Kind::Orders, "stop, relaunch".into(), "orders".into(), None);
-    add(Kind::Host, "root on this machine".into(), "root".into(), None);
-    assets
+    let mut add = |kind: Kind, name: &str, label: &str| {
+        listing.add(Asset { kind, name: name.into(), label: label.into(), site: None }, None);
+    };
+    add(Kind::Log, NO_SITE_LOG, "no-site log");
+    add(Kind::Log, ERROR_LOG, "error log");
+    add(Kind::Orders, "stop, relaunch", "orders");
+    add(Kind::Host, "root on this machine", "root");
+    listing.done()
+}
+
+fn of_site(listing: &mut Listing, config: &Config, granted: &Granted, number: usize, site: &Site) {
+    let own = Some(number);
+    let named = |kind: Kind, name: String, label: String| Asset { kind, name, label, site: own };
+    let files = |listing: &mut Listing, word: &str, path: &Path| {
+        let shown = shown(config, path);
+        let label = format!("{word} {shown}");
+        listing.add(named(Kind::Files, shown, label), Some(path));
+    };
+    listing.add(named(Kind::Site, site.name.clone(), "site".into()), None);
+    site.folders().for_each(|folder| files(listing, "files", folder));
+    site.users().for_each(|users| files(listing, "passwords", users));
+    let mut add = |kind: Kind, name: String, label: String| listing.add(named(kind, name, label), None);
+    if site.tls.is_some() {
+        add(Kind::Keys, site.name.clone(), "keys".into());
+    }
+    for data in &site.data {
+        let source = data_name(site, data);
+        add(Kind::Data, source.clone(), format!("database {}", data.name));
+        for table in granted.tables(&source) {
+            add(Kind::Table, table_name(&source, &table), format!("table {}", table.name));
+        }
+        if data.server().is_some_and(|server| server.password.is_some()) {
+            add(Kind::Password, source.clone(), format!("password of {}", data.name));
+        }
+        if data.secured().is_some_and(|secured| secured.identity.is_some()) {
+            add(Kind::ClientKey, source.clone(), format!("client key of {}", data.name));
+        }
+        for service in site.services_with(&data.name) {
+            let label = format!("token of {} for {}", service.name, data.name);
+            add(Kind::Token, token_name(&source, &service_name(site, service)), label);
+        }
+    }
+    add(Kind::Users, site.name.clone(), "users".into());
+    for service in &site.services {
+        let name = service_name(site, service);
+        let mut add = |kind: Kind, label: String| listing.add(named(kind, name.clone(), label), None);
+        add(Kind::Service, service.name.clone());
+        add(Kind::Users, format!("{} users", service.name));
+        service.read.iter().for_each(|folder| files(listing, "files", folder));
+        let own = service.files_folder(&config.server, site);
+        own.iter().for_each(|folder| files(listing, "files", folder));
+    }
+    listing.add(named(Kind::Log, access_log(site), "access log".into()), None);
 }
 
 /// A folder, as short as it is clear: relative to the configuration's if it is in there.
@@ -106,37 +108,6 @@ pub fn token_name(source: &str, service: &str) -> String {
 /// The name of a site's access log.
 pub fn access_log(site: &Site) -> String {
     site.worker.access_log.clone()
-}
-
-/// What one process reaches, as it is being found out.
-#[derive(Debug)]
-pub struct Reaches<'a> {
-    assets: &'a [Asset],
-    found: Vec<Reach>,
-}
-
-impl<'a> Reaches<'a> {
-    /// Nothing yet.
-    pub fn of(assets: &'a [Asset]) -> Self {
-        Self { assets, found: Vec::new() }
-    }
-
-    /// Adds each asset that fits.
-    pub fn each(mut self, fits: impl Fn(&Asset) -> bool, loss: Loss, how: &str) -> Self {
-        let fitting = self.assets.iter().enumerate().filter(|(_, asset)| fits(asset));
-        self.found.extend(fitting.map(|(asset, _)| Reach { asset, loss, how: how.into() }));
-        self
-    }
-
-    /// Adds the one asset of a kind that has a name.
-    pub fn one(self, kind: Kind, name: &str, loss: Loss, how: &str) -> Self {
-        self.each(|asset| asset.kind == kind && asset.name == name, loss, how)
-    }
-
-    /// What was found.
-    pub fn done(self) -> Vec<Reach> {
-        self.found
-    }
 }
 
 #[cfg(test)]
@@ -173,17 +144,5 @@ pub mod tests {
         assert_eq!(shown(&config, Path::new("/var/www")), "/var/www");
         assert_eq!(shown(&config, Path::new("/srv")), ".");
         assert_eq!(shown(&config, Path::new("/srv/a/b")), "a/b");
-    }
-
-    #[test]
-    fn reaches_are_found_by_name() {
-        let assets = of(&demo(), &Granted::default());
-        let found = Reaches::of(&assets)
-            .one(Kind::Users, "other", Loss::Part, "so")
-            .one(Kind::Users, "nobody", Loss::Part, "so")
-            .each(|asset| asset.kind == Kind::Log, Loss::Whole, "all")
-            .done();
-        assert_eq!(found.len(), 5);
-        assert_eq!(found[0], Reach { asset: 13, loss: Loss::Part, how: "so".into() });
     }
 }

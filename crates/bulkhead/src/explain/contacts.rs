@@ -3,6 +3,9 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration. Never: knows of a channel that the
 //! table has not.
 
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
 use config::{Config, DataSource, Service, Site};
 use supervisor::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, TEMPLATES_OF};
 use wire::{Edge, Role};
@@ -98,34 +101,107 @@ pub fn posts(config: &Config) -> Vec<Post> {
     posts
 }
 
-/// What `post` can send, with to whom.
-pub fn sends(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
-    contacts(config, channels, posts, post, true)
+/// Which sites have a host.
+#[derive(Debug)]
+pub struct Hosts(HashMap<String, Vec<usize>>);
+
+impl Hosts {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Self {
+        let mut hosts: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, site) in config.sites.iter().enumerate() {
+            site.hosts.iter().for_each(|host| hosts.entry(host.clone()).or_default().push(number));
+        }
+        Self(hosts)
+    }
+
+    /// The sites that share a host with this one, which is among them.
+    pub fn beside(&self, site: &Site) -> BTreeSet<usize> {
+        site.hosts.iter().filter_map(|host| self.0.get(host)).flatten().copied().collect()
+    }
 }
 
-/// What `post` can be sent, with by whom.
-pub fn receives(config: &Config, channels: &[Edge], posts: &[Post], post: usize) -> Vec<Contact> {
-    contacts(config, channels, posts, post, false)
+/// Where processes are found: those of a site stand together.
+#[derive(Debug)]
+pub struct Directory {
+    sites: Vec<Range<usize>>,
+    /// Those that belong to no site.
+    server: Vec<usize>,
 }
 
-fn contacts(
-    config: &Config,
-    channels: &[Edge],
-    posts: &[Post],
-    post: usize,
-    is_sender: bool,
-) -> Vec<Contact> {
-    let own = &posts[post];
-    let found = channels.iter().flat_map(|edge| {
-        let peers = posts.iter().enumerate().filter(move |(number, peer)| {
-            let (sender, receiver) = if is_sender { (own, *peer) } else { (*peer, own) };
-            let has_roles = (sender.role, receiver.role) == (edge.from, edge.to);
-            *number != post && has_roles && linked(config, edge, sender, receiver)
+impl Directory {
+    /// Of these.
+    pub fn of(posts: &[Post]) -> Self {
+        let mut directory = Self { sites: Vec::new(), server: Vec::new() };
+        for (number, post) in posts.iter().enumerate() {
+            match post.site {
+                None => directory.server.push(number),
+                Some(site) if site == directory.sites.len() => directory.sites.push(number..number + 1),
+                Some(site) => directory.sites[site].end = number + 1,
+            }
+        }
+        directory
+    }
+}
+
+/// Who can send what to whom.
+#[derive(Debug)]
+pub struct Topology<'a> {
+    /// The checked configuration.
+    pub config: &'a Config,
+    /// Which of its sites share hosts.
+    pub hosts: &'a Hosts,
+    /// The table of channels.
+    pub channels: &'a [Edge],
+    /// All processes.
+    pub posts: &'a [Post],
+    /// Where they are.
+    pub directory: &'a Directory,
+}
+
+impl Topology<'_> {
+    /// What `post` can send, with to whom.
+    pub fn sends(&self, post: usize) -> Vec<Contact> {
+        self.contacts(post, true)
+    }
+
+    /// What `post` can be sent, with by whom.
+    pub fn receives(&self, post: usize) -> Vec<Contact> {
+        self.contacts(post, false)
+    }
+
+    fn contacts(&self, post: usize, is_sender: bool) -> Vec<Contact> {
+        let own = &self.posts[post];
+        let near = self.near(own);
+        let found = self.channels.iter().flat_map(|edge| {
+            let peers = near.iter().filter(move |&&number| {
+                let peer = &self.posts[number];
+                let (sender, receiver) = if is_sender { (own, peer) } else { (peer, own) };
+                let has_roles = (sender.role, receiver.role) == (edge.from, edge.to);
+                number != post && has_roles && linked(self.config, edge, sender, receiver)
+            });
+            let (message, descriptors) = (edge.message, edge.descriptors.unwrap_or("none"));
+            peers.map(move |&peer| Contact { peer, message, descriptors })
         });
-        let (message, descriptors) = (edge.message, edge.descriptors.unwrap_or("none"));
-        peers.map(move |(peer, _)| Contact { peer, message, descriptors })
-    });
-    found.collect()
+        found.collect()
+    }
+
+    /// The processes that one may have a channel to. A site's have none to those of another site, but its worker to the workers of
+    /// sites on the same host.
+    fn near(&self, own: &Post) -> BTreeSet<usize> {
+        let Some((number, site)) = own.site.zip(own.site(self.config)) else {
+            return (0..self.posts.len()).collect();
+        };
+        let workers = self.hosts.beside(site).into_iter().filter(|_| own.role == Role::Site);
+        let beside = workers.map(|other| self.directory.sites[other].start);
+        self.directory
+            .server
+            .iter()
+            .copied()
+            .chain(self.directory.sites[number].clone())
+            .chain(beside)
+            .collect()
+    }
 }
 
 /// Whether the launcher connects these two, if their roles have a channel at all.
@@ -169,7 +245,7 @@ fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::assets::tests::demo;
+    use super::super::assets::tests::{demo, parse};
     use super::*;
     use wire::CHANNELS;
 
@@ -177,11 +253,48 @@ mod tests {
         posts.iter().position(|post| post.name == name).unwrap()
     }
 
-    fn names(name: &str, of: fn(&Config, &[Edge], &[Post], usize) -> Vec<Contact>) -> Vec<String> {
-        let config = demo();
-        let posts = posts(&config);
-        let found = of(&config, CHANNELS, &posts, number(&posts, name));
-        found.iter().map(|contact| format!("{} {}", posts[contact.peer].name, contact.message)).collect()
+    #[derive(Clone, Copy)]
+    enum Asked {
+        Sends,
+        Receives,
+    }
+
+    fn found(config: &Config, channels: &[Edge], name: &str, asked: Asked) -> Vec<(String, &'static str)> {
+        let posts = posts(config);
+        let (hosts, directory) = (Hosts::of(config), Directory::of(&posts));
+        let topology = Topology { config, hosts: &hosts, channels, posts: &posts, directory: &directory };
+        let contacts = match asked {
+            Asked::Sends => topology.sends(number(&posts, name)),
+            Asked::Receives => topology.receives(number(&posts, name)),
+        };
+        contacts.iter().map(|contact| (posts[contact.peer].name.clone(), contact.message)).collect()
+    }
+
+    fn names(name: &str, asked: Asked) -> Vec<String> {
+        let found = found(&demo(), CHANNELS, name, asked);
+        found.into_iter().map(|(name, message)| format!("{name} {message}")).collect()
+    }
+
+    #[test]
+    fn a_site_is_near_to_its_own_and_to_those_that_it_does_tls_for() {
+        let config = parse(
+            "[[listen]]\naddress = \"127.0.0.1:1\"\ntls = true\n\
+            [[site]]\nname = \"far\"\nhost = [\"b\"]\nroot = \"c\"\n\
+            [[site]]\nname = \"front\"\nhost = [\"a\"]\nroot = \"a\"\ncertificates = [\"a.pem\"]\n\
+            [[site]]\nname = \"shop\"\nhost = [\"a\"]\npath = \"/shop/\"\nroot = \"b\"\n\
+            [[site.service]]\nname = \"s\"\npath = \"/shop/s\"\ncommand = [\"bin/s\"]\n",
+        );
+        let to = |name: &str, message: &str| {
+            let all = found(&config, CHANNELS, name, Asked::Sends).into_iter();
+            all.filter(|(_, sent)| *sent == message).map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (to("front", "ToWorker"), to("shop", "ToWorker")),
+            (vec!["shop".into()], vec!["shop/s".into()])
+        );
+        assert_eq!(to("far", "ToWorker"), [] as [&str; 0]);
+        assert_eq!(to("gate", "ToWorker"), ["far", "front", "shop"]);
+        assert_eq!(to("front", "SiteToSigner"), ["signer"]);
     }
 
     #[test]
@@ -205,20 +318,20 @@ mod tests {
     fn only_a_service_that_takes_connections_knows_gates() {
         let relayed =
             ["bulkheadd ChildToLauncher", "packages FromWorker", "admin ServiceToAdmin", "logger log batch"];
-        assert_eq!(names("packages/search", sends), relayed);
-        let taking = names("packages/package", sends);
+        assert_eq!(names("packages/search", Asked::Sends), relayed);
+        let taking = names("packages/package", Asked::Sends);
         assert!(taking.contains(&"gate FromWorker".to_owned()), "{taking:?}");
     }
 
     #[test]
     fn a_site_knows_its_own_services_only() {
         assert_eq!(
-            names("other", sends),
+            names("other", Asked::Sends),
             ["bulkheadd ChildToLauncher", "gate FromWorker", "logger log batch"]
         );
-        let packages = names("packages", sends);
+        let packages = names("packages", Asked::Sends);
         assert!(packages.contains(&"packages/crash ToWorker".to_owned()), "{packages:?}");
-        assert_eq!(names("other", receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
+        assert_eq!(names("other", Asked::Receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
     }
 
     #[test]
@@ -230,23 +343,18 @@ mod tests {
             read: vec![],
             jit: false,
         }];
-        let posts = posts(&config);
-        let filter = number(&posts, "filter");
-        let peers = |found: Vec<Contact>| -> Vec<String> {
-            found.iter().map(|contact| posts[contact.peer].name.clone()).collect()
-        };
-        assert_eq!(peers(sends(&config, CHANNELS, &posts, filter)), ["gate"]);
-        assert_eq!(peers(receives(&config, CHANNELS, &posts, filter)), ["gate"]);
+        for asked in [Asked::Sends, Asked::Receives] {
+            let peers = found(&config, CHANNELS, "filter", asked).into_iter().map(|(name, _)| name);
+            assert_eq!(peers.collect::<Vec<_>>(), ["gate"]);
+        }
     }
 
     #[test]
     fn a_channel_that_is_not_in_the_table_is_nowhere() {
         let config = demo();
-        let posts = posts(&config);
         let without: Vec<Edge> = CHANNELS.iter().filter(|edge| edge.message != "ToWorker").copied().collect();
-        let gate = number(&posts, "gate");
-        let found = sends(&config, &without, &posts, gate);
-        assert!(found.iter().all(|contact| contact.message != "ToWorker"));
+        let found = found(&config, &without, "gate", Asked::Sends);
+        assert!(found.iter().all(|(_, message)| *message != "ToWorker"));
         assert_eq!(found.len(), 2);
     }
 }

@@ -5,9 +5,10 @@
 
 use config::{DataSource, Database, Engine, Service, Site};
 
-use super::assets::{Reaches, data_name, service_name, table_name, token_name};
+use super::assets::{data_name, service_name, table_name, token_name};
 use super::granted::{Granted, tables};
-use super::model::{Asset, Kind, Loss};
+use super::inventory::Reaches;
+use super::model::{Kind, Loss};
 
 /// With a service: what the statements reach that are granted to it, and its token.
 pub fn with_service<'a>(
@@ -73,7 +74,12 @@ pub fn with_site<'a>(mut found: Reaches<'a>, granted: &Granted, site: &Site) -> 
 }
 
 /// With its data proxy: all of it; of another machine's, what is granted there.
-pub fn with_proxy<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
+pub fn with_proxy<'a>(
+    mut found: Reaches<'a>,
+    granted: &Granted,
+    site: &Site,
+    data: &DataSource,
+) -> Reaches<'a> {
     let source = data_name(site, data);
     let (loss, how) = match &data.database {
         Database::Sqlite { .. } | Database::Server(_) => {
@@ -84,16 +90,37 @@ pub fn with_proxy<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Rea
             "it calls what the other machine grants to any of its doors, and answers for it to services here",
         ),
     };
-    found
-        .one(Kind::Data, &source, loss, how)
-        .each(is_table_of(&source), loss, how)
+    found = with_tables(found.one(Kind::Data, &source, loss, how), granted, &source, loss, how)
         .one(Kind::Password, &source, Loss::Whole, "it logs in with it")
-        .one(Kind::ClientKey, &source, Loss::Whole, "it shows the certificate of it")
-        .each(is_token_for(&source), Loss::Whole, "it is shown it, and knows it")
+        .one(Kind::ClientKey, &source, Loss::Whole, "it shows the certificate of it");
+    for service in site.services_with(&data.name) {
+        let token = token_name(&source, &service_name(site, service));
+        found = found.one(Kind::Token, &token, Loss::Whole, "it is shown it, and knows it");
+    }
+    found
+}
+
+/// All tables of a source.
+fn with_tables<'a>(
+    mut found: Reaches<'a>,
+    granted: &Granted,
+    source: &str,
+    loss: Loss,
+    how: &str,
+) -> Reaches<'a> {
+    for table in granted.tables(source) {
+        found = found.one(Kind::Table, &table_name(source, &table), loss, how);
+    }
+    found
 }
 
 /// With the connector of its server: all that is said on the connections, unless that is under TLS, which ends in the data proxy.
-pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) -> Reaches<'a> {
+pub fn with_connector<'a>(
+    found: Reaches<'a>,
+    granted: &Granted,
+    site: &Site,
+    data: &DataSource,
+) -> Reaches<'a> {
     if data.secured().is_some() {
         return found;
     }
@@ -106,20 +133,10 @@ pub fn with_connector<'a>(found: Reaches<'a>, site: &Site, data: &DataSource) ->
         ),
         Some(Engine::Redis) => (Loss::Whole, "it may be the server, to which the password is sent as it is"),
     };
-    found.one(Kind::Data, &source, Loss::Whole, how).each(is_table_of(&source), Loss::Whole, how).one(
+    with_tables(found.one(Kind::Data, &source, Loss::Whole, how), granted, &source, Loss::Whole, how).one(
         Kind::Password,
         &source,
         loss,
         password,
     )
-}
-
-fn is_table_of(source: &str) -> impl Fn(&Asset) -> bool {
-    let begin = format!("{source}.");
-    move |asset| asset.kind == Kind::Table && asset.name.starts_with(&begin)
-}
-
-fn is_token_for(source: &str) -> impl Fn(&Asset) -> bool {
-    let end = format!(" for {source}");
-    move |asset| asset.kind == Kind::Token && asset.name.ends_with(&end)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Report;
 use super::calls;
 use super::contacts::Contact;
-use super::model::{Blast, Model};
+use super::model::{Blast, Model, Reach};
 use super::ours::connections;
 
 /// All of it, or only what is about the process with the number `chosen`.
@@ -42,22 +42,23 @@ fn process(report: &Report, number: usize) -> Value {
             "pid": live.pid, "uid": live.uid, "state": live.state, "connections_now": live.connections_now,
         })
     });
+    let lost = report.ours.losses(number);
     let falls = report.ours.falls(number);
     let falls = falls
         .iter()
         .skip(1)
-        .map(|drag| json!({ "name": report.ours.processes[drag.process].name, "why": drag.how }));
+        .map(|drag| json!({ "name": report.ours.processes[drag.process].name, "why": &*drag.how }));
     json!({
         "name": post.name,
         "role": post.role.name(),
         "running": running.collect::<Vec<_>>(),
-        "blast": blast(report.ours.blast(number)),
-        "losses": losses(&report.ours, number),
+        "blast": blast(report.ours.blast_of(&lost)),
+        "losses": losses(&report.ours, &lost),
         "falls_with_it": falls.collect::<Vec<_>>(),
         "calls": calls::json(report, post),
         "connections": connections(&report.config, post).0,
-        "sends": contacts(report, &report.sends(number), "to"),
-        "receives": contacts(report, &report.receives(number), "from"),
+        "sends": contacts(report, &report.topology().sends(number), "to"),
+        "receives": contacts(report, &report.topology().receives(number), "from"),
     })
 }
 
@@ -71,12 +72,11 @@ fn contacts(report: &Report, contacts: &[Contact], peer: &str) -> Vec<Value> {
     value.collect()
 }
 
-fn losses(model: &Model, number: usize) -> Vec<Value> {
-    let losses = model.losses(number);
-    let value = losses.iter().flatten().map(|reach| {
+fn losses(model: &Model, losses: &[Reach]) -> Vec<Value> {
+    let value = losses.iter().map(|reach| {
         let asset = &model.assets[reach.asset];
         json!({
-            "kind": asset.kind.name(), "name": asset.name, "lost": reach.loss.name(), "why": reach.how,
+            "kind": asset.kind.name(), "name": asset.name, "lost": reach.loss.name(), "why": &*reach.how,
         })
     });
     value.collect()
@@ -91,9 +91,9 @@ fn blast(blast: Blast) -> Value {
 
 fn server(name: &str, assumed: &str, model: &Model) -> Value {
     let summary = model.summary();
-    let processes = model.processes.iter().enumerate().map(|(number, process)| {
-        json!({ "name": process.name, "trusted": process.is_root, "blast": blast(model.blast(number)) })
-    });
+    let processes = model.processes.iter().zip(model.blasts()).map(
+        |(process, lost)| json!({ "name": process.name, "trusted": process.is_root, "blast": blast(lost) }),
+    );
     json!({
         "server": name,
         "assumed": assumed,

@@ -12,6 +12,7 @@ mod contacts;
 mod databases;
 mod draw;
 mod granted;
+mod inventory;
 mod json;
 mod model;
 mod names;
@@ -22,6 +23,7 @@ mod running;
 mod svg;
 mod table;
 mod text;
+mod together;
 
 pub use assets::data_name;
 use std::path::Path;
@@ -34,10 +36,11 @@ use crate::fault::Fault;
 use crate::locate;
 use crate::table::print;
 
-use contacts::{Contact, Post, posts};
+use contacts::{Directory, Hosts, Post, Topology, posts};
 use granted::Granted;
 use model::Model;
 use others::Other;
+use ours::Facts;
 use running::Running;
 
 /// What is taken for granted of our own server if it does not run.
@@ -68,25 +71,56 @@ struct Report {
     granted: Granted,
     /// Every process of ours; the model has them in the same order.
     posts: Vec<Post>,
+    hosts: Hosts,
+    directory: Directory,
     ours: Model,
+    /// The servers beside ours, where they are compared.
     others: Vec<Other>,
     /// The server, or why it cannot be asked.
     server: Result<Running, String>,
     notes: Vec<String>,
 }
 
+/// What a report is to be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Every process, and other servers.
+    All,
+    /// The process with this number, in every respect; of others what falls with it.
+    One(usize),
+}
+
 impl Report {
+    #[cfg(test)]
     fn new(file: String, config: Config, granted: Granted, server: Result<Running, String>) -> Self {
         let posts = posts(&config);
+        Self::of(file, config, granted, server, posts, Scope::All)
+    }
+
+    fn of(
+        file: String,
+        config: Config,
+        granted: Granted,
+        server: Result<Running, String>,
+        posts: Vec<Post>,
+        scope: Scope,
+    ) -> Self {
+        let chosen = match scope {
+            Scope::All => None,
+            Scope::One(post) => Some(post),
+        };
         let assets = assets::of(&config, &granted);
         let uids = server.as_ref().map(Running::uids).unwrap_or_default();
-        let mut notes = server.as_ref().map(|running| running.notes(&posts)).unwrap_or_default();
+        let mut notes = server.as_ref().map(|running| running.notes(&posts, chosen)).unwrap_or_default();
         notes.extend(
             granted.faults().map(|why| format!("it is not known what services may ask a database: {why}")),
         );
-        let ours = ours::model(&config, CHANNELS, &assets, &uids, &granted);
-        let others = others::all(&config, &assets);
-        Self { file, config, granted, posts, ours, others, server, notes }
+        let (hosts, directory) = (Hosts::of(&config), Directory::of(&posts));
+        let facts =
+            Facts { config: &config, hosts: &hosts, channels: CHANNELS, assets: &assets, granted: &granted };
+        let ours = ours::model(facts, &posts, &uids, chosen);
+        let others = if chosen.is_none() { others::all(&config, &assets) } else { Vec::new() };
+        Self { file, config, granted, posts, hosts, directory, ours, others, server, notes }
     }
 
     /// Our own server, and then the others: name, what is assumed, model.
@@ -96,14 +130,10 @@ impl Report {
         std::iter::once(own).chain(others).collect()
     }
 
-    /// What one of our processes can send.
-    fn sends(&self, number: usize) -> Vec<Contact> {
-        contacts::sends(&self.config, CHANNELS, &self.posts, number)
-    }
-
-    /// What one of our processes can be sent.
-    fn receives(&self, number: usize) -> Vec<Contact> {
-        contacts::receives(&self.config, CHANNELS, &self.posts, number)
+    /// Who can send what to whom.
+    fn topology(&self) -> Topology<'_> {
+        let Self { config, hosts, posts, directory, .. } = self;
+        Topology { config, hosts, channels: CHANNELS, posts, directory }
     }
 
     fn assumed(&self) -> &'static str {
@@ -116,11 +146,18 @@ impl Report {
 pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Result<ExitCode, Fault> {
     let path = locate::config(named)?;
     let config = locate::load(&path)?;
-    let server = running::ask(&config.server.run_dir).map_err(|fault| fault.to_string());
-    let granted = Granted::read(&config);
-    let report = Report::new(path.display().to_string(), config, granted, server);
-    let names: Vec<&str> = report.posts.iter().map(|post| post.name.as_str()).collect();
+    let posts = posts(&config);
+    let names: Vec<&str> = posts.iter().map(|post| post.name.as_str()).collect();
     let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
+    let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
+    let server = server.map_err(|fault| fault.to_string());
+    let granted = Granted::read(&config);
+    let scope = match (chosen, form) {
+        // A picture has all of them, and the chosen one is framed.
+        (Some(post), Form::Text | Form::Json) => Scope::One(post),
+        _ => Scope::All,
+    };
+    let report = Report::of(path.display().to_string(), config, granted, server, posts, scope);
     print(&match (form, chosen) {
         (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
         (Form::Svg, _) => svg::report(&report, chosen)?,

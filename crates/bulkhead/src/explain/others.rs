@@ -6,10 +6,13 @@
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 and figure 2
 //! (Apache, and Haboob as the server of one process).
 
-use config::Config;
+use std::rc::Rc;
 
-use super::assets::{ERROR_LOG, Reaches, service_name};
-use super::model::{Asset, Drag, Kind, Loss, Model, Process};
+use config::{Config, Site};
+
+use super::assets::{ERROR_LOG, service_name};
+use super::inventory::{Assets, Reaches};
+use super::model::{Asset, Circle, Drag, Kind, Loss, Model, Process, Reach};
 
 /// A server beside ours.
 #[derive(Debug)]
@@ -23,14 +26,14 @@ pub struct Other {
 }
 
 /// The servers that ours is compared with.
-pub fn all(config: &Config, assets: &[Asset]) -> Vec<Other> {
-    let model = |processes| Model { assets: assets.to_vec(), processes };
+pub fn all(config: &Config, assets: &Assets) -> Vec<Other> {
+    let model = |(processes, circles)| Model { assets: assets.clone(), processes, circles };
     vec![
         Other {
             name: "Apache prefork",
             assumed: "Services run inside its children (as with mod_php), all under one uid; any child may \
                 serve any site. Logs are open for appending. No child can trace another.",
-            model: model(apache(assets)),
+            model: model((apache(assets), Vec::new())),
         },
         Other {
             name: "nginx + php-fpm",
@@ -41,18 +44,22 @@ pub fn all(config: &Config, assets: &[Asset]) -> Vec<Other> {
         Other {
             name: "one process",
             assumed: "One process under one uid, not root, serves every site and runs every service.",
-            model: model(vec![single(assets)]),
+            model: model((vec![single(assets)], Vec::new())),
         },
     ]
 }
 
-fn root(name: &str, assets: &[Asset]) -> Process {
+fn root(name: &str, assets: &Assets) -> Process {
     let reaches = Reaches::of(assets).each(|_| true, Loss::Whole, "it is root").done();
-    Process { name: name.into(), is_root: true, reaches, drags: Vec::new() }
+    Process { is_root: true, ..process_of(name, reaches) }
 }
 
 fn process(name: &str, reaches: Reaches<'_>) -> Process {
-    Process { name: name.into(), is_root: false, reaches: reaches.done(), drags: Vec::new() }
+    process_of(name, reaches.done())
+}
+
+fn process_of(name: &str, reaches: Vec<Reach>) -> Process {
+    Process { name: name.into(), is_root: false, reaches, common: None, drags: Vec::new(), circle: None }
 }
 
 /// Whether it is of a database: with others, who answers for a service has the password itself, and all that it opens.
@@ -65,7 +72,7 @@ fn is_of_service(asset: &Asset) -> bool {
     asset.name.contains('/')
 }
 
-fn apache(assets: &[Asset]) -> Vec<Process> {
+fn apache(assets: &Assets) -> Vec<Process> {
     let runs = |asset: &Asset| matches!(asset.kind, Kind::Site | Kind::Service);
     let users = |asset: &Asset| asset.kind == Kind::Users;
     let child = Reaches::of(assets)
@@ -87,7 +94,7 @@ fn apache(assets: &[Asset]) -> Vec<Process> {
     vec![root("httpd, root", assets), process("httpd child", child)]
 }
 
-fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
+fn nginx(config: &Config, assets: &Assets) -> (Vec<Process>, Vec<Circle>) {
     let worker = Reaches::of(assets)
         .each(|asset| asset.kind == Kind::Site, Loss::Whole, "every worker serves every site")
         .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
@@ -95,41 +102,49 @@ fn nginx(config: &Config, assets: &[Asset]) -> Vec<Process> {
         .each(|asset| asset.kind == Kind::Users, Loss::Part, "connections that it accepts, of any site")
         .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
     let mut processes = vec![root("nginx, root", assets), process("nginx worker", worker)];
-    let with_services: Vec<_> =
-        config.sites.iter().enumerate().filter(|(_, site)| !site.services.is_empty()).collect();
-    if with_services.is_empty() {
-        return processes;
+    let pools = pools(config, assets);
+    if pools.is_empty() {
+        return (processes, Vec::new());
     }
     processes.push(root("php-fpm, root", assets));
-    let first_pool = processes.len();
-    for (number, site) in with_services {
-        let is_own_database = |asset: &Asset| is_of_database(asset) && asset.site == Some(number);
-        let own = |asset: &Asset| site.services.iter().any(|one| service_name(site, one) == asset.name);
-        let pool = Reaches::of(assets)
-            .each(|asset| asset.kind == Kind::Service && own(asset), Loss::Whole, "it runs in this pool")
-            .each(
-                |asset| asset.kind == Kind::Users && own(asset),
-                Loss::Whole,
-                "the pool's workers share an opcode cache, which each may write",
-            )
-            .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
-            .each(is_own_database, Loss::Whole, "its services log in themselves")
-            .one(Kind::Log, ERROR_LOG, Loss::Part, "what it prints goes into the error log");
-        processes.push(process(&format!("pool {}", site.name), pool));
-    }
-    let pools = first_pool..processes.len();
-    let drag = |how: &str, process| Drag { process, how: how.into() };
-    processes[1].drags =
-        pools.clone().map(|pool| drag("its uid may tell any pool what to run", pool)).collect();
-    for pool in pools.clone() {
-        let others = pools.clone().filter(|other| *other != pool);
-        let how = "same uid and opcode cache: a pool may tell another what to run";
-        processes[pool].drags = others.map(|other| drag(how, other)).collect();
-    }
-    processes
+    let members: Vec<usize> = (processes.len()..processes.len() + pools.len()).collect();
+    let how: Rc<str> = "its uid may tell any pool what to run".into();
+    processes[1].drags = members.iter().map(|&process| Drag { process, how: how.clone() }).collect();
+    processes.extend(pools);
+    let how = "same uid and opcode cache: a pool may tell another what to run".into();
+    (processes, vec![Circle { members, how }])
 }
 
-fn single(assets: &[Asset]) -> Process {
+/// A pool for each site that has services, all in one circle.
+fn pools(config: &Config, assets: &Assets) -> Vec<Process> {
+    let is_file = |asset: &Asset| asset.kind == Kind::Files;
+    let files = Reaches::of(assets).each(is_file, Loss::Whole, "its uid reads the files of all").done();
+    let files: Rc<[Reach]> = files.into();
+    let pool = |(number, site): (usize, &Site)| {
+        let mut own = Reaches::of(assets);
+        for service in &site.services {
+            let name = service_name(site, service);
+            own = own.one(Kind::Service, &name, Loss::Whole, "it runs in this pool").one(
+                Kind::Users,
+                &name,
+                Loss::Whole,
+                "the pool's workers share an opcode cache, which each may write",
+            );
+        }
+        own = own.of_site(number, is_of_database, Loss::Whole, "its services log in themselves").one(
+            Kind::Log,
+            ERROR_LOG,
+            Loss::Part,
+            "what it prints goes into the error log",
+        );
+        let common = Some(files.clone());
+        Process { common, circle: Some(0), ..process(&format!("pool {}", site.name), own) }
+    };
+    let sites = config.sites.iter().map(|site| &**site).enumerate();
+    sites.filter(|(_, site)| !site.services.is_empty()).map(pool).collect()
+}
+
+fn single(assets: &Assets) -> Process {
     let all = |asset: &Asset| asset.kind != Kind::Host;
     process("server", Reaches::of(assets).each(all, Loss::Whole, "it does everything itself"))
 }
@@ -145,7 +160,8 @@ mod tests {
         let losses = other.model.losses(number);
         let name = |asset: &Asset| format!("{} {}", asset.kind.name(), asset.name);
         let names = other.model.assets.iter().map(name);
-        names.zip(losses.iter().map(|loss| loss.as_ref().map(|reach| reach.loss))).collect()
+        let loss = |asset| losses.iter().find(|reach| reach.asset == asset).map(|reach| reach.loss);
+        names.enumerate().map(|(asset, name)| (name, loss(asset))).collect()
     }
 
     fn of(losses: &[(String, Option<Loss>)], name: &str) -> Option<Loss> {

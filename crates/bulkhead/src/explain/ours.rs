@@ -3,18 +3,18 @@
 //! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, and uids that the server reports.
 //! Never: claims a separation that a missing uid takes away; grants a right whose channel is not in the table.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use config::{Config, Service, Site};
 use wire::{Edge, Role};
 
-use super::assets::{ERROR_LOG, Reaches, access_log, service_name, shown};
-use super::contacts::{Post, posts};
+use super::assets::{ERROR_LOG, access_log, service_name};
+use super::contacts::{Hosts, Post};
 use super::databases;
 use super::granted::Granted;
-use super::model::{Asset, Drag, Kind, Loss, Model, Process, Reach};
+use super::inventory::{Assets, Reaches};
+use super::model::{Asset, Kind, Loss, Model, Process, Reach};
+use super::together::together;
 
 /// Why who holds a connection can do more than answer the request that it came with.
 const NEXT: &str =
@@ -23,17 +23,43 @@ const NEXT: &str =
 /// Uids by the name of their process; empty if no server runs.
 pub type Uids = BTreeMap<String, u32>;
 
-/// Our own server: a process for each of `contacts::posts`, in that order.
-pub fn model(config: &Config, channels: &[Edge], assets: &[Asset], uids: &Uids, granted: &Granted) -> Model {
-    let posts = posts(config);
-    let rules = Rules { config, channels, assets, granted };
-    let processes = posts.iter().map(|post| Process {
+/// What the rules are about.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The checked configuration.
+    pub config: &'a Config,
+    /// Which of its sites share hosts.
+    pub hosts: &'a Hosts,
+    /// Who can send what to whom.
+    pub channels: &'a [Edge],
+    /// What there is to lose.
+    pub assets: &'a Assets,
+    /// What services may ask of databases.
+    pub granted: &'a Granted,
+}
+
+/// Our own server: a process for each of `posts`, in that order. What processes reach is said of those alone that fall with
+/// `chosen`, if there is one.
+pub fn model(facts: Facts<'_>, posts: &[Post], uids: &Uids, chosen: Option<usize>) -> Model {
+    let (drags, places, circles) = together(facts.config, posts, uids);
+    let processes = posts.iter().zip(drags).zip(places).map(|((post, drags), circle)| Process {
         name: post.name.clone(),
         is_root: post.role == Role::Launcher,
-        reaches: rules.reaches(post, uids),
-        drags: drags(config, post, &posts, uids),
+        reaches: Vec::new(),
+        common: None,
+        drags,
+        circle,
     });
-    Model { assets: assets.to_vec(), processes: processes.collect() }
+    let mut model = Model { assets: facts.assets.clone(), processes: processes.collect(), circles };
+    let fallen = chosen.map(|chosen| model.falls(chosen));
+    let needed: Vec<usize> = match fallen {
+        Some(fallen) => fallen.iter().map(|drag| drag.process).collect(),
+        None => (0..posts.len()).collect(),
+    };
+    for number in needed {
+        model.processes[number].reaches = facts.reaches(&posts[number], uids);
+    }
+    model
 }
 
 /// Which connections of clients a process has: in a word or two, and in a sentence.
@@ -70,50 +96,7 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
     }
 }
 
-/// The other processes that fall with one: all with the launcher, and those of the same uid with each other. Where no
-/// server says which uids there are, sites of one account have the same.
-fn drags(config: &Config, post: &Post, posts: &[Post], uids: &Uids) -> Vec<Drag> {
-    let uid = uids.get(&post.name);
-    let account = account(config, post).filter(|_| uids.is_empty());
-    let others = posts.iter().enumerate().filter(|(_, other)| other.name != post.name);
-    let fallen = others.filter_map(|(process, other)| {
-        let same = uid.filter(|_| uid == uids.get(&other.name));
-        let how = match (post.role, same) {
-            (Role::Launcher, _) => "it starts it, says what it is to do, and ends it".to_owned(),
-            (_, Some(uid)) => format!("both have the uid {uid}"),
-            _ if is_broker_of(post, other) || is_broker_of(other, post) => {
-                "the broker has the uid of its service".to_owned()
-            }
-            _ if account.is_some() && account == self::account(config, other) => {
-                format!("both run as the account {}, by `user`", account?)
-            }
-            _ => return None,
-        };
-        Some(Drag { process, how })
-    });
-    fallen.collect()
-}
-
-fn is_broker_of(broker: &Post, service: &Post) -> bool {
-    (broker.role, service.role) == (Role::Broker, Role::Service)
-        && (broker.site, broker.service) == (service.site, service.service)
-}
-
-/// The account that a site's worker runs as, if the configuration names one.
-fn account<'c>(config: &'c Config, post: &Post) -> Option<&'c str> {
-    let site = post.site(config).filter(|_| post.role == Role::Site)?;
-    site.worker.user.as_deref()
-}
-
-#[derive(Debug)]
-struct Rules<'a> {
-    config: &'a Config,
-    channels: &'a [Edge],
-    assets: &'a [Asset],
-    granted: &'a Granted,
-}
-
-impl<'a> Rules<'a> {
+impl<'a> Facts<'a> {
     fn reaches(&self, post: &Post, uids: &Uids) -> Vec<Reach> {
         let found = Reaches::of(self.assets);
         match (post.role, post.site(self.config), post.service(self.config)) {
@@ -177,16 +160,16 @@ impl<'a> Rules<'a> {
     fn site(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
         found = found.one(Kind::Site, &site.name, Loss::Whole, "it is this process");
         if let Some(root) = site.folder() {
-            found = self.files(found, root, "`root`: it reads them to send them");
+            found = found.files(root, "`root`: it reads them to send them");
         }
         for folder in site.routes.iter().filter_map(|route| route.alias.as_ref()) {
-            found = self.files(found, folder, "`alias`: it reads them to send them");
+            found = found.files(folder, "`alias`: it reads them to send them");
         }
         for folder in &site.follow_links {
-            found = self.files(found, folder, "`follow_links`: it reads what links lead to");
+            found = found.files(folder, "`follow_links`: it reads what links lead to");
         }
         for users in site.users() {
-            found = self.files(found, users, "`auth`: it checks names and passwords by it");
+            found = found.files(users, "`auth`: it checks names and passwords by it");
         }
         if self.has(Role::Gate, Role::Site, "ToWorker") {
             let how = "it holds every live connection, with requests and answers";
@@ -201,7 +184,7 @@ impl<'a> Rules<'a> {
             found = databases::with_site(found, self.granted, site);
         }
         if self.has(Role::Site, Role::Site, "ToWorker") {
-            for other in self.config.sites.iter().filter(|other| self.config.relays(site, other)) {
+            for other in self.beside(site).filter(|other| self.config.relays(site, other)) {
                 let how = "it does TLS for its host: it relays every request and answer, and may ask in any user's place";
                 let relayed = other.services.iter().filter(|service| !service.takes_connections);
                 let names = relayed.map(|service| service_name(other, service));
@@ -217,10 +200,10 @@ impl<'a> Rules<'a> {
         let name = service_name(site, service);
         found = found.one(Kind::Service, &name, Loss::Whole, "it is this process");
         for folder in &service.read {
-            found = self.files(found, folder, "`read`: it opens them itself");
+            found = found.files(folder, "`read`: it opens them itself");
         }
         if let Some(folder) = service.files_folder(&self.config.server, site) {
-            found = self.files(found, &folder, "`files`: it writes them");
+            found = found.files(&folder, "`files`: it writes them");
         }
         if self.has(Role::Service, Role::DataProxy, "ServiceToDataProxy") {
             for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
@@ -238,38 +221,24 @@ impl<'a> Rules<'a> {
         self.own_logs(found, Role::Service, site)
     }
 
-    /// A folder, every folder inside of it, and a part of each that it is inside of.
-    fn files(&self, mut found: Reaches<'a>, folder: &Path, how: &str) -> Reaches<'a> {
-        let roots = self.config.sites.iter().flat_map(|site| site.folders());
-        let read = self.config.sites.iter().flat_map(|site| &site.services).flat_map(|service| &service.read);
-        let users = self.config.sites.iter().flat_map(|site| site.users());
-        let kept = self.config.sites.iter().flat_map(|site| {
-            site.services.iter().filter_map(move |service| service.files_folder(&self.config.server, site))
-        });
-        let named = roots.chain(read).chain(users).map(Cow::from);
-        for other in named.chain(kept.map(Cow::from)) {
-            let loss = match (other.starts_with(folder), folder.starts_with(&*other)) {
-                (true, _) => Loss::Whole,
-                (_, true) => Loss::Part,
-                _ => continue,
-            };
-            found = found.one(Kind::Files, &shown(self.config, &other), loss, how);
-        }
-        found
-    }
-
     /// The users of everything that answers on a host of `site`, but for `holder`, who holds their connections.
     ///
     /// A client keeps a connection to one host and port; another pattern for the same host never answers there,
     /// as the more exact one has all of its paths.
     fn next_on_the_host(&self, mut found: Reaches<'a>, site: &Site, holder: &str) -> Reaches<'a> {
-        for other in self.config.sites.iter().filter(|other| meet(site, other)) {
+        for other in self.beside(site).filter(|other| meet(site, other)) {
             let services = other.services.iter().map(|service| service_name(other, service));
             for name in services.chain([other.name.clone()]).filter(|name| name != holder) {
                 found = found.one(Kind::Users, &name, Loss::Part, NEXT);
             }
         }
         found
+    }
+
+    /// The sites on the same hosts, in the order of the file; itself as well.
+    fn beside(&self, site: &Site) -> impl Iterator<Item = &'a Site> {
+        let config = self.config;
+        self.hosts.beside(site).into_iter().map(move |number| &*config.sites[number])
     }
 
     fn own_logs(&self, found: Reaches<'a>, role: Role, site: &Site) -> Reaches<'a> {
@@ -326,14 +295,14 @@ impl<'a> Rules<'a> {
 
     fn database_connector(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
         if let Some(data) = post.data(self.config) {
-            found = databases::with_connector(found, site, data);
+            found = databases::with_connector(found, self.granted, site, data);
         }
         self.events(found, Role::Connector)
     }
 
     fn data_proxy(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
         if let Some(data) = post.data(self.config) {
-            found = databases::with_proxy(found, site, data);
+            found = databases::with_proxy(found, self.granted, site, data);
         }
         self.events(found, Role::DataProxy)
     }

@@ -3,13 +3,18 @@
 //! Runs in: `cargo test`. Sees: the demo's configuration. Never: runs a server.
 
 use super::super::assets::{self, tests::demo, tests::parse};
+use super::super::contacts::posts;
 use super::super::granted::tests::shop;
 use super::*;
 use wire::CHANNELS;
 
 fn build(config: &Config, channels: &[Edge], uids: &Uids) -> Model {
-    let granted = Granted::default();
-    model(config, channels, &assets::of(config, &granted), uids, &granted)
+    built(config, channels, uids, &Granted::default(), None)
+}
+
+fn built(config: &Config, channels: &[Edge], uids: &Uids, granted: &Granted, chosen: Option<usize>) -> Model {
+    let (hosts, assets) = (Hosts::of(config), assets::of(config, granted));
+    model(Facts { config, hosts: &hosts, channels, assets: &assets, granted }, &posts(config), uids, chosen)
 }
 
 fn number(model: &Model, name: &str) -> usize {
@@ -19,7 +24,7 @@ fn number(model: &Model, name: &str) -> usize {
 /// What is lost with `process`, as `kind name`, with a `~` before it if in part.
 fn losses(model: &Model, process: &str) -> Vec<String> {
     let found = model.losses(number(model, process));
-    let shown = found.iter().flatten().map(|reach| {
+    let shown = found.iter().map(|reach| {
         let asset = &model.assets[reach.asset];
         let sign = if reach.loss == Loss::Part { "~" } else { "" };
         format!("{sign}{} {}", asset.kind.name(), asset.name)
@@ -172,7 +177,7 @@ fn sites_of_one_account_fall_together() {
         fallen
             .into_iter()
             .skip(1)
-            .map(|drag| (model.processes[drag.process].name.clone(), drag.how))
+            .map(|drag| (model.processes[drag.process].name.clone(), drag.how.to_string()))
             .collect::<Vec<_>>()
     };
     let how = "both run as the account www, by `user`".to_owned();
@@ -197,6 +202,43 @@ fn a_uid_that_is_shared_separates_nothing() {
     let found = losses(&build(&config, CHANNELS, &two), "other");
     assert!(found.contains(&"files public".to_owned()), "{found:?}");
     assert!(!found.contains(&"service packages/search".to_owned()), "{found:?}");
+}
+
+/// What is said of one process is what is said of it among all.
+#[test]
+fn one_process_alone_loses_the_same() {
+    let granted = Granted::default();
+    let pair = Uids::from([("packages".into(), 51_001), ("other".into(), 51_001)]);
+    let rootless: Uids = posts(&demo()).into_iter().map(|post| (post.name, 1000)).collect();
+    for uids in [Uids::new(), pair, rootless] {
+        let all = build(&demo(), CHANNELS, &uids);
+        for number in 0..all.processes.len() {
+            let one = built(&demo(), CHANNELS, &uids, &granted, Some(number));
+            assert_eq!((one.losses(number), one.falls(number)), (all.losses(number), all.falls(number)));
+        }
+    }
+}
+
+/// Every process and asset beside others does not make it more work: neither are looked through for one name.
+#[test]
+fn ten_times_as_many_sites_are_ten_times_as_much_to_say() {
+    let count = |sites: usize| {
+        let site = |number| {
+            format!("[[site]]\nname = \"s{number}\"\nhost = [\"h{number}\"]\nroot = \"r/s{number}\"\n")
+        };
+        let config = parse(
+            &("[[listen]]\naddress = \"127.0.0.1:1\"\n".to_owned()
+                + &(0..sites).map(site).collect::<String>()),
+        );
+        let model = build(&config, CHANNELS, &Uids::new());
+        let reaches: usize = model.processes.iter().map(|process| process.reaches.len()).sum();
+        let rootless: Uids = posts(&config).into_iter().map(|post| (post.name, 1000)).collect();
+        let drags: usize =
+            build(&config, CHANNELS, &rootless).processes.iter().map(|process| process.drags.len()).sum();
+        (reaches, drags)
+    };
+    let (few, many) = (count(10), count(100));
+    assert!(many.0 < 11 * few.0 && many.1 < 11 * few.1, "{few:?}, {many:?}");
 }
 
 #[test]
@@ -285,7 +327,7 @@ fn what_is_granted_to_a_door_falls_with_the_worker_of_its_site() {
 fn keys_and_tables_of_a_database_are_reached_by_few() {
     for engine in ["postgresql", "mysql"] {
         let (config, granted) = shop(engine);
-        let model = model(&config, CHANNELS, &assets::of(&config, &granted), &Uids::new(), &granted);
+        let model = built(&config, CHANNELS, &Uids::new(), &granted, None);
         let of = |process: &str| {
             let kinds = ["data ", "table ", "password ", "token "];
             let is_of_database =
@@ -306,7 +348,8 @@ fn keys_and_tables_of_a_database_are_reached_by_few() {
         }
         let how = |name: &str| {
             let asset = model.assets.iter().position(|asset| asset.name == name).unwrap();
-            model.losses(number(&model, "a/shop"))[asset].clone().unwrap().how
+            let losses = model.losses(number(&model, "a/shop"));
+            losses.iter().find(|reach| reach.asset == asset).unwrap().how.to_string()
         };
         assert_eq!(how("a/catalog.orders"), "it calls statements that change it: order_it, buy");
         assert_eq!(how("a/catalog.makers"), "it calls statements that read it: article");

@@ -121,13 +121,15 @@ fn heads(assets: &[Asset], columns: &Columns, y: f64) -> String {
 
 fn row(model: &Model, number: usize, columns: &Columns, y: f64) -> String {
     let process = &model.processes[number];
-    let blast = model.blast(number);
+    let losses = model.losses(number);
+    let blast = model.blast_of(&losses);
+    let mut lost = losses.iter().peekable();
     let (fill, colour) = shade(blast);
     let tall = ROW - 4.0;
     let mut body = rect(0.0, y + 1.0, NAME, tall, fill, &process.name);
     body += &text(8.0, y + 15.0, Style { colour, ..WORDS }, &cut(&process.name, NAME_CHARS));
-    for ((loss, asset), x) in model.losses(number).iter().zip(&model.assets).zip(&columns.x) {
-        let (fill, hint) = match loss {
+    for ((number, asset), x) in model.assets.iter().enumerate().zip(&columns.x) {
+        let (fill, hint) = match lost.next_if(|reach| reach.asset == number) {
             None => (SAFE, String::new()),
             Some(reach) => {
                 let fill = if reach.loss == Loss::Whole { LOST } else { TOUCHED };
@@ -184,8 +186,7 @@ mod tests {
         let columns = Columns::of(&report.ours.assets, |_| "site".into());
         let panel = draw("Ours", "As it is.", &report.ours, &columns, Some(2));
         let hints = panel.body.matches("<title>").count();
-        let losses: usize =
-            (0..report.posts.len()).map(|number| report.ours.losses(number).iter().flatten().count()).sum();
+        let losses: usize = (0..report.posts.len()).map(|number| report.ours.losses(number).len()).sum();
         assert_eq!(hints, losses + report.posts.len());
         assert_eq!(panel.body.matches("stroke-width").count(), 1);
         assert!(panel.height > 9.0 * ROW);

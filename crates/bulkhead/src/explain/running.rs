@@ -4,6 +4,7 @@
 //! compromised: its words are made fit for a terminal here, and a uid is compared with the kernel's. Never: takes
 //! a server that cannot be asked for one that agrees.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -49,35 +50,50 @@ struct Line {
 pub struct Running {
     /// Each process, in the order of the answer.
     pub processes: Vec<Live>,
+    /// Where those of each name are among them.
+    by_name: HashMap<String, Vec<usize>>,
     /// The layers of jail that this server has to do without.
     pub missing: String,
 }
 
-/// Asks the server at `run_dir` for its processes.
-pub fn ask(run_dir: &Path) -> Result<Running, Fault> {
-    read(&give(run_dir, &json!({ "command": "status" }))?)
+/// Asks the server at `run_dir` for its processes, and the kernel for the jails of those that are called `name`, or of all.
+pub fn ask(run_dir: &Path, name: Option<&str>) -> Result<Running, Fault> {
+    read(&give(run_dir, &json!({ "command": "status" }))?, name)
 }
 
-fn read(answer: &Value) -> Result<Running, Fault> {
+fn read(answer: &Value, wanted: Option<&str>) -> Result<Running, Fault> {
     let lines = Vec::<Line>::deserialize(&answer["processes"])
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
     let missing = printable(answer["missing"].as_str().unwrap_or(""));
-    let live = |line: Line| Live {
+    let live = |line: Line| {
         // The launcher and the like have no name but their role's.
-        name: printable(if line.name.is_empty() { &line.role } else { &line.name }),
-        layers: (line.pid != 0).then(|| Layers::of(line.pid, line.uid, &line.role)),
-        pid: line.pid,
-        uid: line.uid,
-        state: printable(&line.state),
-        connections_now: line.connections_now,
+        let name = printable(if line.name.is_empty() { &line.role } else { &line.name });
+        let is_asked_for = line.pid != 0 && wanted.is_none_or(|wanted| wanted == name);
+        Live {
+            name,
+            layers: is_asked_for.then(|| Layers::of(line.pid, line.uid, &line.role)),
+            pid: line.pid,
+            uid: line.uid,
+            state: printable(&line.state),
+            connections_now: line.connections_now,
+        }
     };
-    Ok(Running { processes: lines.into_iter().map(live).collect(), missing })
+    Ok(Running::new(lines.into_iter().map(live).collect(), missing))
 }
 
 impl Running {
+    /// Of these processes.
+    pub fn new(processes: Vec<Live>, missing: String) -> Self {
+        let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, live) in processes.iter().enumerate() {
+            by_name.entry(live.name.clone()).or_default().push(number);
+        }
+        Self { processes, by_name, missing }
+    }
+
     /// The processes that have this name.
     pub fn of(&self, name: &str) -> impl Iterator<Item = &Live> {
-        self.processes.iter().filter(move |live| live.name == name)
+        self.by_name.get(name).into_iter().flatten().map(|&number| &self.processes[number])
     }
 
     /// The uid of each name.
@@ -85,19 +101,22 @@ impl Running {
         self.processes.iter().map(|live| (live.name.clone(), live.uid)).collect()
     }
 
-    /// Where the server is not what the configuration says, or what it should be.
-    pub fn notes(&self, posts: &[Post]) -> Vec<String> {
+    /// Where the server is not what the configuration says, or what it should be: in every respect, or as far as the process
+    /// `chosen` of `posts` is concerned.
+    pub fn notes(&self, posts: &[Post], chosen: Option<usize>) -> Vec<String> {
+        let concerned = chosen.map_or(posts, |post| &posts[post..=post]);
         let mut notes = Vec::new();
         let idle = |post: &&Post| !self.of(&post.name).any(|live| live.pid != 0);
-        for post in posts.iter().filter(idle) {
+        for post in concerned.iter().filter(idle) {
             let state = self.of(&post.name).next().map_or("unknown to the server", |live| &live.state);
             notes.push(format!(
                 "{} does not run ({state}); its part is what the configuration says",
                 post.name
             ));
         }
-        let strange = self.processes.iter().filter(|live| posts.iter().all(|post| post.name != live.name));
-        for live in strange {
+        let known: HashSet<&str> = posts.iter().map(|post| &*post.name).collect();
+        let is_strange = |live: &&Live| chosen.is_none() && !known.contains(&*live.name);
+        for live in self.processes.iter().filter(is_strange) {
             let name = &live.name;
             notes.push(format!(
                 "{name} runs, but is not in this configuration; it was changed since the start"
@@ -150,7 +169,7 @@ pub mod tests {
                 "age_ms": 1 })
         };
         let processes: Vec<Value> = lines.iter().map(line).collect();
-        read(&json!({ "ok": true, "missing": "", "processes": processes })).unwrap()
+        read(&json!({ "ok": true, "missing": "", "processes": processes }), None).unwrap()
     }
 
     /// The demo's server; pids that no process can have.
@@ -174,7 +193,7 @@ pub mod tests {
 
     #[test]
     fn a_server_that_agrees_has_no_notes() {
-        let notes = whole().notes(&posts(&demo()));
+        let notes = whole().notes(&posts(&demo()), None);
         assert!(notes.is_empty(), "{notes:?}");
         assert_eq!(whole().of("gate").count(), 2);
         assert_eq!(whole().uids()["bulkheadd"], 0);
@@ -187,10 +206,12 @@ pub mod tests {
             ("site", "old\u{7}", 4_000_000_001, 51_001, "serving"),
             ("service", "packages/crash", 0, 51_002, "broken"),
         ]);
-        let notes = running.notes(&posts(&demo())).join("\n");
+        let notes = running.notes(&posts(&demo()), None).join("\n");
         assert!(notes.contains("packages/crash does not run (broken)"), "{notes}");
         assert!(notes.contains("other does not run (unknown to the server)"), "{notes}");
         assert!(notes.contains("old\\u{7} runs, but is not in this configuration"), "{notes}");
+        let of_one = running.notes(&posts(&demo()), Some(5));
+        assert_eq!(of_one, ["packages/crash does not run (broken); its part is what the configuration says"]);
     }
 
     #[test]
@@ -198,7 +219,7 @@ pub mod tests {
         let mut running = whole();
         running.processes.iter_mut().for_each(|live| live.uid = 1000);
         running.missing = "root, identity".into();
-        let notes = running.notes(&posts(&demo()));
+        let notes = running.notes(&posts(&demo()), None);
         assert_eq!(
             notes,
             [
@@ -213,14 +234,14 @@ pub mod tests {
         let mut running = whole();
         // This test's own process does not have that uid.
         running.processes[2].layers = Some(Layers::of(std::process::id(), 51_999, "site"));
-        let notes = running.notes(&posts(&demo()));
+        let notes = running.notes(&posts(&demo()), None);
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with("the kernel does not confirm the identity of packages;"), "{notes:?}");
     }
 
     #[test]
     fn what_is_no_answer_is_refused() {
-        assert!(read(&json!({ "ok": true, "processes": [{ "role": 1 }] })).is_err());
-        assert!(read(&json!({ "ok": true })).is_err());
+        assert!(read(&json!({ "ok": true, "processes": [{ "role": 1 }] }), None).is_err());
+        assert!(read(&json!({ "ok": true }), None).is_err());
     }
 }

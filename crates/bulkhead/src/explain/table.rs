@@ -2,6 +2,8 @@
 //!
 //! Runs in: the `bulkhead` command; pure. Sees: text that is fit for a terminal. Never: cuts a number off.
 
+use std::collections::HashMap;
+
 use crate::table::align;
 
 use super::Report;
@@ -30,7 +32,12 @@ pub fn all(report: &Report) -> String {
     let more = more_columns(report);
     let header = ["PROCESS", "UID", "ALL", "PART", "SITES", "SERVICES", "FILES", "USERS", "LOGS", "CONNS"];
     let header = header.into_iter().chain(more.iter().map(|(head, _)| *head)).map(str::to_owned).collect();
-    let rows = (0..report.posts.len()).map(|number| row(report, number, &more));
+    // Processes of one uid lose the same.
+    let mut known: HashMap<usize, Row> = HashMap::new();
+    let rows = (0..report.posts.len()).map(|number| {
+        let lost = known.entry(report.ours.alike(number));
+        row(report, number, lost.or_insert_with_key(|&number| Row::new(report, number, &more)))
+    });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     text += &align(&rows, &[1, 2, 3]);
     let total = report.ours.assets.len();
@@ -54,24 +61,37 @@ pub fn heading(report: &Report) -> String {
     text
 }
 
-fn row(report: &Report, number: usize, more: &[More]) -> Vec<String> {
+/// What is lost with a process: the cells before those that say which connections it holds, and behind.
+struct Row {
+    before: Vec<String>,
+    behind: Vec<String>,
+}
+
+impl Row {
+    fn new(report: &Report, number: usize, more: &[More]) -> Self {
+        let losses = report.ours.losses(number);
+        let blast = report.ours.blast_of(&losses);
+        let before = vec![
+            blast.whole.to_string(),
+            blast.part.to_string(),
+            names(report, &losses, Kind::Site),
+            names(report, &losses, Kind::Service),
+            names(report, &losses, Kind::Files),
+            count(report, &losses, &[Kind::Users], "part of "),
+            count(report, &losses, &[Kind::Log], "adds to "),
+        ];
+        let behind = more.iter().map(|(_, kinds)| count(report, &losses, kinds, "part of "));
+        Self { before, behind: behind.collect() }
+    }
+}
+
+fn row(report: &Report, number: usize, lost: &Row) -> Vec<String> {
     let post = &report.posts[number];
-    let losses = report.ours.losses(number);
-    let blast = report.ours.blast(number);
     let uid = report.server.as_ref().ok().and_then(|running| running.of(&post.name).next());
-    let mut row = vec![
-        post.name.clone(),
-        uid.map_or("-".into(), |live| live.uid.to_string()),
-        blast.whole.to_string(),
-        blast.part.to_string(),
-        names(report, &losses, Kind::Site),
-        names(report, &losses, Kind::Service),
-        names(report, &losses, Kind::Files),
-        count(report, &losses, &[Kind::Users], "part of "),
-        count(report, &losses, &[Kind::Log], "adds to "),
-        connections(&report.config, post).0.into(),
-    ];
-    row.extend(more.iter().map(|(_, kinds)| count(report, &losses, kinds, "part of ")));
+    let mut row = vec![post.name.clone(), uid.map_or("-".into(), |live| live.uid.to_string())];
+    row.extend_from_slice(&lost.before);
+    row.push(connections(&report.config, post).0.into());
+    row.extend_from_slice(&lost.behind);
     row
 }
 
@@ -81,17 +101,16 @@ type More = (&'static str, &'static [Kind]);
 fn more_columns(report: &Report) -> Vec<More> {
     let columns: [More; 2] =
         [("TABLES", &[Kind::Table]), ("KEYS", &[Kind::Keys, Kind::Password, Kind::ClientKey, Kind::Token])];
-    let is_used = |(_, kinds): &More| report.ours.assets.iter().any(|asset| kinds.contains(&asset.kind));
+    let is_used = |(_, kinds): &More| report.ours.assets.count(kinds) > 0;
     columns.into_iter().filter(is_used).collect()
 }
 
 /// The assets of a kind that are lost altogether, by name if that is short.
-fn names(report: &Report, losses: &[Option<Reach>], kind: Kind) -> String {
+fn names(report: &Report, losses: &[Reach], kind: Kind) -> String {
     let assets = &report.ours.assets;
-    let all = assets.iter().filter(|asset| asset.kind == kind).count();
+    let all = assets.count(&[kind]);
     let of = |reach: &&Reach| assets[reach.asset].kind == kind && reach.loss == Loss::Whole;
-    let found: Vec<&str> =
-        losses.iter().flatten().filter(of).map(|reach| assets[reach.asset].name.as_str()).collect();
+    let found: Vec<&str> = losses.iter().filter(of).map(|reach| assets[reach.asset].name.as_str()).collect();
     let text = found.join(", ");
     match found.len() {
         0 => "-".into(),
@@ -102,12 +121,12 @@ fn names(report: &Report, losses: &[Option<Reach>], kind: Kind) -> String {
 }
 
 /// How many assets of some kinds are lost altogether, and how many in part.
-fn count(report: &Report, losses: &[Option<Reach>], kinds: &[Kind], part: &str) -> String {
+fn count(report: &Report, losses: &[Reach], kinds: &[Kind], part: &str) -> String {
     let assets = &report.ours.assets;
-    let all = assets.iter().filter(|asset| kinds.contains(&asset.kind)).count();
+    let all = assets.count(kinds);
     let of = |loss: Loss| {
         let fits = |reach: &&Reach| kinds.contains(&assets[reach.asset].kind) && reach.loss == loss;
-        losses.iter().flatten().filter(fits).count()
+        losses.iter().filter(fits).count()
     };
     let shown = |count: usize| if count == all { format!("all {all}") } else { count.to_string() };
     match (of(Loss::Whole), of(Loss::Part)) {
@@ -160,7 +179,7 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{running::tests::whole, tests::demo};
+    use super::super::{running::Running, running::tests::whole, tests::demo};
     use super::*;
 
     fn line<'t>(text: &'t str, begin: &str) -> Vec<&'t str> {
@@ -213,6 +232,7 @@ mod tests {
     fn a_running_server_gives_uids_and_notes() {
         let mut running = whole();
         running.processes.retain(|live| live.name != "other");
+        let running = Running::new(running.processes, running.missing);
         let text = all(&demo(Some(running)));
         assert!(
             text.starts_with("demo.toml, and the server that runs: 9 processes\nnote: other does not run")

@@ -28,8 +28,8 @@ pub fn one(report: &Report, number: usize) -> String {
     text += &format!("\n\nCONNECTIONS: {}.", connections(&report.config, post).1);
     text += &granted(report, post);
     text += &calls::text(report, post);
-    text += &topology(report, "SENDS TO", &report.sends(number));
-    text += &topology(report, "IS SENT BY", &report.receives(number));
+    text += &topology(report, "SENDS TO", &report.topology().sends(number));
+    text += &topology(report, "IS SENT BY", &report.topology().receives(number));
     if is_unconfined(report, post) {
         text += "\n\nIts root directory is the machine's: what everybody on this machine may read and reach, it \
             may as well,\nas far as no other layer of its jail forbids it. docs/security/threat-model.md says how far \
@@ -94,14 +94,13 @@ fn running(live: &Live) -> String {
 }
 
 fn losses(report: &Report, number: usize) -> String {
-    let blast = report.ours.blast(number);
     let header = ["LOST", "KIND", "WHAT", "WHY"].map(str::to_owned).to_vec();
-    let losses = report.ours.losses(number);
-    let mut losses: Vec<&Reach> = losses.iter().flatten().collect();
+    let mut losses: Vec<Reach> = report.ours.losses(number);
+    let blast = report.ours.blast_of(&losses);
     losses.sort_by_key(|reach| std::cmp::Reverse(reach.loss));
     let rows = losses.into_iter().map(|reach| {
         let asset = &report.ours.assets[reach.asset];
-        vec![reach.loss.name().into(), asset.kind.name().into(), asset.name.clone(), reach.how.clone()]
+        vec![reach.loss.name().into(), asset.kind.name().into(), asset.name.clone(), reach.how.to_string()]
     });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     format!(
@@ -117,7 +116,7 @@ fn losses(report: &Report, number: usize) -> String {
 fn fallen(report: &Report, number: usize) -> String {
     let falls = report.ours.falls(number);
     let rows: Vec<Vec<String>> = (falls.iter().skip(1))
-        .map(|drag| vec![report.ours.processes[drag.process].name.clone(), drag.how.clone()])
+        .map(|drag| vec![report.ours.processes[drag.process].name.clone(), drag.how.to_string()])
         .collect();
     if rows.is_empty() {
         return "\n\nNo other process falls with it.".into();

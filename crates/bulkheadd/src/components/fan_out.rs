@@ -19,9 +19,14 @@ pub(crate) struct FanOut {
 }
 
 impl FanOut {
+    /// Whether no more can wait.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= WAITING_MAX
+    }
+
     /// Has an order wait; whether the processes are to be asked for it.
     pub fn join(&mut self, admin: u64, ticket: u32) -> bool {
-        if self.waiting.len() >= WAITING_MAX {
+        if self.is_full() {
             return false;
         }
         self.waiting.push((admin, ticket));

@@ -22,7 +22,9 @@ pub(crate) mod rehearsal;
 pub(crate) mod republishing;
 pub(crate) mod sending;
 pub(crate) mod service_manager;
+pub(crate) mod status_page;
 pub(crate) mod stderr_drain;
+pub(crate) mod targets;
 pub(crate) mod ticket_keys;
 mod whereabouts;
 

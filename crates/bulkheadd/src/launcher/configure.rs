@@ -133,7 +133,7 @@ impl Launcher {
     fn configure_admin(&mut self, serial: u64) -> Result<(), Error> {
         let supervisor = &mut self.supervisor;
         supervisor.send(serial, &LauncherToAdmin::Socket {}, Some(self.admin_socket.socket()?));
-        for (target, name) in self.components.admin_commands.targets() {
+        for (target, name) in self.components.admin_commands.targets.all() {
             supervisor.send(serial, &LauncherToAdmin::Target { target, name: Text::new(name) }, None);
         }
         supervisor.send(serial, &LauncherToAdmin::Secret { secret: self.admin_socket.secret() }, None);

@@ -7,6 +7,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
+use crate::components::status_page::Selection;
 use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
 use crate::transactions::{Asker, Look, Mode};
@@ -102,7 +103,20 @@ impl Launcher {
                 to.health.on_counters(supervisor, admin, &counters);
                 to.admin_commands.on_counters(supervisor, admin, counters);
             }
-            AdminToLauncher::Status { ticket } => to.admin_commands.begin_status(supervisor, admin, ticket),
+            AdminToLauncher::Status { ticket } => {
+                to.admin_commands.begin_status(supervisor, (admin, ticket), Selection::default());
+            }
+            AdminToLauncher::StatusOf { ticket, by_role, role, by_site, site, from, limit } => {
+                let role = by_role.then_some(role);
+                let site = match to.admin_commands.targets.target(site) {
+                    _ if !by_site => None,
+                    Some((_, [])) => return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+                    Some((name, _)) => Some(name.to_owned()),
+                    None => return supervisor.protocol_violation(admin),
+                };
+                let selection = Selection { role, site, from, limit };
+                to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
+            }
             AdminToLauncher::Conditioning { ticket } => {
                 to.conditioning_report.begin_survey(supervisor, admin, ticket);
             }
@@ -110,20 +124,22 @@ impl Launcher {
                 self.begin_upgrade(Some((admin, ticket)), dry_run)
             }
             AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
-            AdminToLauncher::Probe { ticket, target, kind } => match to.admin_commands.slots(target) {
-                Some(slots @ &[first, ..]) => {
-                    let has_process = |slot: &usize| supervisor.slot(*slot).current.is_some();
-                    let slot = slots.iter().copied().find(has_process).unwrap_or(first);
-                    to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
+            AdminToLauncher::Probe { ticket, target, kind } => {
+                match to.admin_commands.targets.slots(target) {
+                    Some(slots @ &[first, ..]) => {
+                        let has_process = |slot: &usize| supervisor.slot(*slot).current.is_some();
+                        let slot = slots.iter().copied().find(has_process).unwrap_or(first);
+                        to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
+                    }
+                    Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+                    None => supervisor.protocol_violation(admin),
                 }
-                Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
-                None => supervisor.protocol_violation(admin),
-            },
-            AdminToLauncher::Republish { ticket, target } => match to.admin_commands.slots(target) {
+            }
+            AdminToLauncher::Republish { ticket, target } => match to.admin_commands.targets.slots(target) {
                 Some(slots) => republishing::begin(supervisor, (admin, ticket), slots),
                 None => supervisor.protocol_violation(admin),
             },
-            AdminToLauncher::Send { ticket, target } => match to.admin_commands.slots(target) {
+            AdminToLauncher::Send { ticket, target } => match to.admin_commands.targets.slots(target) {
                 Some(slots) => sending::begin(supervisor, (admin, ticket), slots),
                 None => supervisor.protocol_violation(admin),
             },

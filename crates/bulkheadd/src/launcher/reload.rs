@@ -444,9 +444,11 @@ impl Launcher {
         let specs = self.supervisor.specs();
         let of = |slots: &[usize]| slots.iter().map(|&slot| (slot, &specs[slot])).collect::<Vec<_>>();
         let (removed, added) = (of(&changed.removed), of(&changed.added));
-        let new = self.components.admin_commands.change(&removed, &added).into_iter();
+        let renamed = self.components.admin_commands.targets.change(&removed, &added);
+        let gone = renamed.gone.into_iter().map(|target| LauncherToAdmin::Forget { target });
+        let new = renamed.new.into_iter();
         let new = new.map(|(target, name)| LauncherToAdmin::Target { target, name: Text::new(name) });
-        for message in new.collect::<Vec<_>>() {
+        for message in gone.chain(new).collect::<Vec<_>>() {
             for admin in self.supervisor.active(Role::Admin, None) {
                 self.supervisor.send(admin, &message, None);
             }

@@ -170,7 +170,7 @@ impl Resumed {
 
 impl Components {
     fn hand_over<'a>(&'a self, record: &mut Record<'a>) {
-        self.admin_commands.hand_over(record);
+        self.admin_commands.targets.hand_over(record);
         self.ticket_keys.hand_over(record);
         self.bans.hand_over(record);
         self.health.hand_over(record);

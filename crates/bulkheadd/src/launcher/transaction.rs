@@ -32,13 +32,14 @@ impl Launcher {
     }
 
     /// Starts successors for every process of a name; they take over when all are ready.
-    pub(super) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u16) {
+    pub(super) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u32) {
         let refuse = |launcher: &mut Self, outcome, reason: &str| {
             launcher.supervisor.answer_to(admin, ticket, outcome, reason);
         };
-        let Some((name, slots)) = self.components.admin_commands.target(target) else {
+        let Some((name, slots)) = self.components.admin_commands.targets.target(target) else {
             return self.supervisor.protocol_violation(admin);
         };
+        let (name, slots) = (name.to_owned(), slots.to_vec());
         let supervisor = &self.supervisor;
         let is_filter = slots.iter().any(|&slot| supervisor.spec(slot).role == Role::Filter);
         let is_being_replaced =
@@ -73,7 +74,7 @@ impl Launcher {
     }
 
     fn start_successors(&mut self, id: u32, name: &str) {
-        let slots = self.components.admin_commands.slots_of(name);
+        let slots = self.components.admin_commands.targets.slots_of(name);
         if slots.iter().any(|&slot| self.supervisor.spec(slot).role == Role::Filter) {
             return self.stage_chain(id, Life::Serving);
         }

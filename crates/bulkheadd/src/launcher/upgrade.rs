@@ -23,9 +23,9 @@ use crate::upgrades::{Ordered, Replacing, Step};
 use supervisor::error::{Error, during};
 use supervisor::life::Life;
 use supervisor::spawn::program;
-use supervisor::upgrade::{Predecessor, WANTED};
+use supervisor::upgrade::{Predecessor, UnderWay, WANTED};
 
-/// LIMIT: how long an order waits until nothing else is under way.
+/// LIMIT: how long an order waits until nothing else is under way; and beyond `drain_timeout`, until processes have finished.
 const QUIET_WAIT: Duration = Duration::from_secs(5);
 /// In which order processes are replaced: what others need first; admin last, which passes the answer on.
 const ORDER: [Role; 12] = [
@@ -52,7 +52,8 @@ impl Launcher {
         match self.wanted_program() {
             Ok((program, path)) => {
                 let until = Instant::now() + QUIET_WAIT;
-                let ordered = Ordered { order, dry_run, program, path, until, step: Step::Waiting };
+                let (step, is_patient) = (Step::Waiting, false);
+                let ordered = Ordered { order, dry_run, program, path, until, is_patient, step };
                 self.upgrade.ordered = Some(ordered);
                 self.warn_of_lack(true);
                 self.go_on_upgrading();
@@ -93,26 +94,35 @@ impl Launcher {
             match self.what_is_under_way() {
                 None if ordered.step == Step::Waiting => self.rehearse(ordered),
                 None => self.give_way(&ordered),
-                Some(what) if Instant::now() >= ordered.until => {
-                    self.answer_upgrade(
-                        ordered.order,
-                        Outcome::Busy,
-                        &format!("{what}; try again when that is done"),
-                    );
-                }
-                Some(_) => self.upgrade.ordered = Some(ordered),
+                Some(what) => self.wait_for(ordered, what),
             }
         }
         self.replace_more();
     }
 
+    /// Has an order wait for what is under way, unless it has waited for long enough.
+    fn wait_for(&mut self, mut ordered: Ordered, what: UnderWay) {
+        if what == UnderWay::Draining && !ordered.is_patient {
+            let drain_ms = self.supervisor.context().config.limits.drain_timeout_ms;
+            ordered.is_patient = true;
+            ordered.until += Duration::from_millis(drain_ms.into());
+            self.supervisor.info(format!("upgrade: waits, as {what}"));
+        }
+        if Instant::now() >= ordered.until {
+            let reason = format!("{what}; try again when that is done");
+            return self.answer_upgrade(ordered.order, Outcome::Busy, &reason);
+        }
+        self.upgrade.ordered = Some(ordered);
+    }
+
     /// Why this launcher cannot give way now, if so.
-    fn what_is_under_way(&mut self) -> Option<&'static str> {
+    fn what_is_under_way(&mut self) -> Option<UnderWay> {
+        use UnderWay::Work;
         let is_quiet = self.components.all().iter().all(|component| component.is_quiet());
         match self.supervisor.what_is_under_way() {
-            None if !self.transactions.is_empty() => Some("something is being started"),
-            None if !is_quiet => Some("another order is being carried out"),
-            None if self.supervisor.end_examinations() => Some("a program is being examined"),
+            None if !self.transactions.is_empty() => Some(Work("something is being started")),
+            None if !is_quiet => Some(Work("another order is being carried out")),
+            None if self.supervisor.end_examinations() => Some(Work("a program is being examined")),
             found => found,
         }
     }
@@ -160,6 +170,7 @@ impl Launcher {
             }
             Ok(_) => {
                 (ordered.step, ordered.until) = (Step::Rehearsed, Instant::now() + QUIET_WAIT);
+                ordered.is_patient = false;
                 self.upgrade.ordered = Some(ordered);
             }
         }
@@ -188,7 +199,7 @@ impl Launcher {
     /// Has all processes of the launcher before get successors.
     pub(super) fn begin_to_replace(&mut self, predecessor: Predecessor) {
         self.supervisor.info(format!("upgraded the launcher from {} to {VERSION}", predecessor.version));
-        let commands = &self.components.admin_commands;
+        let commands = &self.components.admin_commands.targets;
         let names = commands.names().filter_map(|name| {
             let slot = *commands.slots_of(name).first()?;
             Some((self.supervisor.spec(slot).role, name.to_owned()))
@@ -221,7 +232,7 @@ impl Launcher {
     /// The slots of a name whose processes are of the launcher before.
     fn old_slots(&self, name: &str) -> Vec<usize> {
         let Some(replacing) = &self.upgrade.replacing else { return Vec::new() };
-        let slots = self.components.admin_commands.slots_of(name).into_iter();
+        let slots = self.components.admin_commands.targets.slots_of(name).into_iter();
         let is_old = |slot: &usize| {
             let state = self.supervisor.slot(*slot);
             let is_old = state.current.is_some_and(|serial| serial <= replacing.predecessor.serial);

@@ -15,8 +15,8 @@ pub(super) const SERVER: &[Row] = &[
         "string, `\"FIRST-LAST\"`",
         "`\"51001-51999\"`",
         "uids (and equal gids) for partitions, from 1000 upwards, without 65534, 65535 and 4294967295; at \
-         least one each for 3 roles (4 with TLS), every site, every service and every filter. No part of \
-         it may be [another server's](guide/operating.md#uids-and-file-permissions). Not used without root",
+         least one each for 3 roles (4 with TLS), every site, service, data source and filter, what connects them, and the \
+         templates of each site. No part of it may be [another server's](guide/operating.md#uids-and-file-permissions). Not used without root",
     ),
     Row::other(
         "state_dir",

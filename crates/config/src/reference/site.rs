@@ -364,8 +364,8 @@ pub(super) const ROUTE: &[Row] = &[
         "requests",
         Unit::Count,
         &REQUESTS,
-        "with `upstream`, `fastcgi`: requests that may be with the servers at once, for php-fpm its \
-         `pm.max_children`; the next wait, and get 503 after 10 s: [what goes \
+        "with `upstream`, `fastcgi`: requests that may be with the servers at once, for php-fpm the \
+         `pm.max_children` of a pool that is the site's own; the next wait, and get 503 after 10 s: [what goes \
          wrong](guide/proxy.md#what-goes-wrong)",
     )
     .absent("a share of `connections`"),

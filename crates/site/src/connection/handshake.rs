@@ -32,6 +32,8 @@ impl Connection<'_> {
         self.slot.mark_idle();
         let shaken = poll_fn(|cx| self.poll_handshake(cx, &mut tls, deadline)).await;
         self.slot.mark_busy();
+        // A wait takes a timer that is set for a sign that it is woken when the worker retires.
+        self.timer = None;
         match shaken {
             Shaken::Hands => {}
             Shaken::Late => {

@@ -101,6 +101,10 @@ pub fn serve(site: &Rc<Site>, client: Client) -> impl Future<Output = Ended> {
                 Next::Http2 => Box::pin(connection.http2(drained.as_mut())).await,
                 Next::Handshake => Box::pin(connection.handshake()).await,
                 Next::End(last) => Box::pin(connection.end_with(*last)).await,
+                Next::Leave => {
+                    Box::pin(connection.linger()).await;
+                    Next::Close
+                }
                 Next::Close => return connection.close(),
                 Next::HandBack => return connection.hand_back(),
             };
@@ -201,11 +205,13 @@ impl<'a> Connection<'a> {
                 Preface::Other => {}
             }
             let mut room = Room::default();
-            let (head, lines) = match head::check_lines(&data[used..], head_bytes, &mut room) {
+            let (mut head, lines) = match head::check_lines(&data[used..], head_bytes, &mut room) {
                 (Checked::Whole(head), lines) => (head, lines),
                 (Checked::Partial, _) => break Next::Read,
                 (Checked::Refused(refusal), _) => break self.refusal(refusal, None),
             };
+            // Of a connection that nobody else can go on with, the client is told before it ends.
+            head.keep &= !self.is_leaving();
             let again = self.begun.replace(true);
             let owner = self.site.worker.owner(&self.conn, head.host, head.path);
             let is_other = owner == RouteOwner::Other;

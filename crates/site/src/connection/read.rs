@@ -18,6 +18,9 @@ use crate::head::Refusal;
 /// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can go on
 /// with: its client has not heard yet that there will be an end.
 const FIRST_REQUEST: Duration = Duration::from_secs(5);
+/// LIMIT: how long such a worker waits for one more request on a connection under TLS that has had some. Its answer says that it is the
+/// last: a client that asks all the time hears of the end by it, and not by a connection that is gone.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// What ended a wait.
 enum Waited {
@@ -51,6 +54,7 @@ impl Connection<'_> {
             }
             Waited::Drained => Next::HandBack,
             Waited::Late if !idle => self.refusal(Refusal::Late, None),
+            Waited::Late if self.is_leaving() => Next::Leave,
             Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
         }
     }
@@ -60,9 +64,15 @@ impl Connection<'_> {
         self.conn.relayed.is_some() && !self.begun.get()
     }
 
-    /// Whether it is of use to nobody but this worker, and has had no request yet.
-    fn is_fresh_tls(&self) -> bool {
-        self.conn.tls && self.conn.relayed.is_none() && !self.begun.get()
+    /// Whether it is of use to nobody but this worker, which retires.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.conn.tls && self.conn.relayed.is_none() && self.site.worker.receiver.draining()
+    }
+
+    /// Until when a request is waited for on a connection that [is leaving](Self::is_leaving).
+    fn leaves_at(&self) -> Instant {
+        let since = self.site.worker.receiver.drains_since().unwrap_or(self.since);
+        if self.begun.get() { since.max(self.since) + LAST_REQUEST } else { self.since + FIRST_REQUEST }
     }
 
     fn poll_wait(
@@ -94,11 +104,11 @@ impl Connection<'_> {
             return Poll::Pending;
         }
         self.slot.wake(cx);
-        let is_awaited = is_draining && self.is_fresh_tls();
+        let is_awaited = self.is_leaving();
         if !is_awaited && !self.is_owed() && drained.poll(cx).is_ready() {
             return Poll::Ready(Waited::Drained);
         }
-        let deadline = if is_awaited { deadline.min(self.since + FIRST_REQUEST) } else { deadline };
+        let deadline = if is_awaited { deadline.min(self.leaves_at()) } else { deadline };
         if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
     }
 }

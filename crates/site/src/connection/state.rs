@@ -111,6 +111,8 @@ pub(crate) enum Next {
     Handshake,
     Http2,
     End(Box<LastResponse>),
+    /// Says that this is the end, to a client that may be saying something.
+    Leave,
     Close,
     HandBack,
 }

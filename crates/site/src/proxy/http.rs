@@ -35,6 +35,11 @@ pub(crate) trait Peer: Link {
     /// Makes a connection for a request of `conn`.
     async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode>;
 
+    /// A backend has not answered in time on this connection.
+    fn fell_silent(&self, stream: &BackendStream) {
+        let _ = stream;
+    }
+
     /// How many new connections no backend has taken.
     fn undelivered(&self) -> u64 {
         0
@@ -108,7 +113,11 @@ async fn exchange<P: Peer>(
             }
         };
         let has_sent = stream.has_sent();
-        let reset = match sent.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+        let Some(sent) = sent else {
+            peer.fell_silent(&stream);
+            return Err(StatusCode::GATEWAY_TIMEOUT);
+        };
+        let reset = match sent {
             Ok(begun) => {
                 if !outgoing.is_written() {
                     // A backend that closes behind an early response has mostly done so by now, and the client can be told.

@@ -31,6 +31,8 @@ pub(crate) struct BackendStream {
     /// Whether the kernel has taken a byte of the present request, as far as that was asked for.
     has_sent: bool,
     until: Option<Instant>,
+    /// By which number the connector knows the connection, if it has made it.
+    number: Option<u64>,
     /// Whether nobody was there to connect to, of which the kernel may tell who writes or who reads.
     refused: bool,
 }
@@ -54,7 +56,21 @@ impl BackendStream {
     }
 
     fn new(stream: ServerStream) -> Self {
-        Self { stream, deaf: false, has_sent: true, until: None, refused: false }
+        Self { stream, deaf: false, has_sent: true, until: None, number: None, refused: false }
+    }
+
+    /// A connection to `target`.
+    ///
+    /// # Errors
+    /// What its client is told.
+    pub async fn connect(dialer: &BackendDialer, target: u16) -> Result<Self, StatusCode> {
+        let (stream, number) = dialer.connect_numbered(target).await.map_err(status)?;
+        Ok(Self { number: Some(number), ..stream })
+    }
+
+    /// The server has not answered in time: if there are others, they are to be asked.
+    pub fn fell_silent(&self, dialer: &BackendDialer) {
+        self.number.into_iter().for_each(|number| dialer.fell_silent(number));
     }
 
     /// A request begins, of which nothing was sent yet.
@@ -161,7 +177,7 @@ impl AsyncWrite for BackendStream {
 }
 
 /// What a client is told that there is no connection for.
-pub(crate) fn status(why: Unreachable) -> StatusCode {
+fn status(why: Unreachable) -> StatusCode {
     match why {
         Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden | Unreachable::Unresolved => {
             StatusCode::BAD_GATEWAY

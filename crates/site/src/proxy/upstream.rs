@@ -14,7 +14,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::proxy::backend::Link;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
-use crate::proxy::stream::{BackendDialer, BackendStream, status};
+use crate::proxy::stream::{BackendDialer, BackendStream};
 use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
@@ -65,7 +65,7 @@ impl Peer for Upstream {
     const RESET_MEANS_UNREAD: bool = false;
 
     async fn connect(&self, conn: ConnInfo) -> Result<BackendStream, StatusCode> {
-        let mut stream = self.dialer.connect(self.target).await.map_err(status)?;
+        let mut stream = BackendStream::connect(&self.dialer, self.target).await?;
         let header = match self.proxy_header {
             ProxyHeader::None => Vec::new(),
             ProxyHeader::Version1 => request::proxy::version1(conn.peer, conn.local),
@@ -74,5 +74,11 @@ impl Peer for Upstream {
         // The header fits into the buffer of a new connection.
         stream.write_all(&header).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
         Ok(stream)
+    }
+
+    /// Connections that are kept may be to the same server.
+    fn fell_silent(&self, stream: &BackendStream) {
+        stream.fell_silent(&self.dialer);
+        self.pool.clear();
     }
 }

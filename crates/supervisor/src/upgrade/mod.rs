@@ -178,26 +178,44 @@ impl Handed {
     }
 }
 
+/// Why the processes cannot be handed to a successor now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay {
+    /// Something that ends in seconds, or with the server.
+    Work(&'static str),
+    /// Processes finish what they have begun, which takes up to `drain_timeout`.
+    Draining,
+}
+
+impl std::fmt::Display for UnderWay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Work(what) => what,
+            Self::Draining => {
+                "processes of sites that a reload has changed or removed finish what they have begun (`drain_timeout`)"
+            }
+        })
+    }
+}
+
 impl Supervisor {
     /// Why the processes cannot be handed to a successor now, if so.
-    pub fn what_is_under_way(&self) -> Option<&'static str> {
+    pub fn what_is_under_way(&self) -> Option<UnderWay> {
         let lives = |life: &[Life]| self.slots.iter().any(|slot| life.contains(&slot.life));
         let removed =
             |life: Life| self.processes.values().any(|process| self.slots[process.slot].life == life);
         if self.stopping.is_some() {
-            Some("the server stops")
+            Some(UnderWay::Work("the server stops"))
         } else if !self.announced {
-            Some("the server is still starting")
+            Some(UnderWay::Work("the server is still starting"))
         } else if lives(&[Life::Pending, Life::Leaving])
             || self.staged_chain.is_some()
             || self.slots.iter().any(|slot| slot.next.is_some())
             || !self.have_all_begun()
         {
-            Some("something is being started")
+            Some(UnderWay::Work("something is being started"))
         } else if removed(Life::Removed) {
-            Some(
-                "processes of sites that a reload has changed or removed finish what they have begun (`drain_timeout`)",
-            )
+            Some(UnderWay::Draining)
         } else {
             None
         }

@@ -10,9 +10,6 @@ use super::ahead::Held;
 use crate::proxy::pool::{Bounds, Pool, Reusable};
 use crate::proxy::stream::BackendStream;
 
-/// LIMIT: connections of one target that are kept for further requests, where the operator has not said how many requests
-/// its servers answer at once. Each holds a process of the server's that nobody else can use.
-const KEPT: usize = 4;
 /// LIMIT: how long a connection is of use, from when it was made. Others that use the same pool of processes wait so long
 /// for their turn while this target has requests all the time; a new connection costs a percent of what it carries.
 const AGE_MAX: Duration = Duration::from_millis(250);
@@ -53,8 +50,11 @@ pub(super) struct Connections {
 
 impl Connections {
     /// For a target that has so many requests at once; 0 if the operator has not said.
+    ///
+    /// LIMIT: as many are kept. Each holds a process of the server's that nobody else can use, so that none is where the operator has
+    /// not said how many of its processes are this site's: others may wait for them, and only the server sees its queue.
     pub fn new(requests: u32) -> Self {
-        let connections = if requests == 0 { KEPT } else { requests as usize };
+        let connections = requests as usize;
         Self { pool: Pool::new(Bounds { connections, idle: None }), held: Held::default() }
     }
 

@@ -25,6 +25,7 @@ use super::words::Words;
 use crate::http::body::{BoxError, ResponseBody};
 use crate::proxy::http1::with_scratch;
 use crate::proxy::response::{HEAD_BYTES_MAX, HEAD_LINES_MAX};
+use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Download;
 
 /// Why there is no answer, or no more of one.
@@ -54,6 +55,11 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// The connection to the server.
+    pub fn stream(&self) -> &BackendStream {
+        &self.connection.stream
+    }
+
     /// A request that is to be written.
     pub fn new(connection: Connection, outgoing: Outgoing, words: Rc<Words>) -> Self {
         let (decoder, pending) = (Decoder::default(), BytesMut::new());

@@ -44,7 +44,7 @@ use crate::proxy::direct::{Resumed, UnderWay};
 use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
-use crate::proxy::stream::{BackendDialer, status};
+use crate::proxy::stream::{BackendDialer, BackendStream};
 use crate::proxy::timeout::{Progress, Timeouts, Upload};
 use body::Share;
 use connections::{Connection, Connections};
@@ -113,7 +113,7 @@ impl FastCgi {
 
     /// A new connection.
     async fn connect(&self) -> Result<(Connection, bool), StatusCode> {
-        let stream = self.dialer.connect(self.target).await.map_err(status)?;
+        let stream = BackendStream::connect(&self.dialer, self.target).await?;
         Ok((self.connections.begin(stream), false))
     }
 
@@ -224,7 +224,12 @@ impl FastCgi {
     ) -> Result<Response<ResponseBody>, StatusCode> {
         loop {
             let head = progress.watch(self.timeouts.answer, running.head()).await;
-            let failure = match head.ok_or(StatusCode::GATEWAY_TIMEOUT)? {
+            let Some(head) = head else {
+                running.stream().fell_silent(&self.dialer);
+                self.connections.clear();
+                return Err(StatusCode::GATEWAY_TIMEOUT);
+            };
+            let failure = match head {
                 Err(Failure::Gone { heard: false }) if kept || running.is_refused() => {
                     if running.is_refused() {
                         self.dialer.found_nobody(self.target);

@@ -1,0 +1,146 @@
+//! What of a status somebody wants to see: a role, a site, a page of the list.
+//!
+//! Runs in: the launcher. Sees: enumerations and numbers of the admin role, which may be compromised. Never: asks or describes a
+//! process that is not on the page.
+
+use std::collections::HashMap;
+
+use wire::{Counters, LauncherToAdmin, Role, Text};
+
+use supervisor::Supervisor;
+use supervisor::process::Process;
+use supervisor::spawn::process_spec::ProcessSpec;
+
+/// What is wanted; by default everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    /// The processes of one role.
+    pub(crate) role: Option<Role>,
+    /// Those of one site, by its name.
+    pub(crate) site: Option<String>,
+    /// From the slot before this number on; 0 is the launcher, and all slots.
+    pub(crate) from: u32,
+    /// So many lines, or a few more where the processes of the first slot are more.
+    pub(crate) limit: u32,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { role: None, site: None, from: 0, limit: u32::MAX }
+    }
+}
+
+/// The lines of a status that are wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    has_launcher: bool,
+    /// The slots, each with the processes that fill it.
+    slots: Vec<(usize, Vec<u64>)>,
+    /// Where the next page begins, if there is one.
+    pub(crate) next: Option<u32>,
+}
+
+impl Selection {
+    fn fits(&self, spec: &ProcessSpec) -> bool {
+        let is_of = |site: &String| {
+            let rest = spec.name.strip_prefix(&**site);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+        };
+        self.role.is_none_or(|role| role == spec.role) && self.site.as_ref().is_none_or(is_of)
+    }
+
+    /// The page that this is.
+    pub(crate) fn page(&self, supervisor: &Supervisor) -> Page {
+        let mut of_slot: HashMap<usize, Vec<u64>> = HashMap::new();
+        for (serial, process) in supervisor.processes() {
+            of_slot.entry(process.slot).or_default().push(*serial);
+        }
+        let is_launchers = self.role.is_none_or(|role| role == Role::Launcher) && self.site.is_none();
+        let mut page = Page { has_launcher: is_launchers && self.from == 0, ..Page::default() };
+        let mut left = (self.limit as usize).saturating_sub(usize::from(page.has_launcher));
+        let specs = supervisor.specs().iter().enumerate().skip(self.from.saturating_sub(1) as usize);
+        for (slot, _) in specs.filter(|(_, spec)| self.fits(spec)) {
+            let serials = of_slot.remove(&slot).unwrap_or_default();
+            let is_said =
+                !serials.is_empty() || !supervisor.slot(slot).life.is_over() && !supervisor.is_vacant(slot);
+            let lines = serials.len().max(usize::from(is_said));
+            if lines > left && (page.has_launcher || !page.slots.is_empty()) {
+                page.next = u32::try_from(slot + 1).ok();
+                break;
+            }
+            left = left.saturating_sub(lines);
+            if is_said {
+                page.slots.push((slot, serials));
+            }
+        }
+        page
+    }
+}
+
+impl Page {
+    /// The processes on it.
+    pub(crate) fn serials(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().flat_map(|(_, serials)| serials).copied()
+    }
+
+    /// One line for the launcher, one for each process, and one for each slot that nobody fills.
+    pub(crate) fn lines(&self, supervisor: &Supervisor, ticket: u32) -> Vec<LauncherToAdmin> {
+        let mut lines = Vec::new();
+        lines.extend(self.has_launcher.then(|| of_launcher(supervisor, ticket)));
+        for (slot, serials) in &self.slots {
+            let processes = serials.iter().filter_map(|serial| supervisor.process(*serial));
+            lines.extend(processes.map(|process| of_process(supervisor, ticket, *slot, Some(process))));
+            if serials.is_empty() {
+                lines.push(of_process(supervisor, ticket, *slot, None));
+            }
+        }
+        lines
+    }
+}
+
+fn of_launcher(supervisor: &Supervisor, ticket: u32) -> LauncherToAdmin {
+    LauncherToAdmin::Process {
+        ticket,
+        role: Role::Launcher,
+        name: Text::new(""),
+        pid: std::process::id(),
+        uid: rustix::process::getuid().as_raw(),
+        state: Text::new("serving"),
+        restarts: 0,
+        age_ms: supervisor.age().as_millis() as u64,
+        counters: Counters::default(),
+        last_exit: Text::new(""),
+        jit: false,
+        oom_kills: supervisor.oom_kills(),
+    }
+}
+
+/// A process of a slot, or what is to be said of one that nobody fills.
+fn of_process(
+    supervisor: &Supervisor,
+    ticket: u32,
+    index: usize,
+    process: Option<&Process>,
+) -> LauncherToAdmin {
+    let (spec, slot) = (supervisor.spec(index), supervisor.slot(index));
+    let state = match (process, slot.broken.is_some(), slot.rests) {
+        (Some(process), ..) => process.stage.word(),
+        (None, true, _) => "broken",
+        (None, false, true) => "resting",
+        (None, false, false) => "waiting",
+    };
+    LauncherToAdmin::Process {
+        ticket,
+        role: spec.role,
+        name: Text::new(spec.label()),
+        pid: process.map_or(0, |process| process.child.pid),
+        uid: spec.identity.map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
+        state: Text::new(state),
+        restarts: slot.restarts,
+        age_ms: process.map_or(0, |process| process.since.elapsed().as_millis() as u64),
+        counters: process.map(|process| process.counters.clone()).unwrap_or_default(),
+        last_exit: Text::new(slot.last_exit.as_str()),
+        jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
+        oom_kills: slot.oom_kills,
+    }
+}
