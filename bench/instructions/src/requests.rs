@@ -149,11 +149,13 @@ fn rule(rule: u16, path: &str, action: RuleAction) -> LauncherToSite {
 
 fn backend(speech: Speech, script: &str) -> Backend {
     let script = Text::new(script);
+    // Connections are kept to a FastCGI server only by who claims its processes.
+    let requests = if speech == Speech::FastCgi { 4 } else { 0 };
     Backend {
         speech,
         proxy_header: ProxyHeader::None,
         answer_timeout_ms: 60_000,
-        requests: 0,
+        requests,
         buffer: true,
         script,
     }
