@@ -1162,7 +1162,7 @@ fn a_length_over_its_limit_is_refused_first() {
     refused::<LauncherToSite>(&[&[4], no_text].concat(), &over(1024), 1024);
     refused::<LauncherToLogger>(&[4], &over(128), 128);
     refused::<LauncherToLogger>(&[5], &over(128), 128);
-    refused::<LauncherToAdmin>(&[2, 0, 0], &over(128), 128);
+    refused::<LauncherToAdmin>(&[2, 0, 0, 0, 0], &over(128), 128);
     refused::<LauncherToAdmin>(&[5, 0, 0, 0, 0, 0], &over(128), 128);
     refused::<LauncherToAdmin>(&[6, 0, 0, 0, 0], &over(1024), 1024);
     refused::<LauncherToAdmin>(&[7, 0, 0, 0, 0, 0], &over(wire::REASON_MAX as u16), wire::REASON_MAX);
