@@ -28,6 +28,9 @@ use crate::spawn::process_spec::ProcessSpec;
 const TEMPORARY_BYTES: u64 = 64 << 20;
 /// LIMIT: our own roles are one process of one thread each.
 const ROLE_PROCESSES: u64 = 8;
+/// LIMIT: what a uid has room for of each of them: a thread of its own, one that closes what others have sent, and one more. All
+/// together are fewer than would be felt where no control group holds each.
+const ROLE_THREADS: u64 = 3;
 
 /// LIMIT: threads of a data proxy: one for messages, one that keeps time, one that writes, those that read and those that were
 /// given up; and one more.
@@ -234,7 +237,7 @@ impl SpawnContext {
                 .unwrap_or(0),
             processes: processes_of_uid(match (spec.role, service) {
                 (Role::DataProxy, _) => DATA_PROXY_THREADS,
-                (_, None) => ROLE_PROCESSES,
+                (_, None) => ROLE_THREADS,
                 // A broker is one more process of the uid.
                 (_, Some(service)) => {
                     let each = u64::from(service.processes_max) + u64::from(service.network.is_granted());
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn generations_of_a_post_fit_under_its_uid() {
-        assert_eq!(processes_of_uid(1), GENERATIONS);
+        assert_eq!((processes_of_uid(1), processes_of_uid(ROLE_THREADS)), (GENERATIONS, 192));
         assert!(processes_of_uid(DATA_PROXY_THREADS) / DATA_PROXY_THREADS >= 10);
         assert_eq!(processes_of_uid(256), UID_PROCESSES_MAX);
         assert_eq!(processes_of_uid(32_768), 65_536, "a successor starts beside it");
