@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
@@ -39,9 +38,8 @@ struct Chain {
 #[derive(Debug, Default)]
 pub struct Keys {
     chains: Mutex<Chains>,
-    came: Notify,
-    /// Handshakes that wait for a signature.
-    waiting: Mutex<Vec<Waker>>,
+    /// A certificate has come, or a signer answers again or is gone.
+    news: Arc<Notify>,
 }
 
 /// By number.
@@ -74,11 +72,11 @@ impl Keys {
     /// Waits until there is one.
     pub async fn wait(&self) {
         loop {
-            let came = self.came.notified();
+            let news = self.news.notified();
             if self.are_there() {
                 return;
             }
-            came.await;
+            news.await;
         }
     }
 }
@@ -110,8 +108,7 @@ impl CertificateReceiver for Keys {
         chain.whole = Some(whole);
         used.insert(number, chain);
         drop(chains);
-        self.came.notify_waiters();
-        self.wake();
+        self.news.notify_waiters();
     }
 
     /// Forgets what a signer had that is gone.
@@ -127,13 +124,8 @@ impl CertificateReceiver for Keys {
         !used.is_empty() && !used.values().any(|chain| std::ptr::eq(&*chain.line, line))
     }
 
-    fn wait(&self, waker: &Waker) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
-    }
-
-    fn wake(&self) {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        waiting.into_iter().for_each(Waker::wake);
+    fn news(&self) -> &Arc<Notify> {
+        &self.news
     }
 }
 

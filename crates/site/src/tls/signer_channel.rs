@@ -11,7 +11,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -49,11 +48,8 @@ pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
     /// Whether there are certificates here, and none of this signer.
     fn has_only_others(&self, line: &Line) -> bool;
 
-    /// Wakes whoever waits here when a certificate comes, or a signer answers again.
-    fn wait(&self, waker: &Waker);
-
-    /// Wakes all who wait.
-    fn wake(&self);
+    /// Tells all who wait that a certificate has come, or that a signer answers again or is gone.
+    fn news(&self) -> &Arc<Notify>;
 }
 
 /// A signer has not answered in time, or is gone.
@@ -62,17 +58,24 @@ pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
 pub struct SignerSilence(Arc<Line>);
 
 impl SignerSilence {
-    /// Ready once it is worth while to ask for the signature again.
-    pub fn poll_end(&self, cx: &Context<'_>) -> Poll<()> {
-        let line = &self.0;
-        let Some(keys) = line.keys.upgrade() else { return Poll::Ready(()) };
-        let state = line.state();
-        let is_over = if state.gone { keys.has_only_others(line) } else { !state.owes };
-        if is_over {
-            return Poll::Ready(());
+    /// Waits until it is worth while to ask for the signature again.
+    pub async fn end(self) {
+        while let Some(keys) = self.0.keys.upgrade() {
+            // What comes from here on is heard of, also if that is before the wait.
+            let news = keys.news().clone().notified_owned();
+            drop(keys);
+            if self.is_over() {
+                return;
+            }
+            news.await;
         }
-        keys.wait(cx.waker());
-        Poll::Pending
+    }
+
+    fn is_over(&self) -> bool {
+        let line = &self.0;
+        let Some(keys) = line.keys.upgrade() else { return true };
+        let state = line.state();
+        if state.gone { keys.has_only_others(line) } else { !state.owes }
     }
 }
 
@@ -147,7 +150,7 @@ pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result
             }
         }
         keys.forget(&line);
-        keys.wake();
+        keys.news().notify_waiters();
     });
     Ok(())
 }
@@ -163,7 +166,7 @@ impl Line {
         for _ in 0..TURN {
             match self.receive_all(&mut state) {
                 Ok(Some(answer)) if state.heard_late(&answer) => {
-                    self.keys.upgrade().inspect(|keys| keys.wake());
+                    self.keys.upgrade().inspect(|keys| keys.news().notify_waiters());
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
@@ -331,11 +334,6 @@ mod tests {
         assert_eq!(ask(Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
-    /// Whether whoever waits for the signer is to ask again.
-    fn is_over(silence: &SignerSilence) -> bool {
-        silence.poll_end(&Context::from_waker(Waker::noop())).is_ready()
-    }
-
     fn silence(result: Result<Vec<u8>, SignFault>) -> SignerSilence {
         match result {
             Err(SignFault::NoAnswer(silence)) => silence,
@@ -349,7 +347,7 @@ mod tests {
         let keys = Arc::new(Keys::default());
         let line = line(ours, &keys);
         for _ in 0..3 {
-            assert!(!is_over(&silence(line.sign(0, 1, 0x0403, &[9; 100]))));
+            assert!(!silence(line.sign(0, 1, 0x0403, &[9; 100])).is_over());
         }
         let mut buffer = vec![0; 1024];
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
@@ -363,7 +361,7 @@ mod tests {
         }
         let later = silence(line.sign(0, 1, 0x0403, &[9; 100]));
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
-        assert!(!is_over(&later) && line.state().patience == PATIENCE * 4);
+        assert!(!later.is_over() && line.state().patience == PATIENCE * 4);
     }
 
     #[test]
@@ -373,16 +371,16 @@ mod tests {
         let old = line(ours, &keys);
         drop(theirs);
         let waiting = silence(old.sign(0, 1, 0x0403, &[9; 100]));
-        assert!(!is_over(&waiting));
+        assert!(!waiting.is_over());
         let (ours, _theirs) = sys::seqpacket::pair().unwrap();
         let new = line(ours, &keys);
         let part = |der| Part { number: 0, version: 1, kind: KeyKind::P256, index: 0, count: 1, der };
         keys.take(&old, part(vec![1]));
-        assert!(!is_over(&waiting), "what it has sent is of no use");
+        assert!(!waiting.is_over(), "what it has sent is of no use");
         keys.forget(&old);
-        assert!(!is_over(&waiting));
+        assert!(!waiting.is_over());
         keys.take(&new, part(vec![1]));
-        assert!(is_over(&waiting));
+        assert!(waiting.is_over());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! rustls wants a signature at once. Where the signer does not give one in time, the connection of rustls is of no use any
 //! more, but nothing of the answer has left: another one that reads the same bytes makes another answer.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -22,14 +23,14 @@ pub(super) struct Beginning {
     pub(super) records: Vec<u8>,
     /// How many bytes it has said to that. To ask for another ClientHello (RFC 8446 4.1.4) needs no signature.
     pub(super) said: usize,
-    /// What the signature waits for.
-    pub(super) silence: Option<SignerSilence>,
+    /// Ends when the signature is to be asked for again, if there was none.
+    pub(super) wait: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl Beginning {
     /// Of a connection that has read nothing.
     pub(super) fn new(config: Arc<ServerConfig>) -> Box<Self> {
-        Box::new(Self { config, records: Vec::new(), said: 0, silence: None })
+        Box::new(Self { config, records: Vec::new(), said: 0, wait: None })
     }
 
     /// Keeps what is about to be read; whether there is room.
@@ -49,7 +50,7 @@ impl Beginning {
 
     /// What was kept waits for a signature.
     pub(super) fn wait_for(&mut self, silence: SignerSilence) {
-        self.silence = Some(silence);
+        self.wait = Some(Box::pin(silence.end()));
     }
 }
 

@@ -12,12 +12,12 @@ use super::{End, TlsStream};
 
 impl TlsStream {
     /// Ready unless the handshake waits for a signature; begins it again where it has waited.
-    pub(super) fn poll_signature(&mut self, cx: &Context<'_>) -> Poll<()> {
+    pub(super) fn poll_signature(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(beginning) = &mut self.beginning
-            && let Some(silence) = &beginning.silence
+            && let Some(wait) = &mut beginning.wait
         {
-            ready!(silence.poll_end(cx));
-            beginning.silence = None;
+            ready!(wait.as_mut().poll(cx));
+            beginning.wait = None;
             let Ok(connection) = UnbufferedServerConnection::new(beginning.config.clone()) else {
                 (self.beginning, self.end) = (None, End::Failed);
                 break;
@@ -37,7 +37,7 @@ impl TlsStream {
         let used = self.process(&mut records);
         self.incoming = records.split_off(used);
         if let Some(beginning) = &mut self.beginning
-            && beginning.silence.is_some()
+            && beginning.wait.is_some()
         {
             beginning.said = said;
         }
