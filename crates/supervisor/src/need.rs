@@ -6,11 +6,10 @@ use wire::Role;
 
 use crate::Supervisor;
 use crate::limits::{self, RAISE_DESCRIPTORS, RAISE_PROCESSES};
+use crate::spawn::jails::DATA_PROXY_BEGINS;
 
 /// Processes for what works for the launcher for a moment, beside the launcher, the reaper and the closer.
 const PROCESSES_BESIDE: u64 = 16;
-/// Threads that a data proxy begins with, beyond its first.
-const DATA_PROXY_THREADS: u64 = 5;
 /// Descriptors of the launcher for a process: its control channel, its log, both ends of its standard error, and its pidfd.
 const DESCRIPTORS_EACH: u64 = 5;
 /// Descriptors of the launcher for itself, and for what it opens for a moment.
@@ -22,10 +21,10 @@ impl Supervisor {
         let times = if is_upgrade { 2 } else { 1 };
         let is_counted = |slot: &usize| !self.slots[*slot].life.is_over() && !self.is_on_demand(*slot);
         let roles = (0..self.specs.len()).filter(is_counted).map(|slot| self.specs[slot].role);
-        let (count, proxies) = roles
-            .fold((0, 0), |(count, proxies), role| (count + 1, proxies + u64::from(role == Role::DataProxy)));
+        let threads = |role| if role == Role::DataProxy { DATA_PROXY_BEGINS } else { 1 };
+        let (count, threads) = roles.fold((0, 0), |(count, all), role| (count + 1, all + threads(role)));
         let sockets = self.listeners.iter().map(Vec::len).sum::<usize>() as u64;
-        let processes = (count + proxies * DATA_PROXY_THREADS) * times + PROCESSES_BESIDE;
+        let processes = threads * times + PROCESSES_BESIDE;
         let descriptors = count * DESCRIPTORS_EACH * times + sockets + DESCRIPTORS_BESIDE;
         let what = if is_upgrade { "an upgrade" } else { "the configuration" };
         let lacks = [lack_of_processes(processes), lack_of_descriptors(descriptors)];

@@ -32,9 +32,10 @@ const ROLE_PROCESSES: u64 = 8;
 /// together are fewer than would be felt where no control group holds each.
 const ROLE_THREADS: u64 = 3;
 
-/// LIMIT: threads of a data proxy: one for messages, one that keeps time, one that writes, those that read and those that were
-/// given up; and one more.
-const DATA_PROXY_THREADS: u64 = 3 + READERS as u64 + GIVEN_UP_MAX as u64 + 1;
+/// Threads that a data proxy begins with: one for messages, one that keeps time, one that writes, and those that read.
+pub(crate) const DATA_PROXY_BEGINS: u64 = 3 + READERS as u64;
+/// LIMIT: threads of a data proxy: with those that were given up, and one more.
+const DATA_PROXY_THREADS: u64 = DATA_PROXY_BEGINS + GIVEN_UP_MAX as u64 + 1;
 
 /// LIMIT: how often the processes of one post may be there at once, under one uid: those that serve, those that are to take their
 /// place, and those that drain, of each reload within `drain_timeout`.
