@@ -2,7 +2,6 @@
 //!
 //! Runs in: the launcher, as root, and the guard. Sees: the kernel's figures. Never: changes a limit.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -53,14 +52,10 @@ pub(crate) fn descriptors() -> Option<u64> {
 
 /// The control groups around this process that have a limit of processes: that, how many they have, and where each is.
 pub(crate) fn of_groups() -> Vec<(u64, u64, PathBuf)> {
+    let number = |group: &Path, file| cgroup::number_in(group, &[file]);
     let limited =
         |group: PathBuf| Some((number(&group, "pids.max")?, number(&group, "pids.current")?, group));
     cgroup::own_groups(&["pids.current"]).into_iter().filter_map(limited).collect()
-}
-
-/// The number in a file; a group without a limit says `max`.
-fn number(group: &Path, file: &str) -> Option<u64> {
-    fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ pub(crate) fn kills_of(group: &Path) -> Option<u64> {
 /// Whether a control group has reached a limit of its own.
 pub(crate) fn has_reached_limit(group: &Path) -> bool {
     let count = |file, name| figure(&fs::read_to_string(group.join(file)).ok()?, name);
-    let failures = || fs::read_to_string(group.join("memory.failcnt")).ok()?.trim().parse().ok();
+    let failures = || cgroup::number_in(group, &["memory.failcnt"]);
     count("memory.events", "oom").or_else(failures).is_some_and(|times| times > 0)
 }
 
@@ -126,20 +126,14 @@ fn free_of_machine(meminfo: &str) -> Option<(u64, u64)> {
     figure(meminfo, "MemAvailable").zip(figure(meminfo, "MemTotal"))
 }
 
-/// The number in the first of these files that there is.
-fn first_of(group: &Path, files: [&str; 2]) -> Option<u64> {
-    let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok())?;
-    text.trim().parse().ok()
-}
-
 /// The limit of a group; version 2 says `max` for none, and version 1 a number that no machine has.
 fn limit_of(group: &Path) -> Option<u64> {
-    first_of(group, ["memory.max", "memory.limit_in_bytes"]).filter(|limit| *limit < 1 << 60)
+    cgroup::number_in(group, &["memory.max", "memory.limit_in_bytes"]).filter(|limit| *limit < 1 << 60)
 }
 
 /// What is free below a limit, and the limit.
 fn free_of(group: &Path, limit: u64) -> Option<(u64, u64)> {
-    let used = first_of(group, ["memory.current", "memory.usage_in_bytes"])?;
+    let used = cgroup::number_in(group, &["memory.current", "memory.usage_in_bytes"])?;
     let free = limit.saturating_sub(used);
     if room_of(free, limit) == Room::Ample {
         return Some((free, limit));

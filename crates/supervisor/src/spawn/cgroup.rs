@@ -306,6 +306,12 @@ pub(crate) fn own_groups(files: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// The number in the first of these files of a group that there is; one without a limit says `max`.
+pub(crate) fn number_in(group: &Path, files: &[&str]) -> Option<u64> {
+    let text = files.iter().find_map(|file| fs::read_to_string(group.join(file)).ok())?;
+    text.trim().parse().ok()
+}
+
 /// Every hierarchy that has a controller of use, with the launcher's own group in it.
 fn hierarchies(mounts: &str, own: &str) -> Vec<Hierarchy> {
     let own: Vec<(&str, &str)> =
