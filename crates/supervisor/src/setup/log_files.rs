@@ -78,7 +78,7 @@ impl Logs {
         directories::own_directory(&folder, 0o755)?;
         made.note(error_file.as_deref().unwrap_or(&folder.join(ERROR)));
         Ok(Self {
-            access: access((&folder, &mut made), &names, days.as_ref(), &may_close, (&[], &[]))?,
+            access: access((&folder, Some(&mut made)), &names, days.as_ref(), &may_close, (&[], &[]))?,
             may_close,
             error: error(&folder, error_file.as_deref())?,
             format: config.log.access_format,
@@ -129,7 +129,7 @@ impl Logs {
         let (names, may_close) = (names_of(config, &self.sites, &self.names), may_close(config));
         let (known, mut made) = ((&self.names[..], &self.access[..]), MadeFiles::default());
         Ok(Self {
-            access: access((&self.folder, &mut made), &names, self.days.as_ref(), &may_close, known)?,
+            access: access((&self.folder, Some(&mut made)), &names, self.days.as_ref(), &may_close, known)?,
             may_close,
             error: self.error.try_clone().map_err(during("duplicate a descriptor"))?,
             format: log.access_format,
@@ -229,9 +229,7 @@ impl Logs {
     pub fn reopen(&mut self, now: SystemTime) -> Result<(), Error> {
         let days = self.days.as_ref().map(|_| Days::new(now));
         let closed: Vec<bool> = self.access.iter().map(Option::is_none).collect();
-        let mut made = MadeFiles::default();
-        let access = access((&self.folder, &mut made), &self.names, days.as_ref(), &closed, (&[], &[]))?;
-        made.keep();
+        let access = access((&self.folder, None), &self.names, days.as_ref(), &closed, (&[], &[]))?;
         self.error = error(&self.folder, self.error_file.as_deref())?;
         self.access = access;
         if let Some(syslog) = &mut self.syslog {
@@ -298,7 +296,7 @@ fn may_close(config: &Config) -> Vec<bool> {
 /// Opens the files that are not known, by names and the files that these have, but for those that may be closed; notes which of
 /// them were not there.
 fn access(
-    (folder, made): (&Path, &mut MadeFiles),
+    (folder, mut made): (&Path, Option<&mut MadeFiles>),
     names: &[Arc<str>],
     days: Option<&Days>,
     may_close: &[bool],
@@ -326,7 +324,7 @@ fn access(
             None if *may_close => Ok(None),
             None => {
                 // What a site that is there logs to is not made for another, whether it is open or not.
-                if known.is_none() {
+                if let Some(made) = made.as_mut().filter(|_| known.is_none()) {
                     made.note(&path_of(folder, name, days));
                 }
                 open(folder, name, days).map(Some)
