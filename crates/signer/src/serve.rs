@@ -142,10 +142,7 @@ impl Signer {
 
     /// Forgets all that is known of a site. Its keys are overwritten.
     fn leave(&self, site: u16) {
-        let mut held = self.held.borrow_mut();
-        let numbers: Vec<u16> =
-            held.range((site, 0)..=(site, u16::MAX)).map(|((_, number), _)| *number).collect();
-        numbers.into_iter().for_each(|number| drop(held.remove(&(site, number))));
+        self.held.borrow_mut().extract_if((site, 0)..=(site, u16::MAX), |_, _| true).for_each(drop);
         self.hosts.borrow_mut().remove(&site);
         self.names.borrow_mut().remove(&site);
     }

@@ -136,9 +136,10 @@ impl Stapler {
 
     /// The certificates of a site are there no more.
     pub(crate) fn forget(&self, site: u16) {
-        self.titles.borrow_mut().retain(|(of, _), _| *of != site);
-        self.early.borrow_mut().retain(|(of, _), _| *of != site);
-        self.held.borrow_mut().retain(|(of, _), _| *of != site);
+        let own = (site, 0)..=(site, u16::MAX);
+        self.titles.borrow_mut().extract_if(own.clone(), |_, _| true).for_each(drop);
+        self.early.borrow_mut().extract_if(own.clone(), |_, _| true).for_each(drop);
+        self.held.borrow_mut().extract_if(own, |_, _| true).for_each(drop);
     }
 
     /// Whom to ask about a chain, if there is somebody, or why that cannot be asked.
