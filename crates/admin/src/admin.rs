@@ -372,8 +372,7 @@ fn readable(output: OwnedFd) -> io::Result<UnixStream> {
 fn role(name: &str) -> Result<Role, Reply> {
     let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
     Role::ALL.iter().find(|role| role.name() == name).copied().ok_or_else(|| {
-        let meant = suggest::closest_name(name, &names)
-            .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+        let meant = suggest::did_you_mean(name, &names);
         Reply::wrong(format!("there is no role {name:?}; {meant}the roles are: {}", names.join(", ")))
     })
 }

@@ -62,8 +62,7 @@ impl Admin {
 /// Why the templates of a site cannot be published.
 fn without_templates(site: &str, known: &[String]) -> String {
     let names: Vec<&str> = known.iter().map(String::as_str).collect();
-    let meant = suggest::closest_name(site, &names)
-        .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+    let meant = suggest::did_you_mean(site, &names);
     let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     format!("there is no site {site:?} with templates; {meant}those with templates are: {known}")
 }

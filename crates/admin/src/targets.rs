@@ -36,8 +36,7 @@ impl Targets {
             return Ok(*number);
         }
         let mut names: Vec<&str> = self.names().collect();
-        let meant = suggest::closest_name(name, &names)
-            .map_or(String::new(), |meant| format!("did you mean {meant:?}? "));
+        let meant = suggest::did_you_mean(name, &names);
         // Those of the workers of a name go without saying.
         names.retain(|known| !known.contains('#'));
         Err(Reply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))

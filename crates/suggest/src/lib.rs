@@ -19,6 +19,11 @@ pub fn closest_name<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
     }
 }
 
+/// The same as the beginning of a sentence, for an answer; nothing if none is near enough.
+pub fn did_you_mean(name: &str, names: &[&str]) -> String {
+    closest_name(name, names).map_or(String::new(), |meant| format!("did you mean {meant:?}? "))
+}
+
 /// The candidate that `word` is most likely meant to be, if any is near enough.
 pub fn closest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
     if word.chars().count() > WORD_CHARS_MAX {
