@@ -81,34 +81,22 @@ struct Report {
     notes: Vec<String>,
 }
 
-/// What a report is to be about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
-    /// Every process, and other servers.
-    All,
-    /// The process with this number, in every respect; of others what falls with it.
-    One(usize),
-}
-
 impl Report {
     #[cfg(test)]
     fn new(file: String, config: Config, granted: Granted, server: Result<Running, String>) -> Self {
         let posts = posts(&config);
-        Self::of(file, config, granted, server, posts, Scope::All)
+        Self::of(file, config, granted, server, posts, None)
     }
 
+    /// Of every process, and beside other servers; or of the process `chosen` in every respect, and of others what falls with it.
     fn of(
         file: String,
         config: Config,
         granted: Granted,
         server: Result<Running, String>,
         posts: Vec<Post>,
-        scope: Scope,
+        chosen: Option<usize>,
     ) -> Self {
-        let chosen = match scope {
-            Scope::All => None,
-            Scope::One(post) => Some(post),
-        };
         let assets = assets::of(&config, &granted);
         let uids = server.as_ref().map(Running::uids).unwrap_or_default();
         let mut notes = server.as_ref().map(|running| running.notes(&posts, chosen)).unwrap_or_default();
@@ -152,12 +140,9 @@ pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Res
     let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
     let server = server.map_err(|fault| fault.to_string());
     let granted = Granted::read(&config);
-    let scope = match (chosen, form) {
-        // A picture has all of them, and the chosen one is framed.
-        (Some(post), Form::Text | Form::Json) => Scope::One(post),
-        _ => Scope::All,
-    };
-    let report = Report::of(path.display().to_string(), config, granted, server, posts, scope);
+    // A picture has all of them, and the chosen one is framed.
+    let alone = chosen.filter(|_| matches!(form, Form::Text | Form::Json));
+    let report = Report::of(path.display().to_string(), config, granted, server, posts, alone);
     print(&match (form, chosen) {
         (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
         (Form::Svg, _) => svg::report(&report, chosen)?,
