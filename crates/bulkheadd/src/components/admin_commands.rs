@@ -3,7 +3,6 @@
 //! Runs in: the launcher. Sees: fixed-size messages of the admin role, which may be compromised: it can then do
 //! what an administrator can, and no more. Never: a string from it.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use wire::{Counters, LauncherToAdmin, Text};
@@ -26,9 +25,7 @@ pub struct AdminCommands {
     /// What can be named in an order.
     pub targets: Targets,
     /// The status, which waits for the counters of all processes that it is about.
-    status: FanOut,
-    /// What those that wait for it want to see of it, by the admin process and its ticket.
-    selections: HashMap<(u64, u32), Selection>,
+    status: FanOut<(u64, u32, Selection)>,
 }
 
 impl AdminCommands {
@@ -43,7 +40,7 @@ impl AdminCommands {
     }
 
     fn with(targets: Targets) -> Self {
-        Self { targets, status: FanOut::default(), selections: HashMap::new() }
+        Self { targets, status: FanOut::default() }
     }
 }
 
@@ -78,11 +75,10 @@ impl AdminCommands {
         if self.status.is_full() {
             return;
         }
-        self.status.join(admin, ticket);
         for serial in selection.page(supervisor).serials() {
             supervisor.ask_for_report(serial);
         }
-        self.selections.insert((admin, ticket), selection);
+        self.status.join((admin, ticket, selection));
         self.finish_status_if_complete(supervisor);
     }
 
@@ -116,8 +112,7 @@ impl AdminCommands {
     }
 
     fn finish_status(&mut self, supervisor: &mut Supervisor) {
-        for (admin, ticket) in self.status.end() {
-            let selection = self.selections.remove(&(admin, ticket)).unwrap_or_default();
+        for (admin, ticket, selection) in self.status.end() {
             let page = selection.page(supervisor);
             for line in page.lines(supervisor, ticket) {
                 supervisor.send(admin, &line, None);

@@ -59,7 +59,7 @@ impl Component for Certificates {
 impl Certificates {
     /// Lists all certificates, once the stapler has said what it knows of them.
     pub(crate) fn begin_certificates(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
-        if !self.fan_out.join(admin, ticket) {
+        if !self.fan_out.join((admin, ticket)) {
             return;
         }
         let staplers = supervisor.active(Role::Stapler, None).into_iter();

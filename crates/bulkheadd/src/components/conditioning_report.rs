@@ -83,7 +83,7 @@ impl Component for ConditioningReport {
 impl ConditioningReport {
     /// Asks every gate and every site.
     pub(crate) fn begin_survey(&mut self, supervisor: &mut Supervisor, admin: u64, ticket: u32) {
-        if !self.fan_out.join(admin, ticket) {
+        if !self.fan_out.join((admin, ticket)) {
             return;
         }
         for serial in supervisor.processes().keys().copied().collect::<Vec<_>>() {

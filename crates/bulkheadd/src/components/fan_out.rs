@@ -10,26 +10,26 @@ const WAIT: Duration = Duration::from_millis(200);
 /// The most orders that wait for one answer; what is asked beyond them is not answered.
 const WAITING_MAX: usize = 64;
 
-/// An answer, which serves all who have asked until it is complete.
+/// An answer, which serves all who have asked until it is complete: each `Order` is the admin process that has asked and the ticket of
+/// its order, with what it wants to see where that differs.
 #[derive(Debug, Default)]
-pub(crate) struct FanOut {
+pub(crate) struct FanOut<Order = (u64, u32)> {
     until: Option<Instant>,
-    /// The admin process that has asked, and the ticket of its order.
-    waiting: Vec<(u64, u32)>,
+    waiting: Vec<Order>,
 }
 
-impl FanOut {
+impl<Order: Default> FanOut<Order> {
     /// Whether no more can wait.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
     }
 
     /// Has an order wait; whether the processes are to be asked for it.
-    pub fn join(&mut self, admin: u64, ticket: u32) -> bool {
+    pub fn join(&mut self, order: Order) -> bool {
         if self.is_full() {
             return false;
         }
-        self.waiting.push((admin, ticket));
+        self.waiting.push(order);
         let begins = self.until.is_none();
         self.until.get_or_insert_with(|| Instant::now() + WAIT);
         begins
@@ -51,7 +51,7 @@ impl FanOut {
     }
 
     /// Ends it; those who have waited.
-    pub fn end(&mut self) -> Vec<(u64, u32)> {
+    pub fn end(&mut self) -> Vec<Order> {
         std::mem::take(self).waiting
     }
 }
@@ -62,22 +62,22 @@ mod tests {
 
     #[test]
     fn one_answer_serves_all_who_ask_meanwhile() {
-        let mut fan_out = FanOut::default();
+        let mut fan_out: FanOut = FanOut::default();
         assert!(!fan_out.is_open());
-        assert!(fan_out.join(7, 1));
-        assert!(!fan_out.join(7, 2));
+        assert!(fan_out.join((7, 1)));
+        assert!(!fan_out.join((7, 2)));
         assert!(fan_out.is_open() && !fan_out.is_due(Instant::now()));
         assert!(fan_out.is_due(Instant::now() + WAIT));
         assert_eq!(fan_out.end(), [(7, 1), (7, 2)]);
         assert!(!fan_out.is_open() && fan_out.deadline().is_none());
-        assert!(fan_out.join(7, 3));
+        assert!(fan_out.join((7, 3)));
     }
 
     #[test]
     fn no_more_wait_than_the_limit() {
-        let mut fan_out = FanOut::default();
+        let mut fan_out: FanOut = FanOut::default();
         for ticket in 0..1000 {
-            fan_out.join(1, ticket);
+            fan_out.join((1, ticket));
         }
         assert_eq!(fan_out.end().len(), WAITING_MAX);
     }
