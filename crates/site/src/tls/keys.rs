@@ -241,7 +241,7 @@ impl Signer for RemoteSigner {
         let RemoteKey { line, number, version, .. } = &self.key;
         let signature = line.sign(*number, *version, self.scheme.into(), message);
         signature.map_err(|fault| match fault {
-            SignFault::NoAnswer(silence) => rustls::Error::Other(OtherError(Arc::new(silence))),
+            SignFault::NoAnswer(signer) => rustls::Error::Other(OtherError(Arc::new(signer))),
             SignFault::Failed(_) => rustls::Error::General(fault.to_string()),
         })
     }

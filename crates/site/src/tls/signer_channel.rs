@@ -55,9 +55,9 @@ pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
 /// A signer has not answered in time, or is gone.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the signer does not answer")]
-pub struct SignerSilence(Arc<Line>);
+pub struct SignerUnavailable(Arc<Line>);
 
-impl SignerSilence {
+impl SignerUnavailable {
     /// Waits until it is worth while to ask for the signature again.
     pub async fn end(self) {
         while let Some(keys) = self.0.keys.upgrade() {
@@ -84,7 +84,7 @@ impl SignerSilence {
 pub enum SignFault {
     /// There may be one later.
     #[error(transparent)]
-    NoAnswer(SignerSilence),
+    NoAnswer(SignerUnavailable),
     /// There is none.
     #[error("the signer: {0}")]
     Failed(#[from] io::Error),
@@ -221,7 +221,7 @@ impl Line {
         let mut state = self.state();
         // SECURITY: whoever waits here keeps the whole site waiting, so one that hangs is not asked for each handshake.
         if state.owes || state.gone {
-            return Err(SignFault::NoAnswer(SignerSilence(self.clone())));
+            return Err(SignFault::NoAnswer(SignerUnavailable(self.clone())));
         }
         let (question, begun) = ((number, version, scheme, message), Instant::now());
         let deadline = begun + state.patience;
@@ -233,9 +233,9 @@ impl Line {
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 state.owes = true;
                 state.patience = (state.patience * 2).min(PATIENCE_MAX);
-                Err(SignFault::NoAnswer(SignerSilence(self.clone())))
+                Err(SignFault::NoAnswer(SignerUnavailable(self.clone())))
             }
-            Err(_) if state.gone => Err(SignFault::NoAnswer(SignerSilence(self.clone()))),
+            Err(_) if state.gone => Err(SignFault::NoAnswer(SignerUnavailable(self.clone()))),
             Err(error) => Err(SignFault::Failed(error)),
         }
     }
@@ -334,9 +334,9 @@ mod tests {
         assert_eq!(ask(Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
-    fn silence(result: Result<Vec<u8>, SignFault>) -> SignerSilence {
+    fn unavailable(result: Result<Vec<u8>, SignFault>) -> SignerUnavailable {
         match result {
-            Err(SignFault::NoAnswer(silence)) => silence,
+            Err(SignFault::NoAnswer(signer)) => signer,
             other => panic!("{other:?}"),
         }
     }
@@ -347,7 +347,7 @@ mod tests {
         let keys = Arc::new(Keys::default());
         let line = line(ours, &keys);
         for _ in 0..3 {
-            assert!(!silence(line.sign(0, 1, 0x0403, &[9; 100])).is_over());
+            assert!(!unavailable(line.sign(0, 1, 0x0403, &[9; 100])).is_over());
         }
         let mut buffer = vec![0; 1024];
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
@@ -359,7 +359,7 @@ mod tests {
             assert!(line.hear_some().unwrap());
             assert_eq!(!line.state().owes, is_heard);
         }
-        let later = silence(line.sign(0, 1, 0x0403, &[9; 100]));
+        let later = unavailable(line.sign(0, 1, 0x0403, &[9; 100]));
         assert!(sys::seqpacket::receive(&theirs, &mut buffer).unwrap().is_some());
         assert!(!later.is_over() && line.state().patience == PATIENCE * 4);
     }
@@ -370,7 +370,7 @@ mod tests {
         let keys = Arc::new(Keys::default());
         let old = line(ours, &keys);
         drop(theirs);
-        let waiting = silence(old.sign(0, 1, 0x0403, &[9; 100]));
+        let waiting = unavailable(old.sign(0, 1, 0x0403, &[9; 100]));
         assert!(!waiting.is_over());
         let (ours, _theirs) = sys::seqpacket::pair().unwrap();
         let new = line(ours, &keys);

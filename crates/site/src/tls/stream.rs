@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::connection::turn;
-use beginning::{Beginning, silence_of};
+use beginning::{Beginning, unavailable_signer_of};
 
 /// LIMIT: bytes of a record, or of a handshake message, that are kept until the rest has come: what rustls allows
 /// with buffers of its own; a chain of certificates has a few KiB.
@@ -277,9 +277,9 @@ impl TlsStream {
                 Ok(ConnectionState::PeerClosed) => self.end = End::Closed,
                 Ok(_) => break,
                 Err(first) => {
-                    if let Some((beginning, silence)) = beginning.as_mut().zip(silence_of(&first)) {
+                    if let Some((beginning, signer)) = beginning.as_mut().zip(unavailable_signer_of(&first)) {
                         outgoing.truncate(said_before);
-                        beginning.wait_for(silence);
+                        beginning.wait_for(signer);
                         return records.len();
                     }
                     error.get_or_insert(first);

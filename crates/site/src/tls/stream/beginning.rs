@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
-use crate::tls::signer_channel::SignerSilence;
+use crate::tls::signer_channel::SignerUnavailable;
 
 /// LIMIT: bytes of a handshake that are kept: what rustls itself would keep of a message. One that is longer does not begin again.
 const RECORDS_BYTES: usize = 64 << 10;
@@ -49,13 +49,13 @@ impl Beginning {
     }
 
     /// What was kept waits for a signature.
-    pub(super) fn wait_for(&mut self, silence: SignerSilence) {
-        self.wait = Some(Box::pin(silence.end()));
+    pub(super) fn wait_for(&mut self, signer: SignerUnavailable) {
+        self.wait = Some(Box::pin(signer.end()));
     }
 }
 
 /// What the signature waits for, if a handshake has failed for want of one.
-pub(super) fn silence_of(error: &rustls::Error) -> Option<SignerSilence> {
+pub(super) fn unavailable_signer_of(error: &rustls::Error) -> Option<SignerUnavailable> {
     let rustls::Error::Other(other) = error else { return None };
-    other.0.downcast_ref::<SignerSilence>().cloned()
+    other.0.downcast_ref::<SignerUnavailable>().cloned()
 }
