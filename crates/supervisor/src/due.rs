@@ -35,14 +35,18 @@ impl Supervisor {
         let processes = self.timed.first().map(|(at, _)| *at);
         let check = (!self.broken.is_empty()).then(|| now + BROKEN_CHECK);
         let unread = (!self.unread_logs.is_empty()).then_some(self.next_unread_check);
-        let wanted =
-            (self.has_wanted() && self.may_begin()).then(|| self.spare.held_until(now).unwrap_or(now));
+        let wanted = (self.has_wanted() && self.may_begin())
+            .then(|| self.memory_reclaim.held_until(now).unwrap_or(now));
         let others =
             [processes, check, unread, wanted, self.pace.deadline(), self.chain_deadline(), self.reaper_due];
         let others = others.into_iter().chain([self.closer.deadline(now), self.examinations.deadline()]);
         let news = self.examinations.has_news().then_some(now);
-        let others =
-            others.chain([news, self.openings.deadline(), self.copies.deadline(now), self.spare.deadline()]);
+        let others = others.chain([
+            news,
+            self.openings.deadline(),
+            self.copies.deadline(now),
+            self.memory_reclaim.deadline(),
+        ]);
         starts.chain(others.flatten()).min()
     }
 

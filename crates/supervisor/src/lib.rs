@@ -26,6 +26,7 @@ pub mod life;
 mod limits;
 mod lookup;
 mod memory;
+mod memory_reclaim;
 mod need;
 pub mod numbers;
 pub mod on_demand;
@@ -47,7 +48,6 @@ pub mod setup;
 pub mod shutdown;
 pub mod site_names;
 pub mod slots;
-mod spare;
 pub mod spawn;
 mod staged_chain;
 mod starting;
@@ -80,11 +80,11 @@ use crate::index::Index;
 use crate::life::{Life, Removed};
 use crate::lookup::{Hosts, Lookup};
 use crate::memory::{Memory, OomKills};
+use crate::memory_reclaim::MemoryReclaim;
 use crate::openings::Openings;
 use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
-use crate::spare::Spare;
 use crate::spawn::background::Background;
 use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
@@ -210,7 +210,7 @@ pub struct Supervisor {
     /// Processes that nobody needs, and when each goes.
     pace: Pace,
     memory: Memory,
-    spare: Spare,
+    memory_reclaim: MemoryReclaim,
     oom_kills: OomKills,
     serial: u64,
     /// When the end began, and the roles that have been asked to go.
@@ -282,7 +282,7 @@ impl Supervisor {
             pace: Pace::default(),
             oom_kills: OomKills::after(memory.kills()),
             memory,
-            spare: Spare::default(),
+            memory_reclaim: MemoryReclaim::default(),
             serial: 0,
             stopping: None,
             has_kept: false,

@@ -23,7 +23,7 @@ const FULL: u64 = 6;
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Room {
+pub(crate) enum MemoryRoom {
     Full,
     Scarce,
     Short,
@@ -36,7 +36,7 @@ pub(crate) enum Room {
 pub(crate) struct Memory {
     /// The control group that the launcher is in, and those around it.
     groups: Vec<PathBuf>,
-    last: Option<(Instant, Room)>,
+    last: Option<(Instant, MemoryRoom)>,
 }
 
 impl Memory {
@@ -46,11 +46,11 @@ impl Memory {
     }
 
     /// How much room there is, or was a moment ago.
-    pub(crate) fn room(&mut self, now: Instant) -> Room {
+    pub(crate) fn room(&mut self, now: Instant) -> MemoryRoom {
         match self.last {
             Some((at, room)) if now.saturating_duration_since(at) < LOOK_EVERY => room,
             _ => {
-                let room = self.free().map_or(Room::Ample, |(free, all)| room_of(free, all));
+                let room = self.free().map_or(MemoryRoom::Ample, |(free, all)| room_of(free, all));
                 self.last = Some((now, room));
                 room
             }
@@ -106,13 +106,13 @@ pub(crate) fn has_reached_limit(group: &Path) -> bool {
     count("memory.events", "oom").or_else(failures).is_some_and(|times| times > 0)
 }
 
-fn room_of(free: u64, all: u64) -> Room {
+fn room_of(free: u64, all: u64) -> MemoryRoom {
     let is_below = |percent| free.saturating_mul(100) < all.saturating_mul(percent);
     match () {
-        () if is_below(FULL) => Room::Full,
-        () if is_below(SCARCE) => Room::Scarce,
-        () if is_below(SHORT) => Room::Short,
-        () => Room::Ample,
+        () if is_below(FULL) => MemoryRoom::Full,
+        () if is_below(SCARCE) => MemoryRoom::Scarce,
+        () if is_below(SHORT) => MemoryRoom::Short,
+        () => MemoryRoom::Ample,
     }
 }
 
@@ -135,7 +135,7 @@ fn limit_of(group: &Path) -> Option<u64> {
 fn free_of(group: &Path, limit: u64) -> Option<(u64, u64)> {
     let used = cgroup::number_in(group, &["memory.current", "memory.usage_in_bytes"])?;
     let free = limit.saturating_sub(used);
-    if room_of(free, limit) == Room::Ample {
+    if room_of(free, limit) == MemoryRoom::Ample {
         return Some((free, limit));
     }
     // The kernel adds these up for the question alone.
@@ -151,7 +151,17 @@ mod tests {
     #[test]
     fn room_is_a_part_of_all() {
         let rooms = [59, 60, 119, 120, 249, 250].map(|free| room_of(free, 1000));
-        assert_eq!(rooms, [Room::Full, Room::Scarce, Room::Scarce, Room::Short, Room::Short, Room::Ample]);
+        assert_eq!(
+            rooms,
+            [
+                MemoryRoom::Full,
+                MemoryRoom::Scarce,
+                MemoryRoom::Scarce,
+                MemoryRoom::Short,
+                MemoryRoom::Short,
+                MemoryRoom::Ample
+            ]
+        );
         let figures = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: 249 kB\n";
         assert_eq!(free_of_machine(figures), Some((249, 1000)));
         assert!(free_of_machine("MemTotal: 1000 kB\n").is_none(), "a kernel may not say it");
@@ -188,7 +198,7 @@ mod tests {
         };
         assert_eq!(memory(&[&open, &one]).free(), Some((100, 1000)));
         assert_eq!(memory(&[&one, &two, &never]).free(), Some((50, 1000)), "where there is least");
-        assert_eq!(memory(&[&two]).room(Instant::now()), Room::Full);
+        assert_eq!(memory(&[&two]).room(Instant::now()), MemoryRoom::Full);
         assert_eq!((memory(&[&one]).limit(), memory(&[&open, &never]).limit()), (Some(1000), None));
         assert_eq!(
             (kills_of(one.path()), kills_of(two.path()), kills_of(open.path())),
@@ -202,9 +212,9 @@ mod tests {
         let group = group(&[("memory.max", "1000"), ("memory.current", "0")]);
         let mut memory = Memory { groups: vec![group.path().into()], last: None };
         let now = Instant::now();
-        assert_eq!(memory.room(now), Room::Ample);
+        assert_eq!(memory.room(now), MemoryRoom::Ample);
         fs::write(group.path().join("memory.current"), "1000").unwrap();
-        assert_eq!(memory.room(now), Room::Ample);
-        assert_eq!(memory.room(now + LOOK_EVERY), Room::Full);
+        assert_eq!(memory.room(now), MemoryRoom::Ample);
+        assert_eq!(memory.room(now + LOOK_EVERY), MemoryRoom::Full);
     }
 }

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is asked of whom.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub(crate) struct MemoryReclaim {
     /// Processes that were asked whether they have connections, and when.
     pub(crate) asked: BTreeMap<u64, Instant>,
     /// When it is looked again, if a process is there that could go.
@@ -22,13 +22,13 @@ pub(crate) struct Spare {
     pub(crate) held_until: Option<Instant>,
 }
 
-impl Default for Spare {
+impl Default for MemoryReclaim {
     fn default() -> Self {
         Self { asked: BTreeMap::new(), next: Some(Instant::now()), held_until: None }
     }
 }
 
-impl Spare {
+impl MemoryReclaim {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.next
     }

@@ -130,10 +130,10 @@ impl Supervisor {
     /// The next slots whose processes are wanted, not too many.
     pub fn next_wanted(&mut self) -> Vec<usize> {
         let now = Instant::now();
-        let may_begin = self.may_begin() && self.spare.held_until(now).is_none();
+        let may_begin = self.may_begin() && self.memory_reclaim.held_until(now).is_none();
         let count = if may_begin { self.wanted.len().min(STARTS_PER_TURN) } else { 0 };
         if count > 0 {
-            self.spare.starts(now);
+            self.memory_reclaim.starts(now);
         }
         let next: Vec<usize> = self.wanted.drain(..count).collect();
         let is_kept = |slot: &usize| !self.slots[*slot].life.is_over() || self.departing.contains(slot);

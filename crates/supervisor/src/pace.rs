@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use crate::memory::Room;
+use crate::memory::MemoryRoom;
 
 /// How much longer than the end of one process the pause is that follows: an end takes longer while the processors are busy, and
 /// the next one waits longer then.
@@ -67,11 +67,11 @@ impl Pace {
     }
 
     /// Has the next one wait after an end that has taken so long.
-    pub(crate) fn pause(&mut self, took: Duration, room: Room, now: Instant) {
+    pub(crate) fn pause(&mut self, took: Duration, room: MemoryRoom, now: Instant) {
         let quick = (took * PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX);
         let pause = match self.waiting.len() {
-            _ if room <= Room::Scarce => PAUSE_MIN,
-            waiting if waiting <= FEW || room == Room::Short => quick,
+            _ if room <= MemoryRoom::Scarce => PAUSE_MIN,
+            waiting if waiting <= FEW || room == MemoryRoom::Short => quick,
             waiting => (SLOWLY / waiting as u32).clamp(quick, PAUSE_SLOW),
         };
         self.next = Some(now + pause);
@@ -137,7 +137,7 @@ mod tests {
         pace.goes(serial, *now);
         *now += took;
         assert_eq!(pace.gone(serial, *now), Some(took));
-        pace.pause(took, Room::Ample, *now);
+        pace.pause(took, MemoryRoom::Ample, *now);
         Some(serial)
     }
 
@@ -179,14 +179,17 @@ mod tests {
             pace.deadline().unwrap() - now
         };
         (0..FEW as u64).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, Room::Ample), 90 * MS);
+        assert_eq!(pause(&mut pace, MemoryRoom::Ample), 90 * MS);
         pace.wait(FEW as u64);
-        assert_eq!((pause(&mut pace, Room::Ample), pause(&mut pace, Room::Short)), (PAUSE_SLOW, 90 * MS));
-        assert_eq!([Room::Scarce, Room::Full].map(|room| pause(&mut pace, room)), [PAUSE_MIN; 2]);
+        assert_eq!(
+            (pause(&mut pace, MemoryRoom::Ample), pause(&mut pace, MemoryRoom::Short)),
+            (PAUSE_SLOW, 90 * MS)
+        );
+        assert_eq!([MemoryRoom::Scarce, MemoryRoom::Full].map(|room| pause(&mut pace, room)), [PAUSE_MIN; 2]);
         (0..5_000).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, Room::Ample), 360 * MS);
+        assert_eq!(pause(&mut pace, MemoryRoom::Ample), 360 * MS);
         (0..90_000).for_each(|serial| pace.wait(serial));
-        assert_eq!(pause(&mut pace, Room::Ample), 90 * MS, "the pause of so many is the shortest");
+        assert_eq!(pause(&mut pace, MemoryRoom::Ample), 90 * MS, "the pause of so many is the shortest");
     }
 
     #[test]

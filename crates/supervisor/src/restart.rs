@@ -205,7 +205,7 @@ impl Supervisor {
         self.unsent.remove(&serial);
         let now = Instant::now();
         let is_victim = self.look_for_oom_kill(&process, exit);
-        self.spare.forget(serial);
+        self.memory_reclaim.forget(serial);
         if let Some(took) = self.pace.gone(serial, now) {
             let room = self.memory.room(now);
             self.pace.pause(took, room, now);

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use wire::{Counters, Role};
 
 use crate::Supervisor;
-use crate::memory::Room;
-use crate::spare::LOOK_AGAIN;
+use crate::memory::MemoryRoom;
+use crate::memory_reclaim::LOOK_AGAIN;
 
 /// How often it is looked whether memory is scarce while a process is there that could go.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,35 +26,35 @@ const ASKED_MAX: usize = 8;
 impl Supervisor {
     /// Looks whether memory is scarce, and asks those that could go.
     pub(crate) fn spare_memory(&mut self, now: Instant) {
-        if self.spare.next.is_none_or(|next| next > now) {
+        if self.memory_reclaim.next.is_none_or(|next| next > now) {
             return;
         }
         let room = self.memory.room(now);
-        if room > Room::Scarce || self.stopping.is_some() {
-            self.spare.held_until = None;
+        if room > MemoryRoom::Scarce || self.stopping.is_some() {
+            self.memory_reclaim.held_until = None;
             let is_there = self.processes.values().any(|process| self.could_go(process.slot));
-            self.spare.next = is_there.then(|| now + LOOK);
+            self.memory_reclaim.next = is_there.then(|| now + LOOK);
             return;
         }
-        self.spare.next = Some(now + LOOK_AGAIN);
+        self.memory_reclaim.next = Some(now + LOOK_AGAIN);
         for serial in self.used_longest_ago(ASKED_MAX.saturating_sub(self.pace.count())) {
-            self.spare.asked.insert(serial, now);
+            self.memory_reclaim.asked.insert(serial, now);
             self.ask_for_report(serial);
         }
-        let is_answered_soon = self.spare.is_answered_soon(now);
+        let is_answered_soon = self.memory_reclaim.is_answered_soon(now);
         let frees_room = self.pace.is_under_way() || is_answered_soon;
-        self.spare.held_until = (room == Room::Full && frees_room).then(|| now + LOOK_AGAIN);
+        self.memory_reclaim.held_until = (room == MemoryRoom::Full && frees_room).then(|| now + LOOK_AGAIN);
     }
 
     /// A process has said how many connections it has; where it was asked to make room, and has none, it goes.
     pub fn on_spare_counters(&mut self, serial: u64, counters: &Counters) {
-        if self.spare.asked.remove(&serial).is_none() {
+        if self.memory_reclaim.asked.remove(&serial).is_none() {
             return;
         }
         if counters.connections_now > 0 {
             let slot = self.processes.get(&serial).map(|process| process.slot);
             slot.into_iter().for_each(|slot| self.slots[slot].used = Some(Instant::now()));
-        } else if self.memory.room(Instant::now()) <= Room::Scarce {
+        } else if self.memory.room(Instant::now()) <= MemoryRoom::Scarce {
             self.on_idle(serial);
         }
     }
@@ -65,7 +65,7 @@ impl Supervisor {
             .processes
             .iter()
             .filter(|(serial, process)| {
-                let is_known = self.spare.asked.contains_key(serial) || self.pace.waits(**serial);
+                let is_known = self.memory_reclaim.asked.contains_key(serial) || self.pace.waits(**serial);
                 !is_known && self.could_go(process.slot) && self.may_leave(**serial)
             })
             .map(|(&serial, process)| (self.slots[process.slot].used.unwrap_or(process.since), serial))
