@@ -9,7 +9,7 @@ use wire::{Counters, LauncherToAdmin, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
-use crate::components::status_page::Selection;
+use crate::components::status_page::StatusSelection;
 use crate::components::targets::Targets;
 use supervisor::Supervisor;
 use supervisor::restart::Ended;
@@ -25,7 +25,7 @@ pub struct AdminCommands {
     /// What can be named in an order.
     pub targets: Targets,
     /// The status, which waits for the counters of all processes that it is about.
-    status: FanOut<(u64, u32, Selection)>,
+    status: FanOut<(u64, u32, StatusSelection)>,
 }
 
 impl AdminCommands {
@@ -70,7 +70,7 @@ impl AdminCommands {
         &mut self,
         supervisor: &mut Supervisor,
         (admin, ticket): (u64, u32),
-        selection: Selection,
+        selection: StatusSelection,
     ) {
         if self.status.is_full() {
             return;

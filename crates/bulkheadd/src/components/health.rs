@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use wire::successor::LauncherToSuccessor;
 use wire::{Counters, Heartbeat, Role};
 
-use super::questions::Questions;
+use super::health_checks::HealthChecks;
 use super::whereabouts::{own_memory, whereabouts};
 use crate::components::Component;
 use supervisor::Supervisor;
@@ -45,7 +45,7 @@ pub(crate) struct Health {
     /// The slots whose processes are in use, as far as is known.
     used: BTreeSet<usize>,
     /// Processes that were asked.
-    questions: Questions,
+    checks: HealthChecks,
     /// When gates are asked, and until when, if connections have come.
     gates: Option<(Instant, Instant)>,
     /// Processes that were told to end, and when they are killed.
@@ -62,7 +62,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             used: BTreeSet::new(),
-            questions: Questions::default(),
+            checks: HealthChecks::default(),
             gates: None,
             ending: BTreeMap::new(),
             next: Instant::now(),
@@ -106,7 +106,7 @@ impl Health {
 
     /// A process has said what it does.
     pub(crate) fn on_counters(&mut self, supervisor: &Supervisor, serial: u64, counters: &Counters) {
-        self.questions.forget(serial);
+        self.checks.forget(serial);
         let Some(process) = supervisor.process(serial) else { return };
         if counters.connections_now == 0 {
             self.used.remove(&process.slot);
@@ -165,7 +165,7 @@ impl Health {
             serials.extend(supervisor.active(*role, None));
         }
         let patience = hang_after(supervisor);
-        serials.into_iter().for_each(|serial| self.questions.ask(supervisor, serial, patience, now));
+        serials.into_iter().for_each(|serial| self.checks.ask(supervisor, serial, patience, now));
     }
 
     /// Asks gates while connections come; then has the next one be seen.
@@ -180,14 +180,14 @@ impl Health {
         }
         for role in Role::ALL.iter().filter(|role| role.heartbeat() == Heartbeat::Short) {
             for serial in supervisor.active(*role, None) {
-                self.questions.ask(supervisor, serial, SHORT_PATIENCE, now);
+                self.checks.ask(supervisor, serial, SHORT_PATIENCE, now);
             }
         }
     }
 
     /// Ends the processes that have not answered.
     fn end_hung(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        for (serial, waited) in self.questions.take_hung(supervisor, hang_after(supervisor), now) {
+        for (serial, waited) in self.checks.take_hung(supervisor, hang_after(supervisor), now) {
             match supervisor.spec_of(serial).role.heartbeat() {
                 Heartbeat::InUse => {
                     self.ending.entry(serial).or_insert_with(|| {
@@ -222,7 +222,7 @@ impl Health {
 impl Component for Health {
     fn deadline(&self) -> Option<Instant> {
         let gates = self.gates.map(|(next, _)| next);
-        self.ending.values().copied().chain([self.next]).chain(gates).chain(self.questions.deadline()).min()
+        self.ending.values().copied().chain([self.next]).chain(gates).chain(self.checks.deadline()).min()
     }
 
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
@@ -251,7 +251,7 @@ impl Component for Health {
     }
 
     fn on_exit(&mut self, _: &mut Supervisor, ended: &mut Ended) {
-        self.questions.forget(ended.serial);
+        self.checks.forget(ended.serial);
         self.ending.remove(&ended.serial);
     }
 }

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// One process that owes an answer.
 #[derive(Debug)]
-struct Question {
+struct HealthCheck {
     since: Instant,
     /// What it did at the first look and at the last one, if it is late.
     looks: Option<(Activity, Activity)>,
@@ -29,34 +29,34 @@ struct Question {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     activity: Activity,
-    /// Whether it has yet to be sent what comes before the question.
+    /// Whether it has yet to be sent what comes before the check.
     is_behind: bool,
 }
 
 /// By the serial numbers of processes.
 #[derive(Debug, Default)]
-pub(super) struct Questions {
-    all: BTreeMap<u64, Question>,
+pub(super) struct HealthChecks {
+    all: BTreeMap<u64, HealthCheck>,
     /// The same, the next one to be looked at first.
     timed: BTreeSet<(Instant, u64)>,
 }
 
-impl Questions {
+impl HealthChecks {
     /// Asks a process, unless it owes an answer; it has `patience` to answer.
     pub(super) fn ask(&mut self, supervisor: &mut Supervisor, serial: u64, patience: Duration, now: Instant) {
         let serves = supervisor.process(serial).is_some_and(|process| process.stage == Stage::Serving);
         if serves && !self.all.contains_key(&serial) {
             supervisor.ask_for_report(serial);
             let next = now + patience;
-            self.all.insert(serial, Question { since: now, looks: None, looked: now, next });
+            self.all.insert(serial, HealthCheck { since: now, looks: None, looked: now, next });
             self.timed.insert((next, serial));
         }
     }
 
     /// It has answered, or is gone.
     pub(super) fn forget(&mut self, serial: u64) {
-        if let Some(question) = self.all.remove(&serial) {
-            self.timed.remove(&(question.next, serial));
+        if let Some(check) = self.all.remove(&serial) {
+            self.timed.remove(&(check.next, serial));
         }
     }
 
@@ -96,13 +96,13 @@ impl Questions {
         hang_after: Duration,
         now: Instant,
     ) -> Option<Duration> {
-        let question = self.all.get_mut(&serial)?;
-        let is_hung = seen.map(|seen| question.is_hung(seen, hang_after, now));
-        let (waited, before) = (now.duration_since(question.since), question.next);
+        let check = self.all.get_mut(&serial)?;
+        let is_hung = seen.map(|seen| check.is_hung(seen, hang_after, now));
+        let (waited, before) = (now.duration_since(check.since), check.next);
         self.timed.remove(&(before, serial));
         if is_hung == Some(false) {
-            question.next = now + LOOK;
-            self.timed.insert((question.next, serial));
+            check.next = now + LOOK;
+            self.timed.insert((check.next, serial));
             return None;
         }
         self.all.remove(&serial);
@@ -110,7 +110,7 @@ impl Questions {
     }
 }
 
-impl Question {
+impl HealthCheck {
     /// Whether a process that does this now, and has not answered, hangs. At the first look nobody knows.
     fn is_hung(&mut self, seen: Seen, hang_after: Duration, now: Instant) -> bool {
         let activity = seen.activity;
@@ -143,7 +143,7 @@ mod tests {
         Activity { state, has_run, was_starved }
     }
 
-    /// Whether one hangs that has done `first` at the first look, and `then` at the second one, so long after the question.
+    /// Whether one hangs that has done `first` at the first look, and `then` at the second one, so long after the check.
     fn hangs(first: Activity, then: Activity, seconds: u64) -> bool {
         hangs_behind(first, then, seconds, false)
     }
@@ -151,11 +151,11 @@ mod tests {
     /// The same of one that has yet to be sent what comes before, or not.
     fn hangs_behind(first: Activity, then: Activity, seconds: u64, is_behind: bool) -> bool {
         let since = Instant::now();
-        let mut question = Question { since, looks: None, looked: since, next: since };
+        let mut check = HealthCheck { since, looks: None, looked: since, next: since };
         let now = since + Duration::from_secs(seconds);
         let seen = |activity| Seen { activity, is_behind };
-        assert!(!question.is_hung(seen(first), HANG_AFTER, now), "at the first look nobody knows");
-        question.is_hung(seen(then), HANG_AFTER, now + LOOK)
+        assert!(!check.is_hung(seen(first), HANG_AFTER, now), "at the first look nobody knows");
+        check.is_hung(seen(then), HANG_AFTER, now + LOOK)
     }
 
     #[test]
@@ -195,21 +195,21 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_looked_at_when_it_is_late_and_no_more_when_it_has_answered() {
-        let (mut questions, now) = (Questions::default(), Instant::now());
+        let (mut checks, now) = (HealthChecks::default(), Instant::now());
         for (serial, wait_ms) in [(1, 500), (2, 300)] {
             let next = now + Duration::from_millis(wait_ms);
-            questions.all.insert(serial, Question { since: now, looks: None, looked: now, next });
-            questions.timed.insert((next, serial));
+            checks.all.insert(serial, HealthCheck { since: now, looks: None, looked: now, next });
+            checks.timed.insert((next, serial));
         }
-        assert_eq!(questions.deadline(), Some(now + Duration::from_millis(300)));
-        questions.forget(2);
-        assert_eq!(questions.deadline(), Some(now + Duration::from_millis(500)));
+        assert_eq!(checks.deadline(), Some(now + Duration::from_millis(300)));
+        checks.forget(2);
+        assert_eq!(checks.deadline(), Some(now + Duration::from_millis(500)));
         let stopped = Seen { activity: activity('T', 0, 0), is_behind: false };
         let late = now + Duration::from_millis(600);
-        assert_eq!(questions.look(1, Some(stopped), HANG_AFTER, late), None);
-        assert_eq!(questions.deadline(), Some(late + LOOK));
+        assert_eq!(checks.look(1, Some(stopped), HANG_AFTER, late), None);
+        assert_eq!(checks.deadline(), Some(late + LOOK));
         let waited = Duration::from_millis(700);
-        assert_eq!(questions.look(1, Some(stopped), HANG_AFTER, late + LOOK), Some(waited));
-        assert_eq!((questions.deadline(), questions.all.len()), (None, 0));
+        assert_eq!(checks.look(1, Some(stopped), HANG_AFTER, late + LOOK), Some(waited));
+        assert_eq!((checks.deadline(), checks.all.len()), (None, 0));
     }
 }

@@ -13,7 +13,7 @@ use supervisor::spawn::process_spec::ProcessSpec;
 
 /// What is wanted; by default everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Selection {
+pub(crate) struct StatusSelection {
     /// The processes of one role.
     pub(crate) role: Option<Role>,
     /// Those of one site, by its name.
@@ -24,7 +24,7 @@ pub(crate) struct Selection {
     pub(crate) limit: u32,
 }
 
-impl Default for Selection {
+impl Default for StatusSelection {
     fn default() -> Self {
         Self { role: None, site: None, from: 0, limit: u32::MAX }
     }
@@ -32,7 +32,7 @@ impl Default for Selection {
 
 /// The lines of a status that are wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct StatusPage {
     has_launcher: bool,
     /// The slots, each with the processes that fill it.
     slots: Vec<(usize, Vec<u64>)>,
@@ -40,7 +40,7 @@ pub(crate) struct Page {
     pub(crate) next: Option<u32>,
 }
 
-impl Selection {
+impl StatusSelection {
     fn fits(&self, spec: &ProcessSpec) -> bool {
         let is_of = |site: &String| {
             let rest = spec.name.strip_prefix(&**site);
@@ -50,13 +50,13 @@ impl Selection {
     }
 
     /// The page that this is.
-    pub(crate) fn page(&self, supervisor: &Supervisor) -> Page {
+    pub(crate) fn page(&self, supervisor: &Supervisor) -> StatusPage {
         let mut of_slot: HashMap<usize, Vec<u64>> = HashMap::new();
         for (serial, process) in supervisor.processes() {
             of_slot.entry(process.slot).or_default().push(*serial);
         }
         let is_launchers = self.role.is_none_or(|role| role == Role::Launcher) && self.site.is_none();
-        let mut page = Page { has_launcher: is_launchers && self.from == 0, ..Page::default() };
+        let mut page = StatusPage { has_launcher: is_launchers && self.from == 0, ..StatusPage::default() };
         let mut left = (self.limit as usize).saturating_sub(usize::from(page.has_launcher));
         let specs = supervisor.specs().iter().enumerate().skip(self.from.saturating_sub(1) as usize);
         for (slot, _) in specs.filter(|(_, spec)| self.fits(spec)) {
@@ -77,7 +77,7 @@ impl Selection {
     }
 }
 
-impl Page {
+impl StatusPage {
     /// The processes on it.
     pub(crate) fn serials(&self) -> impl Iterator<Item = u64> {
         self.slots.iter().flat_map(|(_, serials)| serials).copied()

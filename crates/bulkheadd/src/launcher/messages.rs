@@ -7,7 +7,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
-use crate::components::status_page::Selection;
+use crate::components::status_page::StatusSelection;
 use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
 use crate::transactions::{Asker, Look, Mode};
@@ -104,7 +104,7 @@ impl Launcher {
                 to.admin_commands.on_counters(supervisor, admin, counters);
             }
             AdminToLauncher::Status { ticket } => {
-                to.admin_commands.begin_status(supervisor, (admin, ticket), Selection::default());
+                to.admin_commands.begin_status(supervisor, (admin, ticket), StatusSelection::default());
             }
             AdminToLauncher::StatusOf { ticket, by_role, role, by_site, site, from, limit } => {
                 let role = by_role.then_some(role);
@@ -114,7 +114,7 @@ impl Launcher {
                     Some((name, _)) => Some(name.to_owned()),
                     None => return supervisor.protocol_violation(admin),
                 };
-                let selection = Selection { role, site, from, limit };
+                let selection = StatusSelection { role, site, from, limit };
                 to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
             }
             AdminToLauncher::Conditioning { ticket } => {

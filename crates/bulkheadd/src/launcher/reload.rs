@@ -19,7 +19,7 @@ use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToSite, Ou
 use crate::components::configuration_examination::{Examined, Purpose};
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
-use crate::launcher::staging::ComingAndGoing;
+use crate::launcher::staging::StagedChange;
 use crate::site_watch::SiteWatch;
 use crate::staged::Staged;
 use crate::transactions::{Asker, Look, Mode, Reload};
@@ -253,7 +253,7 @@ impl Launcher {
             replaces_chain,
             hosts,
         } = prepared;
-        let change = ComingAndGoing { added: &added, gone: &gone, roles: &certificate_roles, replaces_chain };
+        let change = StagedChange { added: &added, gone: &gone, roles: &certificate_roles, replaces_chain };
         let mut staged = Staged::default();
         let made = self.stage(&mut staged, Running { config, listeners, order }, change);
         if made.is_ok() {

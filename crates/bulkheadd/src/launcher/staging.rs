@@ -18,9 +18,9 @@ use supervisor::slots::{Changed, Running};
 use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::uids::Uids;
 
-/// What a change has come, and go.
+/// Which sites and roles a changed configuration adds, takes away and replaces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ComingAndGoing<'c> {
+pub(super) struct StagedChange<'c> {
     /// Sites, by number.
     pub(super) added: &'c [u16],
     pub(super) gone: &'c [u16],
@@ -36,7 +36,7 @@ impl Launcher {
         &mut self,
         staged: &mut Staged,
         new: Running,
-        change: ComingAndGoing<'_>,
+        change: StagedChange<'_>,
     ) -> Result<(), Error> {
         staged.made(Step::Slots);
         self.supervisor.leave_sites(change.gone);
@@ -48,7 +48,7 @@ impl Launcher {
     }
 
     /// Adds the processes of sites that come, of filters, and of roles that there were none of.
-    fn stage_slots(&mut self, staged: &mut Staged, change: ComingAndGoing<'_>) -> Result<(), Error> {
+    fn stage_slots(&mut self, staged: &mut Staged, change: StagedChange<'_>) -> Result<(), Error> {
         let generation = self.supervisor.next_generation();
         let specs = self.new_specs(generation, change);
         staged.made(Step::Uids(self.identities.as_mut().map(Uids::take_given).unwrap_or_default()));
@@ -67,7 +67,7 @@ impl Launcher {
         Ok(())
     }
 
-    fn new_specs(&mut self, generation: u32, change: ComingAndGoing<'_>) -> Result<Vec<ProcessSpec>, Error> {
+    fn new_specs(&mut self, generation: u32, change: StagedChange<'_>) -> Result<Vec<ProcessSpec>, Error> {
         let config = &self.supervisor.context().config;
         let mut table = ProcessTable::new(config, self.identities.as_mut(), self.supervisor.partitions());
         table.generation = generation;
@@ -85,7 +85,7 @@ impl Launcher {
     }
 
     /// Starts everything that was staged, and successors.
-    pub(super) fn launch_all(&mut self, id: u32, change: ComingAndGoing<'_>, replaces_gates: bool) {
+    pub(super) fn launch_all(&mut self, id: u32, change: StagedChange<'_>, replaces_gates: bool) {
         let replaced =
             |role| change.roles.contains(&(role, Act::Replace)) || role == Role::Gate && replaces_gates;
         let slots = 0..self.supervisor.specs().len();
@@ -147,7 +147,7 @@ impl Launcher {
     }
 
     /// Tells the signer and the stapler of the sites that come, whose certificates the change waits for.
-    fn tell_certificates(&mut self, id: u32, change: ComingAndGoing<'_>) {
+    fn tell_certificates(&mut self, id: u32, change: StagedChange<'_>) {
         let added: NumberSet = change.added.iter().copied().collect();
         let (supervisor, files) = (&mut self.supervisor, &mut self.components.certificates.files);
         for &(role, _) in change.roles.iter().filter(|(_, act)| *act == Act::Update) {
