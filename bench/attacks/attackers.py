@@ -22,7 +22,8 @@ from frames import DATA, END_HEADERS, HEADERS, SETTINGS, block, frame
 from tls_server import insecure
 
 PING = 6
-FROM = "127.77.{}.1"
+#: The number of an attack, and of the process that makes it: the server bans an address, and the next round is to show as well.
+FROM = "127.77.{}.{}"
 #: Seconds until an attack must have shown; an order may wait for its deadlines.
 SHOWS = 60
 
@@ -45,7 +46,7 @@ class Attack:
 
 def connection(port, number=1):
     """One from an address with this number, or from that of the others."""
-    own = (FROM.format(number), 0) if number else None
+    own = (FROM.format(number, os.getpid() % 250 + 1), 0) if number else None
     peer = socket.create_connection(("127.0.0.1", port), 10, own)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return peer
@@ -211,6 +212,14 @@ def owned(deed, number=5, said=b"HTTP/1.1 200 OK"):
     return again(attack)
 
 
+@contextlib.contextmanager
+def owned_anew(victims):
+    """A new process of the service, as the gate has closed the channel of one that has sent nonsense."""
+    done = victims.server.command("relaunch", "--run-dir", "run", "owned/owned")
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield
+
+
 def full_spool(port, _tls):
     """Clients of four ranges, each with a body of nearly all that one may have, which never ends: together they want five times what
     the site has for bodies."""
@@ -264,14 +273,14 @@ ATTACKS = {
     "pipelined": Attack(again(pipelined), PAGE),
     "acknowledgements": Attack(again(acknowledgements), HTTP2),
     "hello-of-bytes": Attack(again(hello_of_bytes), HTTP2),
-    "descriptors": Attack(owned("descriptors"), PAGE),
+    "descriptors": Attack(owned("descriptors"), PAGE, around=owned_anew),
     "lingering": Attack(owners.sent("TCP, lingering", 1), PAGE, is_local=True),
     "inotify": Attack(owners.sent("inotify", 110), PAGE, is_local=True),
     "worker-to-signer": Attack(owners.asks_signer, SECURE, 30, is_local=True, around=owners.stopped_worker, is_handshake=True),
     # From the others' own address, which no site but the owned one may refuse.
-    "back": Attack(owned("back", None), PAGE),
-    "back-with-heads": Attack(owned("heads", None, b"x" * 1000), PAGE),
-    "log-flood": Attack(owned("flood"), PAGE),
+    "back": Attack(owned("back", None), PAGE, around=owned_anew),
+    "back-with-heads": Attack(owned("heads", None, b"x" * 1000), PAGE, around=owned_anew),
+    "log-flood": Attack(owned("flood"), PAGE, around=owned_anew),
     "odd-paths": Attack(again(odd_paths), PAGE),
     "templates": Attack(tenants.templates, PAGE, is_local=True),
     "included-pipe": Attack(tenants.included_pipe, PAGE, is_local=True),

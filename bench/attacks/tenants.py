@@ -60,8 +60,10 @@ def sparse_program(server):
     shutil.copyfile(server.folder / "bin/owned", new)
     new.chmod(0o755)
     os.truncate(new, 3 << 30)
-    with contextlib.suppress(FileExistsError):
-        os.link(new, server.folder / "bin/second")
+    # A name of the program of this round, and not of that before.
+    second = server.folder / "bin/second"
+    second.unlink(missing_ok=True)
+    os.link(new, second)
     new.rename(program)
     relaunch(server, "owned/sparse")
 
