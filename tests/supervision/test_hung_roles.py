@@ -113,8 +113,9 @@ class Gates(unittest.TestCase):
 
 @rootless_too
 class Roles(unittest.TestCase):
-    #: Beside gates, sites and services, which are tested elsewhere.
-    TITLES = ("logger", "admin", "signer", "publisher main", "dataproxy main/catalog", "dataproxy main/away", "connector main")
+    #: Beside gates, sites, services and the stapler, which are tested elsewhere.
+    TITLES = ("logger", "admin", "signer", "publisher main", "dataproxy main/catalog", "dataproxy main/away", "connector main",
+              "broker main/net")
 
     def test_each_is_replaced(self):
         with every_role(type(self), restart={"hang_after": "5s"}) as server, server.connect() as used:

@@ -232,6 +232,25 @@ class Stapling(unittest.TestCase):
             server.process("stapler").kill()
             self.assertEqual(server.state("b"), "good")
 
+    def test_one_that_hangs_is_replaced(self):
+        port = free_port()
+        settings = '[restart]\nhang_after = "5s"'
+        with Stapled({"a": f"http://127.0.0.1:{port}/x"}, [port], settings) as server, server.authority.responder(port):
+            server.relaunch("stapler")
+            self.assertTrue(server.becomes("a", "good"), server.log())
+            old = server.process("stapler")
+            old.signal(signal.SIGSTOP)
+
+            def is_replaced():
+                self.assertEqual(server.state("a"), "good", "handshakes go on, with what was stapled before")
+                return any(process.pid != old.pid for process in server.processes("stapler"))
+
+            self.assertTrue(until(is_replaced, 30, 0.2), server.log())
+            self.assertTrue(server.says(rf"stapler \(pid {old.pid}\) has not answered for 5"), server.log())
+            # A worker that comes now asks the successor.
+            server.process("site a").kill()
+            self.assertTrue(server.becomes("a", "good"), server.log())
+
     def test_a_dead_responder(self):
         port = free_port()
         with Stapled({"a": f"http://127.0.0.1:{port}/"}, [port]) as server:
