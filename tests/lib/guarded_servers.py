@@ -120,8 +120,8 @@ def node():
     return guarded.Guarded(lambda port: ["node", "server.js", port], files={"server.js": NODE})
 
 
-def python():
-    return guarded.Guarded(lambda port: ["/usr/bin/python3", "server.py", port], files={"server.py": PYTHON})
+def python(*options):
+    return guarded.Guarded(lambda port: ["/usr/bin/python3", "server.py", port], *options, files={"server.py": PYTHON})
 
 
 def gunicorn(*more):

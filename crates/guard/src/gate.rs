@@ -9,6 +9,7 @@ use sys::control::ControlEnd;
 use sys::process::{Exit, Program};
 use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 
+use crate::gate_health::{GateDue, GateHealth, Serving};
 use crate::listeners::Listeners;
 use crate::process::{Again, Started};
 use crate::stderr_relay::{StderrRelay, say};
@@ -18,6 +19,7 @@ use supervisor::process::{Process, Stage};
 use supervisor::spawn::context::{SpawnContext, text};
 use supervisor::spawn::process_spec::ProcessSpec;
 use supervisor::spawn::{placed, program};
+use supervisor::whereabouts::whereabouts;
 
 /// LIMIT: told of the gate before others get their turn.
 const MESSAGES_PER_TURN: usize = 64;
@@ -28,6 +30,8 @@ pub struct Gate {
     /// By which its jail is made.
     pub spec: ProcessSpec,
     running: Option<(Process, StderrRelay)>,
+    /// Whether it answers.
+    pub health: GateHealth,
     /// When it is to be started again, if it is to be.
     pub again: Again,
 }
@@ -41,7 +45,8 @@ pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> Proce
 impl Gate {
     /// One that is not started yet.
     pub fn new(identity: Option<jail::Identity>, restart: &config::Restart) -> Self {
-        Self { spec: spec(Role::Gate, 0, identity), running: None, again: Again::new(restart) }
+        let (spec, health) = (spec(Role::Gate, 0, identity), GateHealth::new(restart));
+        Self { spec, running: None, health, again: Again::new(restart) }
     }
 
     /// Starts it, and tells it everything that there is.
@@ -118,7 +123,37 @@ impl Gate {
         if heard.contains(&ChildToLauncher::Ready {}) {
             process.stage = Stage::Serving;
         }
+        if heard.iter().any(|message| matches!(message, ChildToLauncher::Counters { .. })) {
+            self.health.settle();
+        }
         heard
+    }
+
+    /// Asks it whether it is there, while connections come, and ends one that hangs; returns whether somebody is to say when the
+    /// next connection comes.
+    pub fn look_after(&mut self, now: Instant) -> bool {
+        let running = self.running.as_ref().filter(|(process, _)| process.stage == Stage::Serving);
+        let serving = |(process, _): &(Process, StderrRelay)| Serving {
+            pid: process.child.pid,
+            is_behind: process.has_waiting(),
+        };
+        match self.health.due(running.map(serving), now) {
+            GateDue::Nothing => return false,
+            GateDue::Rest => return true,
+            GateDue::Ask => self.send(&LauncherToGate::Report {}, None),
+            GateDue::Kill(waited) => self.kill(waited),
+        }
+        false
+    }
+
+    fn kill(&self, waited: Duration) {
+        let Some((process, _)) = &self.running else { return };
+        let (pid, waited) = (process.child.pid, Duration::from_millis(waited.as_millis() as u64 / 100 * 100));
+        say(format_args!(
+            "the gate (pid {pid}) has not answered for {waited:?} and is killed; it {}",
+            whereabouts(pid)
+        ));
+        process.child.kill();
     }
 
     /// Relays what it writes to standard error; returns whether more may come.
@@ -135,6 +170,7 @@ impl Gate {
     pub fn ended(&mut self, now: Instant) -> Option<(Exit, bool)> {
         let exit = self.running.as_ref()?.0.child.try_wait().ok().flatten()?;
         let (process, mut stderr) = self.running.take()?;
+        self.health.settle();
         stderr.relay();
         let again = self.again.ended(now.duration_since(process.since), now);
         Some((exit, again))

@@ -97,6 +97,15 @@ impl Listeners {
         addresses
     }
 
+    /// The sockets that clients connect to: all, or those that the server calls so.
+    pub fn sockets(&self, number: Option<u64>) -> impl Iterator<Item = &Foreign> {
+        let asked = move |listener: &&Listener| number.is_none() || listener.number == number;
+        self.listeners
+            .values()
+            .filter(asked)
+            .flat_map(|listener| listener.sockets.iter().map(|(_, socket)| socket))
+    }
+
     /// What a gate is sent before it begins.
     pub fn at_first(&self) -> Result<Vec<Told>, Error> {
         let mut messages = Vec::new();

@@ -14,6 +14,7 @@
 mod command;
 mod filters;
 mod gate;
+mod gate_health;
 mod listeners;
 mod notify;
 mod options;

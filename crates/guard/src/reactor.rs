@@ -41,11 +41,13 @@ pub enum Source {
     Server,
     /// This channel of the gate's, whose other side may have closed.
     End,
+    /// A socket that clients connect to, and one has; said once after [`Reactor::await_arrival`].
+    Arrival,
 }
 
 impl Source {
     /// All of them, in their order.
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Signals,
         Self::Control,
         Self::Command,
@@ -58,6 +60,7 @@ impl Source {
         Self::Waiting,
         Self::Server,
         Self::End,
+        Self::Arrival,
     ];
 
     /// As a number for epoll: the source, and which of them.
@@ -103,8 +106,23 @@ impl Reactor {
     /// The server listens on `socket`.
     pub fn listening(&mut self, number: u64, socket: Foreign) {
         match self.listeners.listening(number, socket) {
-            Ok(messages) => self.send(messages),
+            Ok(messages) => {
+                self.send(messages);
+                self.await_arrival(Some(number));
+            }
             Err(error) => say(error),
+        }
+    }
+
+    /// Has the next connection be seen that waits for the gate: at any socket, or at that which the server calls so. Of a socket
+    /// that does not listen any more, one event at most comes after its end.
+    pub fn await_arrival(&self, number: Option<u64>) {
+        let data = epoll::EventData::new_u64(Source::Arrival.key(0));
+        let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        for socket in self.listeners.sockets(number) {
+            if epoll::modify(&self.epoll, socket, data, once) == Err(rustix::io::Errno::NOENT) {
+                let _ = epoll::add(&self.epoll, socket, data, once);
+            }
         }
     }
 

@@ -122,6 +122,7 @@ impl Guard {
             self.watch_filter(index)?;
         }
         self.start_gate()?;
+        self.reactor.await_arrival(None);
         log_isolation(&self.context);
         let command = self.order.as_ref().and_then(|order| order.words.first().cloned());
         let mut registry = Registry::new(command, &self.reactor.listeners);
@@ -164,6 +165,7 @@ impl Guard {
             Source::GateStderr | Source::FilterStderr => {}
             Source::FilterEnd => self.filters.ended(which as usize, now),
             Source::End => self.on_closed(which),
+            Source::Arrival => self.reactor.gate.health.on_arrival(now),
             Source::Calls | Source::Waiting | Source::Server => self.on_server(source, which, flags),
         }
         Ok(())
@@ -366,7 +368,9 @@ impl Guard {
     fn until_next(&mut self, restless: bool) -> Option<Duration> {
         let ending = self.ending.map(|(_, deadline)| deadline);
         let looking = restless.then(|| Instant::now() + LOOK);
-        let times = [self.next_report, self.reactor.gate.again.at, self.filters.next(), ending, looking];
+        let gate = &self.reactor.gate;
+        let times =
+            [self.next_report, gate.again.at, gate.health.deadline(), self.filters.next(), ending, looking];
         let times = times.into_iter().chain([self.closer.deadline(Instant::now())]);
         times.flatten().min().map(|at| at.saturating_duration_since(Instant::now()))
     }
@@ -378,6 +382,9 @@ impl Guard {
         }
         if restless && let Some(supervisor) = &mut self.supervisor {
             supervisor.on_waiting(&mut self.reactor);
+        }
+        if self.reactor.gate.look_after(now) {
+            self.reactor.await_arrival(None);
         }
         if self.reactor.gate.again.is_due(now)
             && let Err(error) = self.start_gate()

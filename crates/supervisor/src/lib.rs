@@ -20,6 +20,7 @@ pub mod examinations;
 pub mod examine;
 mod examined;
 pub mod foreign;
+pub mod health_check;
 mod index;
 pub mod leaving;
 pub mod life;
@@ -56,6 +57,7 @@ mod telling;
 pub mod unread;
 pub mod upgrade;
 mod view;
+pub mod whereabouts;
 mod workers;
 
 use std::cell::OnceCell;

@@ -1,6 +1,6 @@
 //! What the kernel says of a process: where it is, how much of a processor it has had and has waited for, its memory.
 //!
-//! Runs in: the launcher, as root. Sees: files of `/proc`. Nothing of what it says is chosen by the process. Never: waits for it.
+//! Runs in: the launcher, as root, and the guard. Sees: files of `/proc`. Nothing of what it says is chosen by the process. Never: waits for it.
 
 use std::fs;
 use std::time::Duration;
@@ -10,18 +10,18 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// What the first thread of a process does, which is the one that answers the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Activity {
+pub struct Activity {
     /// As in `/proc/PID/stat`.
-    pub(super) state: char,
+    pub state: char,
     /// How long it has run.
-    pub(super) has_run: Duration,
+    pub has_run: Duration,
     /// How long it could have run, and had no processor; known as soon as it has one again.
-    pub(super) was_starved: Duration,
+    pub was_starved: Duration,
 }
 
 impl Activity {
     /// What a process does now; nothing if there is none of this number.
-    pub(super) fn of(pid: u32) -> Option<Self> {
+    pub fn of(pid: u32) -> Option<Self> {
         let stat = read(pid, &format!("task/{pid}/stat"));
         // Behind the name, which may have anything in it, parentheses included.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -39,18 +39,18 @@ impl Activity {
     }
 
     /// Whether it has run since `before`, or could have, for half of this time at least, or could run now.
-    pub(super) fn is_runnable(&self, before: &Self, time: Duration) -> bool {
+    pub fn is_runnable(&self, before: &Self, time: Duration) -> bool {
         let starved = self.was_starved.saturating_sub(before.was_starved);
         self.state == 'R' || self.has_run_since(before) + starved >= time / 2
     }
 
     /// How long it has run since `before`.
-    pub(super) fn has_run_since(&self, before: &Self) -> Duration {
+    pub fn has_run_since(&self, before: &Self) -> Duration {
         self.has_run.saturating_sub(before.has_run)
     }
 
     /// Whether it waits for a disk, or for a page of memory.
-    pub(super) fn waits_for_disk(&self) -> bool {
+    pub fn waits_for_disk(&self) -> bool {
         self.state == 'D'
     }
 }
@@ -60,7 +60,7 @@ fn read(pid: u32, name: &str) -> String {
 }
 
 /// What a process does, in words.
-pub(super) fn whereabouts(pid: u32) -> String {
+pub fn whereabouts(pid: u32) -> String {
     let doing = match Activity::of(pid).map(|activity| activity.state) {
         Some('R') => "runs".to_owned(),
         Some('T' | 't') => "is stopped".to_owned(),
@@ -78,7 +78,7 @@ fn word(line: &str) -> String {
 }
 
 /// Bytes of memory that a process has for itself.
-pub(super) fn own_memory(pid: u32) -> Option<u64> {
+pub fn own_memory(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = text.split(' ').skip(1).map(|field| field.parse::<u64>().ok());
     let (resident, shared) = (pages.next()??, pages.next()??);

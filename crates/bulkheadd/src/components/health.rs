@@ -14,12 +14,13 @@ use wire::successor::LauncherToSuccessor;
 use wire::{Counters, Heartbeat, Role};
 
 use super::health_checks::HealthChecks;
-use super::whereabouts::{own_memory, whereabouts};
 use crate::components::Component;
 use supervisor::Supervisor;
+use supervisor::health_check::{Arrivals, ArrivalsDue, SHORT_PATIENCE};
 use supervisor::process::Stage;
 use supervisor::restart::Ended;
 use supervisor::upgrade::{Handed, Record};
+use supervisor::whereabouts::{own_memory, whereabouts};
 
 /// Tells a process to end; one that does not catch it, and is the first of its PID namespace, does not hear it.
 const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
@@ -29,13 +30,6 @@ const PERIOD: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_secs(60);
 /// LIMIT: how long a process that hangs has to end by itself, as one may that catches SIGTERM.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
-/// LIMIT: how often a gate is asked while connections come, and how long it has to answer: with the time to look at it, and for its
-/// successor to start, a connection in its accept queue waits little more than a second (TCP's own first repetition).
-const SHORT_PERIOD: Duration = Duration::from_millis(300);
-/// See [`SHORT_PERIOD`].
-const SHORT_PATIENCE: Duration = Duration::from_millis(400);
-/// How long gates are asked after a connection has come, until the next one that comes is seen.
-const ARRIVAL_LASTS: Duration = Duration::from_secs(2);
 /// LIMIT: how long a process is left alone whose successor has just been started, or has failed to start.
 const PAUSE: Duration = Duration::from_secs(60);
 
@@ -46,8 +40,8 @@ pub(crate) struct Health {
     used: BTreeSet<usize>,
     /// Processes that were asked.
     checks: HealthChecks,
-    /// When gates are asked, and until when, if connections have come.
-    gates: Option<(Instant, Instant)>,
+    /// When gates are asked.
+    arrivals: Arrivals,
     /// Processes that were told to end, and when they are killed.
     ending: BTreeMap<u64, Instant>,
     /// When they are looked at again.
@@ -63,7 +57,7 @@ impl Default for Health {
         Self {
             used: BTreeSet::new(),
             checks: HealthChecks::default(),
-            gates: None,
+            arrivals: Arrivals::default(),
             ending: BTreeMap::new(),
             next: Instant::now(),
             due: Vec::new(),
@@ -84,9 +78,7 @@ impl Health {
 
     /// A client has connected.
     pub(crate) fn on_arrival(&mut self) {
-        let now = Instant::now();
-        let next = self.gates.map_or(now, |(next, _)| next);
-        self.gates = Some((next, now + ARRIVAL_LASTS));
+        self.arrivals.on_arrival(Instant::now());
     }
 
     /// Writes down which slots are in use.
@@ -170,13 +162,10 @@ impl Health {
 
     /// Asks gates while connections come; then has the next one be seen.
     fn ask_gates(&mut self, supervisor: &mut Supervisor, now: Instant) {
-        let Some((next, until)) = self.gates else { return };
-        if next > now {
-            return;
-        }
-        self.gates = (now < until).then_some((now + SHORT_PERIOD, until));
-        if self.gates.is_none() {
-            return supervisor.await_arrival();
+        match self.arrivals.due(now) {
+            ArrivalsDue::Nothing => return,
+            ArrivalsDue::Rest => return supervisor.await_arrival(),
+            ArrivalsDue::Ask => {}
         }
         for role in Role::ALL.iter().filter(|role| role.heartbeat() == Heartbeat::Short) {
             for serial in supervisor.active(*role, None) {
@@ -221,8 +210,8 @@ impl Health {
 
 impl Component for Health {
     fn deadline(&self) -> Option<Instant> {
-        let gates = self.gates.map(|(next, _)| next);
-        self.ending.values().copied().chain([self.next]).chain(gates).chain(self.checks.deadline()).min()
+        let arrivals = self.arrivals.deadline();
+        self.ending.values().copied().chain([self.next]).chain(arrivals).chain(self.checks.deadline()).min()
     }
 
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
@@ -240,7 +229,7 @@ impl Component for Health {
         }
         self.next = now + REST;
         self.ask(supervisor, now);
-        if self.gates.is_none() {
+        if self.arrivals.rest() {
             supervisor.await_arrival();
         }
         let has_limits = self.look_at_ages(supervisor);

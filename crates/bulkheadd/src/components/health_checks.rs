@@ -6,32 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::whereabouts::Activity;
 use supervisor::Supervisor;
+use supervisor::health_check::{HealthCheck, LOOK, Seen};
 use supervisor::process::Stage;
-
-/// LIMIT: how long a process that is late is looked at: whether it runs, or could; and whether its answer is there.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// One process that owes an answer.
-#[derive(Debug)]
-struct HealthCheck {
-    since: Instant,
-    /// What it did at the first look and at the last one, if it is late.
-    looks: Option<(Activity, Activity)>,
-    /// When the last one was.
-    looked: Instant,
-    /// When the next one is.
-    next: Instant,
-}
-
-/// What is known of a process at a look.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    activity: Activity,
-    /// Whether it has yet to be sent what comes before the check.
-    is_behind: bool,
-}
+use supervisor::whereabouts::Activity;
 
 /// By the serial numbers of processes.
 #[derive(Debug, Default)]
@@ -47,9 +25,9 @@ impl HealthChecks {
         let serves = supervisor.process(serial).is_some_and(|process| process.stage == Stage::Serving);
         if serves && !self.all.contains_key(&serial) {
             supervisor.ask_for_report(serial);
-            let next = now + patience;
-            self.all.insert(serial, HealthCheck { since: now, looks: None, looked: now, next });
-            self.timed.insert((next, serial));
+            let check = HealthCheck::new(now, patience);
+            self.timed.insert((check.next, serial));
+            self.all.insert(serial, check);
         }
     }
 
@@ -110,106 +88,28 @@ impl HealthChecks {
     }
 }
 
-impl HealthCheck {
-    /// Whether a process that does this now, and has not answered, hangs. At the first look nobody knows.
-    fn is_hung(&mut self, seen: Seen, hang_after: Duration, now: Instant) -> bool {
-        let activity = seen.activity;
-        let looked = std::mem::replace(&mut self.looked, now);
-        let Some((first, before)) = self.looks else {
-            self.looks = Some((activity, activity));
-            return false;
-        };
-        self.looks = Some((first, activity));
-        let time = now.duration_since(looked);
-        let is_late = now.duration_since(self.since) >= hang_after;
-        if activity.is_runnable(&before, time) {
-            // It is starved, unless it has had a processor and was not done with what it does.
-            let spins = activity.has_run_since(&before) >= time / 2;
-            return is_late && (spins || activity.has_run_since(&first) >= hang_after / 2);
-        }
-        let reads = seen.is_behind && activity.has_run_since(&before) > Duration::ZERO;
-        is_late || !(activity.waits_for_disk() || reads)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const HANG_AFTER: Duration = Duration::from_secs(10);
-
-    fn activity(state: char, run_ms: u64, starved_ms: u64) -> Activity {
-        let (has_run, was_starved) = (Duration::from_millis(run_ms), Duration::from_millis(starved_ms));
-        Activity { state, has_run, was_starved }
-    }
-
-    /// Whether one hangs that has done `first` at the first look, and `then` at the second one, so long after the check.
-    fn hangs(first: Activity, then: Activity, seconds: u64) -> bool {
-        hangs_behind(first, then, seconds, false)
-    }
-
-    /// The same of one that has yet to be sent what comes before, or not.
-    fn hangs_behind(first: Activity, then: Activity, seconds: u64, is_behind: bool) -> bool {
-        let since = Instant::now();
-        let mut check = HealthCheck { since, looks: None, looked: since, next: since };
-        let now = since + Duration::from_secs(seconds);
-        let seen = |activity| Seen { activity, is_behind };
-        assert!(!check.is_hung(seen(first), HANG_AFTER, now), "at the first look nobody knows");
-        check.is_hung(seen(then), HANG_AFTER, now + LOOK)
-    }
-
-    #[test]
-    fn who_is_stopped_or_waits_hangs() {
-        for state in ['T', 't', 'S'] {
-            assert!(hangs(activity(state, 5, 5), activity(state, 5, 5), 1), "{state}");
-        }
-        // Woken from time to time, as one that waits for something again and again.
-        assert!(hangs(activity('S', 5, 5), activity('S', 15, 15), 1));
-    }
-
-    #[test]
-    fn who_is_starved_does_not_hang_however_long_that_takes() {
-        for seconds in [1, 20, 1000] {
-            assert!(!hangs(activity('R', 5, 5), activity('R', 5, 5), seconds));
-            assert!(!hangs(activity('S', 5, 5), activity('S', 15, 65), seconds));
-        }
-    }
-
-    #[test]
-    fn who_reads_what_comes_before_the_question_does_not_hang_yet() {
-        let (before, reads) = (activity('S', 5, 5), activity('S', 6, 5));
-        assert!(!hangs_behind(before, reads, 1, true));
-        assert!(hangs_behind(before, reads, 11, true));
-        assert!(hangs_behind(before, before, 1, true), "it reads nothing");
-    }
-
-    #[test]
-    fn who_spins_or_waits_for_a_disk_has_more_time() {
-        assert!(!hangs(activity('R', 900, 0), activity('R', 1000, 0), 1));
-        assert!(hangs(activity('R', 9000, 0), activity('R', 9100, 0), 11));
-        // One that spins and is starved.
-        assert!(hangs(activity('R', 9000, 0), activity('R', 14_000, 0), 11));
-        assert!(!hangs(activity('D', 5, 5), activity('D', 5, 5), 1));
-        assert!(hangs(activity('D', 5, 5), activity('D', 5, 5), 11));
-    }
 
     #[test]
     fn what_is_asked_is_looked_at_when_it_is_late_and_no_more_when_it_has_answered() {
         let (mut checks, now) = (HealthChecks::default(), Instant::now());
         for (serial, wait_ms) in [(1, 500), (2, 300)] {
-            let next = now + Duration::from_millis(wait_ms);
-            checks.all.insert(serial, HealthCheck { since: now, looks: None, looked: now, next });
-            checks.timed.insert((next, serial));
+            let check = HealthCheck::new(now, Duration::from_millis(wait_ms));
+            checks.timed.insert((check.next, serial));
+            checks.all.insert(serial, check);
         }
         assert_eq!(checks.deadline(), Some(now + Duration::from_millis(300)));
         checks.forget(2);
         assert_eq!(checks.deadline(), Some(now + Duration::from_millis(500)));
-        let stopped = Seen { activity: activity('T', 0, 0), is_behind: false };
-        let late = now + Duration::from_millis(600);
-        assert_eq!(checks.look(1, Some(stopped), HANG_AFTER, late), None);
+        let activity = Activity { state: 'T', has_run: Duration::ZERO, was_starved: Duration::ZERO };
+        let stopped = Seen { activity, is_behind: false };
+        let (late, hang_after) = (now + Duration::from_millis(600), Duration::from_secs(10));
+        assert_eq!(checks.look(1, Some(stopped), hang_after, late), None);
         assert_eq!(checks.deadline(), Some(late + LOOK));
         let waited = Duration::from_millis(700);
-        assert_eq!(checks.look(1, Some(stopped), HANG_AFTER, late + LOOK), Some(waited));
+        assert_eq!(checks.look(1, Some(stopped), hang_after, late + LOOK), Some(waited));
         assert_eq!((checks.deadline(), checks.all.len()), (None, 0));
     }
 }

@@ -26,7 +26,6 @@ pub(crate) mod status_page;
 pub(crate) mod stderr_drain;
 pub(crate) mod targets;
 pub(crate) mod ticket_keys;
-mod whereabouts;
 
 use std::time::Instant;
 
