@@ -81,6 +81,26 @@ class LaterVersions(unittest.TestCase):
                 answers.append(connection.response())
                 self.assertEqual([answer.status for answer in answers], [200] * 3)
 
+    def test_of_heads_that_come_with_the_body_before(self):
+        """Of one length or in chunks, in whatever pieces; what looks like a head within a body is passed on as it came."""
+        page = later(client.request("/probe/echo", "kept.test"))
+        bodies = {
+            "length": later(client.request("/probe/echo", "kept.test", method="POST", body=page)),
+            "chunks": later(client.request("/probe/echo", "kept.test", method="POST", headers=["Transfer-Encoding: chunked"]))
+            + f"{len(page):x};a=b\r\n".encode() + page + b"\r\n0\r\nA: b\r\n\r\n",
+        }
+        for name, upload in bodies.items():
+            for cut in (0, 1, len(upload) - len(page), len(upload) - 1, len(upload), len(upload) + 20):
+                with self.subTest(name, cut=cut), self.server.connect() as connection:
+                    connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    # The gate reads the first; the service those that come behind.
+                    connection.send(page + (upload + page)[:cut])
+                    answers = [connection.response()]
+                    connection.send((upload + page)[cut:])
+                    answers += [connection.response() for _ in range(2)]
+                    self.assertEqual([answer.status for answer in answers], [200] * 3)
+                    self.assertEqual([json.loads(answer.body)["body_length"] for answer in answers], [0, len(page), 0])
+
     def test_of_a_server_behind(self):
         expected = {"chunked": (200, b"abc"), "large": (200, BODY), "words": (299, b"abc"), "parts": (299, b"abc")}
         with self.server.connect() as connection:

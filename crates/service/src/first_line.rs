@@ -1,49 +1,92 @@
 //! The version in the first line of a request, for a parser that knows none after HTTP/1.1.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version; decides where a
+//! request ends, which the parser does.
 
 /// What comes before the digit.
 const BEFORE: &[u8] = b" HTTP/1.";
 
-/// What begins a line of a head after which something else than a head may come: a body, or a tunnel.
-const ENDINGS: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"upgrade"];
+/// LIMIT: bytes of a line that are looked at: the longest name and a number of 20 digits, and blanks.
+const LINE_MAX: usize = 64;
 
-/// LIMIT: bytes of a line that are looked at for that.
-const NAME_MAX: usize = 17;
+/// What the next bytes of a connection are.
+#[derive(Debug, Default, PartialEq)]
+enum Part {
+    /// A head.
+    #[default]
+    Head,
+    /// So many bytes of a body, or of a chunk.
+    Body(u64),
+    Chunk(u64),
+    /// The line with the size of a chunk, or the end of the chunk before.
+    ChunkSize,
+    ChunkEnd,
+    /// What follows the last chunk.
+    Trailers,
+    /// Something else: where the next head begins, others have to say.
+    Lost,
+}
 
-/// Where in the heads of a connection its bytes have got to.
-#[derive(Debug, Default)]
+/// Where in the requests of a connection its bytes have got to.
+#[derive(Debug)]
 pub(crate) struct FirstLine {
+    part: Part,
     /// How much of [`BEFORE`] the last bytes are.
     matched: usize,
     /// Whether more than empty lines has come (RFC 9112 2.2).
     is_begun: bool,
     is_over: bool,
     /// The first bytes of the line, in lower case, and how many bytes it has.
-    name: [u8; NAME_MAX],
+    line: [u8; LINE_MAX],
     length: usize,
-    /// Whether something else than a head may follow this one.
-    has_more: bool,
-    /// Whether that is there: where the next head begins, others have to say.
-    is_lost: bool,
+    /// What follows the head.
+    next: Part,
+}
+
+impl Default for FirstLine {
+    fn default() -> Self {
+        let (part, next) = (Part::Head, Part::Head);
+        Self { part, matched: 0, is_begun: false, is_over: false, line: [0; LINE_MAX], length: 0, next }
+    }
 }
 
 impl FirstLine {
-    /// Whether the head is over, and what has come since may be something else.
+    /// Whether what comes now may be something else than a request.
     pub(crate) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.part == Part::Lost
     }
 
     /// RFC 9110 2.5: a request of a later minor version is one of the latest that is known. `bytes` are the next ones.
-    pub(crate) fn amend(&mut self, bytes: &mut [u8]) {
-        for byte in bytes {
-            if self.is_lost {
-                return;
-            }
-            if !self.is_over {
-                self.amend_version(byte);
-            }
-            self.follow(*byte);
+    pub(crate) fn amend(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            let passed = match &mut self.part {
+                Part::Lost => return,
+                Part::Body(left) | Part::Chunk(left) if *left > 0 => {
+                    let passed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                    *left -= passed as u64;
+                    passed
+                }
+                Part::Body(_) => {
+                    *self = Self::default();
+                    0
+                }
+                Part::Chunk(_) => {
+                    self.part = Part::ChunkEnd;
+                    0
+                }
+                Part::Head => {
+                    if !self.is_over {
+                        self.amend_version(&mut bytes[0]);
+                    }
+                    self.follow(bytes[0]);
+                    1
+                }
+                Part::ChunkSize | Part::ChunkEnd | Part::Trailers => {
+                    self.follow(bytes[0]);
+                    1
+                }
+            };
+            bytes = &mut bytes[passed..];
         }
     }
 
@@ -57,30 +100,82 @@ impl FirstLine {
         };
     }
 
-    /// Sees where lines end, and the head.
+    /// Sees where lines end.
     fn follow(&mut self, byte: u8) {
         if byte != b'\n' {
-            if let Some(place) = self.name.get_mut(self.length) {
+            if let Some(place) = self.line.get_mut(self.length) {
                 *place = byte.to_ascii_lowercase();
             }
             self.length = self.length.saturating_add(1);
             self.is_begun |= byte != b'\r';
             return;
         }
-        let is_empty = self.length == 0 || (self.length == 1 && self.name[0] == b'\r');
-        let name = &self.name[..self.length.min(NAME_MAX)];
-        // What CONNECT asks for is a tunnel as well.
-        let asks = !self.is_over && name.starts_with(b"connect ");
-        self.has_more |= asks || (self.is_over && ENDINGS.iter().any(|one| name.starts_with(one)));
-        let is_end = is_empty && self.is_over;
-        self.is_lost = is_end && self.has_more;
-        if is_end && !self.has_more {
-            *self = Self::default();
-            return;
+        // One that is longer says nothing that is looked for, and has no number at its end that could be read.
+        let (line, is_whole) = (&self.line[..self.length.min(LINE_MAX)], self.length <= LINE_MAX);
+        let line = line.trim_ascii_end();
+        match self.part {
+            Part::Head => {
+                let next = if self.is_over { after_header(line, is_whole) } else { after_first_line(line) };
+                match (next, &self.next) {
+                    (None, _) => {}
+                    (Some(next), Part::Head) => self.next = next,
+                    // Two that say where the body ends.
+                    (Some(_), _) => self.next = Part::Lost,
+                }
+                if line.is_empty() && self.is_over {
+                    *self = Self { part: std::mem::take(&mut self.next), ..Self::default() };
+                    return;
+                }
+                self.is_over |= self.is_begun;
+            }
+            Part::ChunkEnd if line.is_empty() => self.part = Part::ChunkSize,
+            Part::ChunkSize => {
+                self.part = match chunk_size(line).filter(|_| is_whole) {
+                    Some(0) => Part::Trailers,
+                    Some(size) => Part::Chunk(size),
+                    None => Part::Lost,
+                };
+            }
+            Part::Trailers if line.is_empty() => {
+                *self = Self::default();
+                return;
+            }
+            Part::Trailers => {}
+            _ => self.part = Part::Lost,
         }
-        self.is_over |= self.is_begun;
         self.length = 0;
     }
+}
+
+/// What the first line says of what follows the head: what CONNECT asks for is a tunnel.
+fn after_first_line(line: &[u8]) -> Option<Part> {
+    line.starts_with(b"connect ").then_some(Part::Lost)
+}
+
+/// What a header line says of what follows the head, if it says anything.
+fn after_header(line: &[u8], is_whole: bool) -> Option<Part> {
+    let (name, value) = match line.iter().position(|&byte| byte == b':') {
+        Some(at) => (&line[..at], line[at + 1..].trim_ascii()),
+        None => (line, &b""[..]),
+    };
+    match name {
+        b"content-length" => Some(number(value, 10).filter(|_| is_whole).map_or(Part::Lost, Part::Body)),
+        b"transfer-encoding" if value == b"chunked" && is_whole => Some(Part::ChunkSize),
+        b"transfer-encoding" | b"upgrade" => Some(Part::Lost),
+        _ => None,
+    }
+}
+
+/// The size of a chunk, without what may follow the number (RFC 9112 7.1.1).
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let end = line.iter().position(|&byte| byte == b';').unwrap_or(line.len());
+    number(line[..end].trim_ascii_end(), 16)
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(|byte| byte.is_ascii_hexdigit());
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_number)?;
+    u64::from_str_radix(text, radix).ok()
 }
 
 #[cfg(test)]
@@ -112,11 +207,49 @@ mod tests {
         for piece in 1..all.len() {
             assert_eq!(amended(&all, piece), expected);
         }
-        // What follows these may be no head.
-        for more in ["Content-Length: 14", "TRANSFER-ENCODING: chunked", "upgrade: x"] {
-            let with_body = format!("GET / HTTP/1.2\r\n{more}\r\n\r\n{head}");
-            for piece in [1, 5, with_body.len()] {
-                assert_eq!(amended(&with_body, piece), with_body.replacen("1.2", "1.1", 1));
+    }
+
+    #[test]
+    fn of_each_head_that_follows_a_body_and_nothing_within_one() {
+        // What looks like a head is a body, and is passed on as it came.
+        let head = "GET / HTTP/1.2\r\nHost: a\r\n\r\n";
+        let length = head.len();
+        let amended_head = head.replace("1.2", "1.1");
+        let bodies = [
+            format!("Content-Length: {length}\r\n\r\n{head}"),
+            format!("A: b\r\ncontent-LENGTH:{length} \r\nC: d\r\n\r\n{head}"),
+            "Content-Length: 0\r\n\r\n".to_owned(),
+            format!(
+                "Transfer-Encoding: Chunked\r\n\r\n{length:x};a=b\r\n{head}\r\n{length:X}\r\n{head}\r\n0\r\n\r\n"
+            ),
+            format!("Transfer-Encoding: chunked\r\n\r\n{length:04x}\r\n{head}\r\n0\r\nA: / HTTP/1.2\r\n\r\n"),
+        ];
+        for body in &bodies {
+            let all = format!("POST / HTTP/1.2\r\n{body}{head}{head}");
+            let expected = format!("POST / HTTP/1.1\r\n{body}{amended_head}{amended_head}");
+            for piece in [1, 2, 3, 5, 7, 11, 40, all.len()] {
+                assert_eq!(amended(&all, piece), expected, "{piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_none_that_follows_what_may_be_something_else() {
+        let head = "GET / HTTP/1.2\r\nHost: a\r\n\r\n";
+        for more in [
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: 0\r\nTransfer-Encoding: chunked",
+            "Content-Length: +1",
+            "Content-Length: 18446744073709551616",
+            "Content-Length: a",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\n\r\nx\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+            "upgrade: x",
+        ] {
+            let all = format!("GET / HTTP/1.2\r\n{more}\r\n\r\n{head}");
+            for piece in [1, 5, all.len()] {
+                assert_eq!(amended(&all, piece), all.replacen("1.2", "1.1", 1), "{more}");
             }
         }
         let tunnel = format!("CONNECT a:1 HTTP/1.2\r\n\r\n{head}");

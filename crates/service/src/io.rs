@@ -136,20 +136,15 @@ impl Io {
         self.head.limit = Some(limit);
     }
 
-    /// Takes requests of later minor versions for those of HTTP/1.1, but for a head whose first bytes came along with the body of
-    /// the request before.
+    /// Takes requests of later minor versions for those of HTTP/1.1.
     pub(crate) fn take_later_versions(&mut self) {
         self.first_line = Some(FirstLine::default());
     }
 
     /// Makes of what has arrived what the parser understands.
     fn amend(&mut self, bytes: &mut [u8]) {
-        let Some(first_line) =
-            self.first_line.as_mut().filter(|_| !self.flow.unread() && !self.flow.upgraded())
-        else {
-            return;
-        };
-        if first_line.is_lost() && self.head.is_new(self.flow.begun()) {
+        let Some(first_line) = self.first_line.as_mut().filter(|_| !self.flow.upgraded()) else { return };
+        if first_line.is_lost() && !self.flow.unread() && self.head.is_new(self.flow.begun()) {
             *first_line = FirstLine::default();
         }
         first_line.amend(bytes);
