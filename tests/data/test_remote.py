@@ -1,9 +1,11 @@
 """A data proxy on another machine: two servers, of which one has the database, and the other the services."""
 
 import random
+import signal
 import socket
 import ssl
 import threading
+import time
 import unittest
 
 from websockets.exceptions import ConnectionClosedError
@@ -99,6 +101,24 @@ class Remote(Machines):
         with socket.create_connection(("127.0.0.1", holder.tls)) as plain, context.wrap_socket(plain, server_hostname="localhost") as secured:
             secured.sendall(ask)
             return secured.recv(4096)
+
+    def test_calls_end_in_their_time_whatever_the_proxy_here_does(self):
+        quick = "\n-- name: quick :one\n-- services: asker\n-- timeout: 300ms\nSELECT 1 AS one;\n"
+        with Holder(self.papers, more=quick) as holder, Web(self.papers, holder.tls) as web:
+            self.assertEqual(web.ask("one", "quick")[0], 200)
+            proxy = web.process("dataproxy main/catalog")
+            proxy.signal(signal.SIGSTOP)
+            for _ in range(3):
+                begun = time.monotonic()
+                status, said = web.ask("one", "quick")
+                took = time.monotonic() - begun
+                self.assertNotEqual(status, 200)
+                self.assertIn("its data proxy does not answer", said)
+                # The time of the statement, a tenth of a second, and how long a request and its answer take here.
+                self.assertTrue(0.3 <= took < 0.3 + 0.1 + 0.25, took)
+            proxy.signal(signal.SIGCONT)
+            self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 10))
+            self.assertTrue(proxy.alive)
 
     def test_large_results(self):
         with Holder(self.papers) as holder, Web(self.papers, holder.tls) as web:

@@ -81,10 +81,10 @@ class Papers:
 class Holder(Server):
     """The machine with the database, and a door for each of two services."""
 
-    def __init__(self, papers, drain="1s", engine=Sqlite):
+    def __init__(self, papers, drain="1s", engine=Sqlite, more=""):
         self.tls, self.engine = free_port(), engine()
         schema, statements = (text.format(**engine.words) for text in (ANY_SCHEMA, ANY_STATEMENTS + LARGE_STATEMENTS))
-        files = self.engine.files(schema) | {"catalog.sql": statements}
+        files = self.engine.files(schema) | {"catalog.sql": statements + more}
         files |= {name: papers.text(name) for name in ("server.pem", "server.key", "ca.pem")}
         source = "".join(f"  {name} = {json.dumps(value)}\n" for name, value in self.engine.settings().items())
         doors = "".join(map(DOOR.format, ("asker", "other")))

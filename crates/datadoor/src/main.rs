@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bulkhead_service::{Context, Error, Request, Response, Service, StatusCode};
 use wire::MESSAGE_MAX;
-use wire::data::DOOR_PROTOCOL;
+use wire::data::{DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE};
 
 use session::Session;
 
@@ -48,11 +48,16 @@ impl Service for Door {
             return Response::status_page(StatusCode::NOT_FOUND);
         };
         let socket = match request.websocket() {
-            Ok(socket) => socket.protocols(&[DOOR_PROTOCOL]).message_bytes_max(MESSAGE_MAX).ends_itself(),
+            Ok(socket) => socket
+                .protocols(&[DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE])
+                .message_bytes_max(MESSAGE_MAX)
+                .ends_itself(),
             Err(error) => return error.into(),
         };
+        let says_timeouts = socket.protocol() == Some(DOOR_PROTOCOL);
         let (cx, renewal) = (self.cx.clone(), self.renewal);
-        socket.accept(&self.cx, async move |socket| Session::new(source).run(socket, &cx, renewal).await)
+        let session = Session::new(source, says_timeouts);
+        socket.accept(&self.cx, async move |socket| session.run(socket, &cx, renewal).await)
     }
 }
 

@@ -49,6 +49,8 @@ impl UnderWay {
 /// See the file's head.
 pub(crate) struct Session {
     source: DataSource,
+    /// Whether the other machine hears how long calls may take.
+    says_timeouts: bool,
     calls: HashMap<u32, UnderWay>,
     answers: UnboundedReceiver<(u32, Passed)>,
     replies: UnboundedSender<(u32, Passed)>,
@@ -70,10 +72,11 @@ impl From<Nonsense> for Error {
 }
 
 impl Session {
-    pub(crate) fn new(source: DataSource) -> Self {
+    /// Of a machine that hears timeouts, or of one that knows of none.
+    pub(crate) fn new(source: DataSource, says_timeouts: bool) -> Self {
         let (replies, answers) = unbounded_channel();
         let (unread, is_stuck, is_said) = Default::default();
-        Self { source, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
+        Self { source, says_timeouts, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
     }
 
     /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when this worker
@@ -89,13 +92,17 @@ impl Session {
     ) -> Result<(), Error> {
         let mut retires = std::pin::pin!(timeout(renewal, cx.drained()));
         let mut is_told = false;
+        let mut timeouts = self.source.timeouts();
         loop {
             tokio::select! {
+                said = timeouts.next(), if self.says_timeouts => {
+                    for message in said {
+                        self.send(socket, encoded(&message)).await?;
+                    }
+                }
                 Some((id, passed)) = self.answers.recv() => {
                     let answer = self.answer(id, passed);
-                    let mut bytes = Vec::new();
-                    answer.encode(&mut bytes);
-                    self.send(socket, bytes).await?;
+                    self.send(socket, encoded(&answer)).await?;
                 }
                 message = socket.next() => match message? {
                     Some(Message::Binary(bytes)) => self.take(&bytes)?,
@@ -260,6 +267,12 @@ impl Session {
             None => {}
         }
     }
+}
+
+fn encoded(message: &DataProxyToService) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
 }
 
 fn unread_for_too_long() -> DataError {

@@ -48,8 +48,11 @@ const AUTHORITY_MAX: usize = SERVER_NAME_MAX + 6;
 /// Below which path of its site a service of another machine has its doors, each under the name of a source.
 pub const DOORS_AT: &str = "/data";
 /// What is spoken on a WebSocket between a data proxy and a door: each binary message of the data proxy is a
-/// [`ServiceToDataProxy`] without a login, each of the door a [`DataProxyToService`] without a welcome.
-pub const DOOR_PROTOCOL: &str = "bulkhead-data.1";
+/// [`ServiceToDataProxy`] without a login or a question for timeouts, each of the door a [`DataProxyToService`] without a welcome. A door
+/// says its timeouts as soon as it knows them, and again when they change.
+pub const DOOR_PROTOCOL: &str = "bulkhead-data.2";
+/// The same without timeouts, of doors and data proxies of before.
+pub const DOOR_PROTOCOL_BEFORE: &str = "bulkhead-data.1";
 /// The one text that a door says: it takes no new calls, and what is under way is answered. The data proxy closes the WebSocket then.
 pub const DOOR_RETIRES: &str = "retire";
 /// The longest path of a database.

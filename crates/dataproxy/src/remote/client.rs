@@ -134,7 +134,7 @@ impl Client {
             }
             // What the service does not read from its channel is not read from the door either.
             ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
-            // The other machine knows.
+            // The other machine knows, and says so as soon as there is a connection.
             ServiceToDataProxy::Timeouts {} => {
                 self.answers.push(DataProxyToService::Timeouts { usual_ms: 0 })
             }
@@ -219,6 +219,9 @@ impl Client {
         match event {
             Event::Connected => (self.was_there, self.pause) = (true, PAUSE_MIN),
             Event::Answer(message) => self.answer(line, message),
+            // The other machine knows, and the service waits by its own clock.
+            Event::Timeouts(message) if self.current == Some(line) => self.answers.push(message),
+            Event::Timeouts(_) => {}
             Event::Retires => self.current = self.current.filter(|current| *current != line),
             Event::Ended { reason, unknown } => self.lose(line, &reason, &unknown),
         }

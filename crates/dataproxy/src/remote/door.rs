@@ -12,10 +12,11 @@ use tokio_tungstenite::client_async_with_config;
 use tokio_tungstenite::tungstenite::Error as Broken;
 use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
 use tokio_tungstenite::tungstenite::error::{ProtocolError, SubProtocolError};
+use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tokio_tungstenite::tungstenite::http::{StatusCode, Uri};
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use wire::MESSAGE_MAX;
-use wire::data::{DOOR_PROTOCOL, DOORS_AT};
+use wire::data::{DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE, DOORS_AT};
 use worker::server_stream::ServerStream;
 
 use super::line::{CLOSE_TIMEOUT, Socket};
@@ -34,6 +35,13 @@ pub(crate) struct Door {
     authority: String,
     /// Those that have a door there.
     services: Vec<String>,
+}
+
+/// A connection to a door.
+pub(super) struct OpenDoor {
+    pub(super) socket: Socket,
+    /// Whether the door says how long calls may take; one of before does not.
+    pub(super) says_timeouts: bool,
 }
 
 impl Door {
@@ -57,7 +65,7 @@ impl Door {
     /// Why one has none.
     pub(crate) async fn try_all(&self) -> Result<(), String> {
         for service in &self.services {
-            leave(self.connect(service).await?).await;
+            leave(self.connect(service).await?.socket).await;
         }
         Ok(())
     }
@@ -70,14 +78,14 @@ impl Door {
         let Some(service) = self.services.first() else { return Ok(()) };
         self.way
             .try_newer(async |stream, login| {
-                leave(self.shake_hands(service, stream, login).await?).await;
+                leave(self.shake_hands(service, stream, login).await?.socket).await;
                 Ok(())
             })
             .await
     }
 
     /// A connection to the door of a service.
-    pub(super) async fn connect(&self, service: &str) -> Result<Socket, String> {
+    pub(super) async fn connect(&self, service: &str) -> Result<OpenDoor, String> {
         self.way.log_in_by(async |stream, login| self.shake_hands(service, stream, login).await).await
     }
 
@@ -86,20 +94,25 @@ impl Door {
         service: &str,
         stream: ServerStream,
         login: &Login,
-    ) -> Result<Socket, String> {
+    ) -> Result<OpenDoor, String> {
         let tls = login.tls.clone().ok_or("there is no certificate for another machine")?;
         let secured = tls.connect(stream).await;
         let stream = secured.map_err(|error| format!("no TLS with {}: {error}", self.authority))?;
         let uri = format!("wss://{}{DOORS_AT}/{service}/{}", self.authority, self.source);
         let uri: Uri = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
-        let request = ClientRequestBuilder::new(uri).with_sub_protocol(DOOR_PROTOCOL);
+        let request = ClientRequestBuilder::new(uri)
+            .with_sub_protocol(DOOR_PROTOCOL)
+            .with_sub_protocol(DOOR_PROTOCOL_BEFORE);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BYTES)
             .write_buffer_size(0)
             .max_message_size(Some(MESSAGE_MAX))
             .max_frame_size(Some(MESSAGE_MAX));
         match client_async_with_config(request, stream, Some(config)).await {
-            Ok((socket, _)) => Ok(socket),
+            Ok((socket, response)) => {
+                let protocol = response.headers().get(SEC_WEBSOCKET_PROTOCOL);
+                Ok(OpenDoor { socket, says_timeouts: protocol.is_some_and(|one| one == DOOR_PROTOCOL) })
+            }
             Err(error) => Err(self.in_words(service, &error)),
         }
     }

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error as Broken, Message as Frame};
 use wire::Message as _;
 use wire::data::{DOOR_RETIRES, DataProxyToService, ServiceToDataProxy};
 
-use super::door::Door;
+use super::door::{Door, OpenDoor};
 use crate::server::Stream;
 
 /// LIMIT: how long a door may be silent; it asks for a sign of life every 15 s.
@@ -36,6 +36,8 @@ pub(super) enum Event {
     Connected,
     /// An answer, or a part of one.
     Answer(DataProxyToService),
+    /// How long calls may take.
+    Timeouts(DataProxyToService),
     /// It is for no new calls.
     Retires,
     /// It has ended, or never was there. These calls may have been carried out.
@@ -48,6 +50,7 @@ pub(super) type Events = Sender<(u64, Event)>;
 /// See the file's head.
 struct Line {
     number: u64,
+    says_timeouts: bool,
     sink: SplitSink<Socket, Frame>,
     stream: SplitStream<Socket>,
     /// What waits to be sent, and whether some of what was sent is still here.
@@ -73,11 +76,12 @@ pub(super) async fn run(
     };
     // Who does not hear it any more wants nothing.
     match connected {
-        Ok(socket) => {
+        Ok(OpenDoor { socket, says_timeouts }) => {
             let (sink, stream) = socket.split();
             let (outgoing, unknown) = (VecDeque::new(), HashSet::new());
             let (is_unflushed, heard) = (false, Instant::now());
-            let mut line = Line { number, sink, stream, outgoing, is_unflushed, unknown, heard };
+            let mut line =
+                Line { number, says_timeouts, sink, stream, outgoing, is_unflushed, unknown, heard };
             let _ = events.send((number, Event::Connected)).await;
             let reason = line.pass_on(&mut orders, &events).await;
             let reason = format!("{}: {reason}", door.authority());
@@ -148,7 +152,10 @@ impl Line {
                 match message {
                     DataProxyToService::Welcome {} => return Err(nonsense(&"a welcome")),
                     DataProxyToService::Timeouts { .. } | DataProxyToService::Timeout { .. } => {
-                        return Err(nonsense(&"a timeout"));
+                        return match self.says_timeouts {
+                            true => Ok(Some(Event::Timeouts(message))),
+                            false => Err(nonsense(&"a timeout")),
+                        };
                     }
                     DataProxyToService::Part { .. } => {}
                     DataProxyToService::Done { id, .. } | DataProxyToService::Failed { id, .. } => {

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, WeakUnboundedSender};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::data::{CALLS_MAX, CallFault, DataProxyToService, PART_MAX, ServiceToDataProxy, Token};
 use wire::{Bytes, Text};
@@ -22,6 +23,9 @@ use super::timeouts::Timeouts;
 const READ_WAIT: Duration = Duration::from_millis(5);
 
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
+
+/// Where others hear of the timeouts of the proxy that came last.
+pub(super) type Said = watch::Sender<Timeouts>;
 
 /// A call without an answer.
 struct UnderWay {
@@ -45,6 +49,8 @@ struct Connection {
     next: u32,
     outgoing: VecDeque<ServiceToDataProxy>,
     timeouts: Timeouts,
+    /// Where others hear of them.
+    said: Said,
     /// When it is looked next whether calls have taken too long.
     look: Option<Instant>,
     /// Whether the time has come, and only what the proxy has said meanwhile is yet to be read.
@@ -63,10 +69,10 @@ pub(super) async fn serve(
     descriptor: OwnedFd,
     token: Token,
     mut orders: UnboundedReceiver<Order>,
-    unsent: WeakUnboundedSender<Order>,
+    (unsent, said): (WeakUnboundedSender<Order>, Said),
 ) {
     let Ok(channel) = ProxyChannel::new(descriptor) else { return };
-    let mut connection = Connection::default();
+    let mut connection = Connection { said, ..Connection::default() };
     connection.outgoing.extend([ServiceToDataProxy::Login { token }, ServiceToDataProxy::Timeouts {}]);
     connection.run(&channel, &mut orders).await;
     // Those that were sent may have been carried out, others were not.
@@ -221,12 +227,9 @@ impl Connection {
     fn take(&mut self, message: DataProxyToService) -> bool {
         match message {
             DataProxyToService::Welcome {} => self.is_welcome = true,
-            DataProxyToService::Timeouts { usual_ms } => {
-                self.timeouts.begin(usual_ms);
-                self.look_again();
-            }
-            DataProxyToService::Timeout { name, timeout_ms } => {
-                self.timeouts.add(name.as_str(), timeout_ms);
+            DataProxyToService::Timeouts { .. } | DataProxyToService::Timeout { .. } => {
+                self.timeouts.take(&message);
+                self.said.send_modify(|timeouts| timeouts.take(&message));
                 self.look_again();
             }
             DataProxyToService::Part { id, results } => {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use wire::data::Token;
 
 use super::DataError;
-use super::connection;
+use super::connection::{self, Said};
 use super::reply::Reply;
 
 /// LIMIT: how long a call waits for a data proxy: a new one is there within a second.
@@ -58,15 +58,18 @@ pub(super) struct Link {
     waiting: VecDeque<(Instant, Call)>,
     /// Where calls come back that a proxy was not sent. It is weak: the link ends with the last caller.
     unsent: WeakUnboundedSender<Order>,
+    /// Where timeouts are said.
+    said: Said,
 }
 
 impl Link {
     pub(super) fn new(
         (callers, orders): (&UnboundedSender<Order>, UnboundedReceiver<Order>),
         channels: UnboundedReceiver<(OwnedFd, Token)>,
+        said: Said,
     ) -> Self {
         let unsent = callers.downgrade();
-        Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new(), unsent }
+        Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new(), unsent, said }
     }
 
     /// Passes calls on until there are no callers any more.
@@ -90,7 +93,12 @@ impl Link {
 
     fn attach(&mut self, descriptor: OwnedFd, token: Token) {
         let (orders, received) = unbounded_channel();
-        tokio::task::spawn_local(connection::serve(descriptor, token, received, self.unsent.clone()));
+        tokio::task::spawn_local(connection::serve(
+            descriptor,
+            token,
+            received,
+            (self.unsent.clone(), self.said.clone()),
+        ));
         self.earlier.retain(|earlier| !earlier.is_closed());
         if let Some(before) = self.current.replace(orders) {
             // It ends when it has no calls left; until then one of them may be cancelled.

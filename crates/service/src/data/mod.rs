@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use wire::data::{Token, ValueReader};
 
@@ -29,10 +29,12 @@ pub use error::DataError;
 pub use parameters::{Parameter, Parameters};
 pub use reply::{Passed, Wants};
 pub use row::Rows;
+pub use timeouts::SaidTimeouts;
 pub use wire::data::{CallFault as DataFault, Value as DataValue};
 
 use link::{Call, Link, Order};
 use reply::Reply;
+use timeouts::Timeouts;
 
 /// A data source of the site; a clone is the same source, and may go to other threads.
 ///
@@ -42,6 +44,7 @@ use reply::Reply;
 pub struct DataSource {
     orders: UnboundedSender<Order>,
     keys: Arc<AtomicU64>,
+    timeouts: watch::Receiver<Timeouts>,
 }
 
 /// A data source, and what gives it the channels that the launcher makes.
@@ -57,8 +60,9 @@ impl DataSource {
     /// A source without a channel yet; must be called inside the runtime.
     pub(crate) fn unattached() -> Attached {
         let ((orders, received), (channels, attached)) = (unbounded_channel(), unbounded_channel());
-        tokio::task::spawn_local(Link::new((&orders, received), attached).run());
-        Attached { source: Self { orders, keys: Arc::default() }, channels }
+        let (said, timeouts) = watch::channel(Timeouts::default());
+        tokio::task::spawn_local(Link::new((&orders, received), attached, said).run());
+        Attached { source: Self { orders, keys: Arc::default(), timeouts }, channels }
     }
 
     /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple by
@@ -126,6 +130,11 @@ impl DataSource {
 /// What doors to data sources do for services of other machines.
 #[doc(hidden)]
 impl DataSource {
+    /// The timeouts that its data proxy says.
+    pub fn timeouts(&self) -> SaidTimeouts {
+        SaidTimeouts(self.timeouts.clone())
+    }
+
     /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants. The call is
     /// cancelled if what is returned is dropped before the answer has ended.
     pub fn pass_on(
