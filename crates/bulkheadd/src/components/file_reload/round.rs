@@ -121,7 +121,7 @@ mod tests {
     fn fewer_files_end_it_and_more_are_looked_at() {
         let mut round = Round::default();
         round.begin(10 * AT_ONCE, false, Instant::now());
-        (0..5).for_each(|_| drop(round.next(10 * AT_ONCE)));
+        (0..5).for_each(|_| assert_eq!(round.next(10 * AT_ONCE).len(), AT_ONCE));
         round.adopt(AT_ONCE + 1);
         assert_eq!(looks(&mut round, AT_ONCE + 1, &[]), vec![1; AT_ONCE + 1]);
         round.begin(1, false, Instant::now());
