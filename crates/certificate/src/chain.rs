@@ -18,6 +18,8 @@ use crate::own;
 pub struct Chain {
     /// The site's own certificate, then whoever signed one before.
     pub certificates: Vec<CertificateDer<'static>>,
+    /// From when on and until when the site's own is valid, in seconds since 1970; `None` if that cannot be read.
+    pub validity: Option<(u64, u64)>,
     /// How many of them, the site's own aside, are valid no more, or not yet.
     pub out_of_date: u16,
     /// How many of the file lead nowhere, and are not sent.
@@ -41,6 +43,7 @@ struct Link {
     /// The identifier of its key, and of that which has signed it, where it says them.
     key: Option<Vec<u8>>,
     issuers_key: Option<Vec<u8>>,
+    validity: Option<(u64, u64)>,
     is_own: bool,
     is_valid: bool,
 }
@@ -53,6 +56,7 @@ impl Link {
     ) -> Result<Self, Unordered> {
         let parsed = EndEntityCert::try_from(der).map_err(|_| Unordered::Broken)?;
         let whole = der::decode::<x509_cert::Certificate>(der).ok();
+        let validity = whole.as_ref().map(own::validity_of);
         let whole = whole.as_ref().map(|whole| &whole.tbs_certificate);
         let key = whole.and_then(|whole| whole.get::<SubjectKeyIdentifier>().ok().flatten());
         let issuer = whole.and_then(|whole| whole.get::<AuthorityKeyIdentifier>().ok().flatten());
@@ -65,7 +69,8 @@ impl Link {
                 .and_then(|(_, issuer)| issuer.key_identifier)
                 .map(|key| key.as_bytes().to_vec()),
             is_own: is_own(&parsed.subject_public_key_info()),
-            is_valid: own::validity(der).is_none_or(|(since, until)| (since..=until).contains(&now)),
+            validity,
+            is_valid: validity.is_none_or(|(since, until)| (since..=until).contains(&now)),
         })
     }
 
@@ -98,6 +103,7 @@ pub fn order(
     let count = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
     Ok(Chain {
         certificates: order.iter().map(|&at| links[at].der.clone()).collect(),
+        validity: links[own].validity,
         out_of_date: count(out_of_date),
         left_out: count(links.len() - order.len()),
     })

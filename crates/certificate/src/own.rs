@@ -10,11 +10,15 @@ use crate::der;
 
 /// From when on and until when a certificate is valid, in seconds since 1970; `None` if it cannot be read.
 pub fn validity(der: &[u8]) -> Option<(u64, u64)> {
-    let parsed = der::decode::<x509_cert::Certificate>(der).ok()?;
-    let validity = parsed.tbs_certificate.validity;
+    Some(validity_of(&der::decode::<x509_cert::Certificate>(der).ok()?))
+}
+
+/// The same of one that was read.
+pub(crate) fn validity_of(parsed: &x509_cert::Certificate) -> (u64, u64) {
+    let validity = &parsed.tbs_certificate.validity;
     let [since, until] =
         [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
-    Some((since, until))
+    (since, until)
 }
 
 /// Whether a certificate names one of `hosts`, as these are in a configuration: names, `*.example.org`, addresses with

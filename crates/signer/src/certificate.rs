@@ -63,11 +63,11 @@ impl Certified {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let ordered = chain::order(&chain, |spki| spki.ends_with(key.public()), now);
-        let Chain { certificates, out_of_date, left_out } = ordered.map_err(|fault| match fault {
-            Unordered::Broken => Verdict::BadCertificate,
-            Unordered::NotOfKey => Verdict::Mismatch,
-        })?;
-        let validity = certificates.first().and_then(|own| certificate::own::validity(own));
+        let Chain { certificates, validity, out_of_date, left_out } =
+            ordered.map_err(|fault| match fault {
+                Unordered::Broken => Verdict::BadCertificate,
+                Unordered::NotOfKey => Verdict::Mismatch,
+            })?;
         let validity = validity.ok_or(Verdict::BadCertificate)?;
         Ok(Self { key, validity, chain: certificates, out_of_date, left_out })
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use crate::admin::ADMIN_SECRET_CHARS;
 use crate::channels::Role;
 use crate::codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Reader, Text, add_item, choice, messages};
-use crate::tls::TICKET_KEY_BYTES;
+use crate::tls::{Holding, TICKET_KEY_BYTES, Verdict};
 
 /// The version of the records that this launcher writes. It reads those of the version before and after as well.
 pub const RECORD_VERSION: u16 = 1;
@@ -137,6 +137,8 @@ messages! {
         23 => Passed { name: Text<1024>, descriptor: u32 },
         /// A pipe by which a process speaks, where its channel takes nothing.
         24 => Heard { serial: u64, descriptor: u32 },
+        /// So many `Target`s without a name.
+        25 => Unnamed { count: u32 },
         /// A client that a site refuses.
         200 => Ban { partition: u16, address_high: u64, address_low: u64, left_ms: u64 },
         /// When the secrets of tickets change, and the number of the newest.
@@ -155,6 +157,14 @@ messages! {
         207 => OomKills { slot: u32, count: u32 },
         /// The same of all slots, those included that are used for something else by now.
         208 => AllOomKills { count: u32 },
+        /// What a signer has said of a certificate and its key: of the files at these paths (none, where the key is in the same file), as
+        /// they were when they were given to it (`given`: the numbers of a version, and those of the key's), and whether any change since
+        /// then has given them another version. The signers that have yet to say what became of the files, and until which second
+        /// since 1970 what clients have against the certificate is in the log.
+        209 => Certificate {
+            site: u16, number: u16, path: Text<PATH_MAX>, key: Text<PATH_MAX>, given: Vec<u64>, is_settled: bool, verdict: Verdict,
+            holding: Holding, owed: Vec<u64>, objected_at: u64,
+        },
     }
 }
 

@@ -16,6 +16,7 @@ use crate::components::file_reload::FileReload;
 use supervisor::Supervisor;
 use supervisor::process::Stage;
 use supervisor::restart::Ended;
+use supervisor::upgrade::Handed;
 
 /// The list that is being made.
 #[derive(Debug)]
@@ -32,6 +33,15 @@ impl Certificates {
     pub(crate) fn of(config: &Config) -> Self {
         Self { files: FileReload::of(config), fan_out: FanOut::default(), staples: BTreeMap::new() }
     }
+
+    /// The same, with what the launcher before knew of them.
+    pub(crate) fn resume(handed: &Handed, config: &Config) -> Self {
+        Self {
+            files: FileReload::resume(handed, config),
+            fan_out: FanOut::default(),
+            staples: BTreeMap::new(),
+        }
+    }
 }
 
 impl Component for Certificates {
@@ -47,7 +57,7 @@ impl Component for Certificates {
     }
 
     fn is_quiet(&self) -> bool {
-        !self.fan_out.is_open()
+        !self.fan_out.is_open() && !self.files.is_giving()
     }
 
     fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {

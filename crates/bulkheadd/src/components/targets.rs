@@ -13,6 +13,9 @@ use supervisor::life::Life;
 use supervisor::spawn::process_spec::{ProcessSpec, WORKER_OF};
 use supervisor::upgrade::{Handed, Record};
 
+/// LIMIT: numbers without a name that are written down each for itself, as launchers of the version before read them.
+const UNNAMED_EACH: usize = 1000;
+
 /// Names, and the slots that they stand for.
 #[derive(Debug, Default)]
 pub struct Targets {
@@ -40,23 +43,46 @@ impl Targets {
         new
     }
 
-    /// Writes down the numbers of all names. A number that no name has any more is a name without a letter.
+    /// Writes down the numbers of all names.
     pub(crate) fn hand_over(&self, record: &mut Record<'_>) {
-        let mut named = self.named.iter().peekable();
-        for number in 0..self.next {
-            let name = named.next_if(|(other, _)| **other == number).map_or("", |(_, (name, _))| name);
-            record.add(LauncherToSuccessor::Target { name: Text::new(name) });
+        self.items().into_iter().for_each(|item| record.add(item));
+    }
+
+    /// The names in the order of their numbers. A number that no name has any more is a name without a letter; many of them, which
+    /// a server has that sites come to and leave for years, are said in one.
+    fn items(&self) -> Vec<LauncherToSuccessor> {
+        let says_each = (self.next as usize).saturating_sub(self.named.len()) <= UNNAMED_EACH;
+        let (mut items, mut number) = (Vec::new(), 0);
+        let ends = self.named.iter().map(|(at, (name, _))| (*at, Some(name))).chain([(self.next, None)]);
+        for (at, name) in ends {
+            let count = at - number;
+            match says_each {
+                true => items.extend((0..count).map(|_| LauncherToSuccessor::Target { name: Text::new("") })),
+                false if count > 0 => items.push(LauncherToSuccessor::Unnamed { count }),
+                false => {}
+            }
+            items.extend(name.map(|name| LauncherToSuccessor::Target { name: Text::new(name) }));
+            number = at + 1;
         }
+        items
+    }
+
+    /// The names of a launcher before, which stand for nothing yet.
+    fn of_items<'i>(items: impl Iterator<Item = &'i LauncherToSuccessor>) -> Self {
+        let mut known = Self::default();
+        for item in items {
+            match item {
+                LauncherToSuccessor::Target { name } => drop(known.number_of(name.as_str().to_owned())),
+                LauncherToSuccessor::Unnamed { count } => known.next = known.next.saturating_add(*count),
+                _ => {}
+            }
+        }
+        known
     }
 
     /// The table of the launcher before, in which the names have the same numbers.
     pub(crate) fn resume(handed: &Handed, supervisor: &Supervisor) -> Self {
-        let mut known = Self::default();
-        for item in handed.items() {
-            if let LauncherToSuccessor::Target { name } = item {
-                known.number_of(name.as_str().to_owned());
-            }
-        }
+        let mut known = Self::of_items(handed.items());
         let slots = supervisor.specs().iter().enumerate();
         let serving = slots.filter(|(slot, _)| supervisor.slot(*slot).life == Life::Serving);
         known.add(&serving.collect::<Vec<_>>());
@@ -211,6 +237,25 @@ mod tests {
         }
         assert_eq!((targets.named.len(), targets.numbers.len()), (1, 1));
         assert_eq!(targets.target(1001), None);
+    }
+
+    #[test]
+    fn a_record_has_what_lives_and_how_much_does_not() {
+        let sites = |numbers: std::ops::Range<u32>| {
+            numbers.map(|number| spec(Role::Site, &format!("s{number}"), 0)).collect::<Vec<_>>()
+        };
+        for (gone, items) in
+            [(0..0, 10), (3..5, 12), (0..10, 20), (0..1000, 1010), (0..1001, 11), (5..3005, 11)]
+        {
+            let all = sites(0..gone.len() as u32 + 10);
+            let mut targets = Targets::new(all.iter().enumerate());
+            let removed: Vec<_> = all.iter().enumerate().filter(|(at, _)| gone.contains(at)).collect();
+            targets.change(&removed, &[]);
+            let written = targets.items();
+            assert_eq!(written.len(), items, "{gone:?}");
+            let read = Targets::of_items(written.iter());
+            assert_eq!((read.next, &read.numbers), (targets.next, &targets.numbers), "{gone:?}");
+        }
     }
 
     #[test]

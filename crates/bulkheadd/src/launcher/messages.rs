@@ -72,8 +72,8 @@ impl Launcher {
                 let place = (site, number);
                 let worse = to.certificates.files.on_certificate(supervisor, serial, place, verdict, holding);
                 let ticket = supervisor.process(serial).and_then(|process| process.ticket);
-                if let (Some(reason), Some(id)) = (worse, ticket) {
-                    self.transactions.fail(id, reason);
+                if let Some(id) = ticket {
+                    worse.into_iter().for_each(|reason| self.transactions.fail(id, reason));
                 }
             }
             ChildToLauncher::Staple { site, number, staple } => {

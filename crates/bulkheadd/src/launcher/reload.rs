@@ -27,7 +27,7 @@ use supervisor::Supervisor;
 use supervisor::change::Change;
 use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
-use supervisor::examine::{Depth, Examiner, Recorded};
+use supervisor::examine::{Depth, Examiner, KnownCertificates, Recorded};
 use supervisor::life::Life;
 use supervisor::process::Untold;
 use supervisor::setup::route_table::RouteTable;
@@ -94,7 +94,11 @@ impl Launcher {
         self.look_at_generations();
         let Self { supervisor, components, read_files, site_watch, config_path, identities, holders, .. } =
             self;
-        let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders);
+        let known = match purpose {
+            Purpose::Reload { .. } => KnownCertificates::default(),
+            Purpose::Know => KnownCertificates::of(components.certificates.files.known()),
+        };
+        let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders).knowing(known);
         // The copy's own, which ends with it.
         let load =
             |examine: &dyn Examine| load((config_path, read_files, site_watch), look, examine).map(drop);

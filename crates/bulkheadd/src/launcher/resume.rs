@@ -13,6 +13,7 @@ use crate::components::admin_commands::AdminCommands;
 use crate::components::admin_socket::AdminSocket;
 use crate::components::bans::Bans;
 use crate::components::certificates::Certificates;
+use crate::components::file_reload::handover;
 use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
 use crate::components::registry::{Registry, Started};
@@ -29,7 +30,7 @@ use crate::upgrades::Upgrade;
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
 use supervisor::error::{Error, during};
-use supervisor::examine::{self, Examiner};
+use supervisor::examine::{self, Examiner, KnownCertificates};
 use supervisor::own_log::OwnLog;
 use supervisor::setup::log_files::Logs;
 use supervisor::site_names::holders::Holders;
@@ -94,7 +95,9 @@ impl Launcher {
         let handed = Handed::read(record)?;
         let predecessor = Predecessor::of(&handed)?;
         let source = source(&handed)?;
-        let examiner = Examiner::new(examine::Depth::Start);
+        // The signer of before has read the others, and its successor reads all before the one of before goes.
+        let known = KnownCertificates::but_one_of_each_kind(handover::known(&handed));
+        let examiner = Examiner::new(examine::Depth::Start).knowing(known);
         let examiner = (depth == Depth::Whole).then_some(&examiner as &dyn Examine);
         let config = Config::of_source(&source, examiner);
         let config = config.map_err(|diagnostics| Error::Configuration { diagnostics })?;
@@ -171,6 +174,7 @@ impl Resumed {
 impl Components {
     fn hand_over<'a>(&'a self, record: &mut Record<'a>) {
         self.admin_commands.targets.hand_over(record);
+        self.certificates.files.hand_over(record);
         self.ticket_keys.hand_over(record);
         self.bans.hand_over(record);
         self.health.hand_over(record);
@@ -192,7 +196,7 @@ impl Components {
         }
         Ok(Self {
             admin_commands: AdminCommands::resume(handed, supervisor),
-            certificates: Certificates::of(config),
+            certificates: Certificates::resume(handed, config),
             ticket_keys: TicketKeys::resume(handed, config)?,
             bans: Bans::resume(handed),
             log_rotation: LogRotation::new(logs),

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher, as root, at its start and at each reload; and the commands `check` and `run`, as whoever types
 //! them. Sees: kinds, owners and modes of what the operator named. Never: changes anything, or reads a file; a program in
-//! a jail does ([`contents`]).
+//! a jail does ([`readers`]).
 //!
 //! One place decides for all three: what `check` refuses, `run` refuses, and a reload changes nothing. A warning says what
 //! is served all the same.
@@ -13,12 +13,15 @@ mod finding;
 mod folders;
 mod hosts;
 mod identities;
+mod known;
 mod libraries;
+mod readers;
 mod recorded;
 mod statements;
 
-pub use self::contents::jail_of_check;
 pub use self::finding::Depth;
+pub use self::known::{KnownCertificate, KnownCertificates};
+pub use self::readers::jail_of_check;
 pub use self::recorded::{Recorded, Recording};
 
 use std::os::unix::fs::MetadataExt as _;
@@ -44,12 +47,15 @@ pub struct Examiner<'u> {
     running: Option<&'u Uids>,
     /// Whose the names of its sites are.
     holders: Option<&'u Holders>,
+    /// Certificates that need not be read.
+    known: KnownCertificates<'u>,
 }
 
 impl Examiner<'static> {
     /// One that finds out so much, for the user of this process.
     pub fn new(depth: Depth) -> Self {
-        Self { depth, is_root: rustix::process::geteuid().is_root(), running: None, holders: None }
+        let is_root = rustix::process::geteuid().is_root();
+        Self { depth, is_root, running: None, holders: None, known: KnownCertificates::default() }
     }
 }
 
@@ -57,6 +63,11 @@ impl<'u> Examiner<'u> {
     /// The same for a server that runs, whose tables need not be read once more.
     pub fn of_running(depth: Depth, running: Option<&'u Uids>, holders: &'u Holders) -> Self {
         Self { running, holders: Some(holders), ..Examiner::new(depth) }
+    }
+
+    /// The same, that has none of these certificates read.
+    pub fn knowing(self, known: KnownCertificates<'u>) -> Self {
+        Self { known, ..self }
     }
 
     /// Whether somebody checks what another user runs.

@@ -1,0 +1,314 @@
+//! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
+//! lists of revoked ones and users, by workers of their site; statements and what logs in at servers, by data proxies; what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
+//!
+//! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
+//! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
+
+mod file;
+mod giving;
+pub(crate) mod handover;
+mod round;
+mod signers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{Config, Opener, Site};
+use wire::Role;
+use wire::tls::{Holding, LauncherToSigner, Verdict};
+
+use crate::components::Component;
+use supervisor::Supervisor;
+use supervisor::change::plan::plan_files;
+use supervisor::change::{Change, FileId};
+use supervisor::opened_files::FileKey;
+use supervisor::restart::Ended;
+use supervisor::setup::names::{self, NamesFile};
+use supervisor::setup::stapler;
+
+use self::file::{Purpose, ReloadedFile, files_of, is_settled};
+use self::giving::Giving;
+use self::round::Round;
+
+/// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
+const NAMES_EVERY: Duration = Duration::from_secs(10);
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct FileReload {
+    files: Vec<ReloadedFile>,
+    /// The sites whose files these are, by number.
+    sites: Vec<Arc<Site>>,
+    /// Where each certificate is in `files`, by its site and number.
+    certificates: BTreeMap<(u16, u16), usize>,
+    every: Duration,
+    next: Option<Instant>,
+    /// When the files about names are looked at.
+    next_names: Option<Instant>,
+    round: Round,
+    /// The signers that are given certificates one after the other, by their serial numbers.
+    giving: BTreeMap<u64, Giving>,
+    /// Files that were written since they were read, until the launcher takes notice.
+    written: Vec<Change>,
+}
+
+impl FileReload {
+    pub(crate) fn of(config: &Config) -> Self {
+        let (files, sites, certificates, written) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
+        let (every, next, next_names) = (Duration::ZERO, None, None);
+        let (round, giving) = (Round::default(), BTreeMap::new());
+        let mut none = Self { files, sites, certificates, every, next, next_names, round, giving, written };
+        none.adopt(config);
+        // Of those that a server starts with, or has had before an upgrade, nothing is said.
+        none.files.iter_mut().for_each(|file| file.is_new = false);
+        none
+    }
+
+    /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
+    pub(crate) fn adopt(&mut self, config: &Config) {
+        let opener = &Opener::of(&config.dir);
+        let mut before = std::mem::take(&mut self.files).into_iter().peekable();
+        let are_looked_up =
+            stapler::is_wanted(config) || config.sites.iter().any(|site| names::has_named_servers(site));
+        let names = NamesFile::ALL.into_iter().filter(|_| are_looked_up);
+        let names = names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()));
+        // Both are in the order of the sites.
+        let mut old = take_of(&mut before, None);
+        let mut files: Vec<ReloadedFile> = names.map(|new| new.or_as_before(&mut old, opener)).collect();
+        for (site, about) in (0u16..).zip(&config.sites) {
+            let mut old = take_of(&mut before, Some(site));
+            // Most of thousands are as they were.
+            if self.sites.get(usize::from(site)).is_some_and(|known| Arc::ptr_eq(known, about)) {
+                files.append(&mut old);
+                continue;
+            }
+            let new = files_of(site, about).into_iter();
+            files.extend(new.map(|new| new.or_as_before(&mut old, opener)));
+        }
+        self.sites.clone_from(&config.sites);
+        self.every = Duration::from_millis(config.tls.reread_ms.into());
+        let next = Instant::now() + self.every;
+        // Not later than it was to be: whoever reloads all the time does not put it off.
+        self.next = (!files.is_empty()).then(|| self.next.map_or(next, |before| before.min(next)));
+        let next = Instant::now() + NAMES_EVERY.min(self.every);
+        let has_names = files.iter().any(ReloadedFile::is_of_names);
+        self.next_names = has_names.then(|| self.next_names.map_or(next, |before| before.min(next)));
+        let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
+            Purpose::Certificate { site, number } => Some(((site, number), at)),
+            _ => None,
+        });
+        self.certificates = certificates.collect();
+        self.round.adopt(files.len());
+        self.files = files;
+    }
+
+    /// Has the files looked at at once: who has a configuration read again has changed something.
+    pub(crate) fn look_soon(&mut self) {
+        self.next = self.next.map(|_| Instant::now());
+    }
+
+    /// Each certificate: its site and number, its file, and what the signer has said of it.
+    pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
+        self.certificates.iter().map(|(&id, &at)| {
+            let ReloadedFile { path, said: (verdict, holding), .. } = &self.files[at];
+            (id, &**path, *verdict, *holding)
+        })
+    }
+
+    /// Whether a site has a certificate of this number.
+    pub(crate) fn has_certificate(&self, id: (u16, u16)) -> bool {
+        self.certificates.contains_key(&id)
+    }
+}
+
+impl Component for FileReload {
+    fn deadline(&self) -> Option<Instant> {
+        self.next.into_iter().chain(self.next_names).chain(self.round.deadline()).min()
+    }
+
+    /// Looks whether files have changed.
+    fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
+        if supervisor.is_stopping() {
+            (self.next, self.next_names) = (None, None);
+            return self.round.stop();
+        }
+        let is_due = |next: Option<Instant>| next.is_some_and(|next| next <= now);
+        let (is_time, names_due) = (is_due(self.next), is_due(self.next_names));
+        // What others have opened is looked at when it has come; that is asked for again when it is time.
+        if supervisor.take_opened() || is_time {
+            self.round.begin(self.files.len(), is_time, now);
+        }
+        if is_time {
+            self.next = Some(now + self.every);
+        }
+        if names_due {
+            self.next_names = Some(now + NAMES_EVERY.min(self.every));
+            // They are the first ones.
+            let names = self.files.iter().take_while(|file| file.is_of_names()).count();
+            self.look_at(supervisor, 0..names);
+        }
+        if self.round.deadline().is_some() {
+            let portion = self.round.next(self.files.len());
+            let looked = self.look_at(supervisor, portion);
+            self.round.looked.extend(looked);
+            let looked = self.round.take_looked();
+            looked.into_iter().for_each(|looked| supervisor.open_again(looked, now));
+        }
+    }
+
+    fn on_exit(&mut self, supervisor: &mut Supervisor, ended: &mut Ended) {
+        // There may be thousands of files.
+        if supervisor.spec(ended.process.slot).role == Role::Signer {
+            self.giving.remove(&ended.serial);
+            self.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != ended.serial));
+        }
+    }
+}
+
+impl FileReload {
+    /// Looks whether some files have changed. Returns what of them others have opened, or are to open.
+    fn look_at(&mut self, supervisor: &mut Supervisor, places: Range<usize>) -> BTreeSet<FileKey> {
+        let opener = supervisor.context().opener();
+        supervisor.context().opened.take_looked();
+        let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
+        for place in places {
+            let file = &self.files[place];
+            match file.look(&opener) {
+                Ok(found) => {
+                    let id = file.purpose.id(&file.path);
+                    read.insert(id.clone(), file.known(&found));
+                    there.insert(id, found);
+                }
+                Err(fault) if fault.is_remote() => {}
+                Err(fault) => self.complain(supervisor, place, &fault.to_string()),
+            }
+            self.object(supervisor, place);
+        }
+        self.written.extend(plan_files(&read, &there));
+        supervisor.context().opened.take_looked()
+    }
+
+    /// The files that were written since they were read, once.
+    pub(crate) fn take_written(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Has those who use a file read it again.
+    pub(crate) fn reread(&mut self, supervisor: &mut Supervisor, file: &FileId) {
+        if let Some(place) = self.place_of(file) {
+            let _ = self.give(supervisor, place, &self.readers(supervisor, place));
+        }
+    }
+
+    /// Where a file is. That of a certificate is known, as thousands may have been renewed at once.
+    fn place_of(&self, file: &FileId) -> Option<usize> {
+        let is_it = |known: &ReloadedFile| known.path == file.path && known.purpose.id(&known.path) == *file;
+        let certificate = file.site.and_then(|site| self.certificates.get(&(site, file.number)));
+        let certificate = certificate.copied().filter(|&place| is_it(&self.files[place]));
+        certificate.or_else(|| self.files.iter().position(is_it))
+    }
+
+    fn give_all(
+        &mut self,
+        supervisor: &mut Supervisor,
+        reader: u64,
+        fits: impl Fn(&Purpose) -> bool,
+    ) -> Vec<String> {
+        let places = (0..self.files.len()).filter(|&place| fits(&self.files[place].purpose));
+        let places = places.collect::<Vec<_>>().into_iter();
+        places.filter_map(|place| self.give(supervisor, place, &[reader]).err()).collect()
+    }
+
+    /// Those who read a file.
+    fn readers(&self, supervisor: &Supervisor, place: usize) -> Vec<u64> {
+        match &self.files[place].purpose {
+            Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
+            Purpose::Names(_) => supervisor.users_of_names(),
+            Purpose::Data { site, number, .. } => {
+                let proxies = supervisor.active(Role::DataProxy, None).into_iter();
+                let is_its = |proxy: &u64| {
+                    let spec = supervisor.spec_of(*proxy);
+                    (spec.site, spec.index) == (*site, usize::from(*number))
+                };
+                proxies.filter(is_its).collect()
+            }
+            Purpose::Site(site, _) => {
+                let workers = supervisor.active(Role::Site, None).into_iter();
+                workers.filter(|worker| supervisor.spec_of(*worker).site == *site).collect()
+            }
+        }
+    }
+
+    /// Opens a file and hands it over; whatever is wrong with it, the others go on.
+    fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) -> Result<(), String> {
+        let purpose = self.files[place].purpose.clone();
+        let opener = supervisor.context().opener();
+        match self.files[place].open(&opener) {
+            Ok(first) => {
+                self.files[place].is_settled = is_settled(&first.2);
+                self.files[place].given = Some(first.2);
+                let mut first = Some(first);
+                for &reader in readers {
+                    // Each reads from the beginning: copies of a descriptor have one place in the file.
+                    let opened = first.take().or_else(|| self.files[place].open(&opener).ok());
+                    let Some((file, key, _)) = opened else { continue };
+                    let file = Some(OwnedFd::from(file));
+                    match &purpose {
+                        &Purpose::Certificate { site, number } => {
+                            self.files[place].owed.push(reader);
+                            if let Some(key) = key {
+                                let message = LauncherToSigner::Key { site, number };
+                                supervisor.send(reader, &message, Some(key.into()));
+                            }
+                            supervisor.send(reader, &LauncherToSigner::Certificate { site, number }, file);
+                        }
+                        Purpose::Site(_, message) => supervisor.send(reader, message, file),
+                        Purpose::Data { told, .. } => supervisor.send(reader, told, file),
+                        Purpose::Names(which) => {
+                            file.into_iter().for_each(|file| supervisor.hand_names(reader, *which, file));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            // It is given when it has been opened, which is begun with the next look.
+            Err(fault) if fault.is_remote() => {
+                self.look_soon();
+                Ok(())
+            }
+            Err(error) => {
+                self.complain(supervisor, place, &error.to_string());
+                Err(format!("{}: {error}", self.about(supervisor, place).unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Says what is wrong with a file, if it is one that the operator has named.
+    fn complain(&mut self, supervisor: &mut Supervisor, place: usize, what: &str) {
+        if let Some(about) = self.about(supervisor, place) {
+            supervisor.warn(format!("{about}: {what}"));
+        }
+    }
+
+    fn about(&self, supervisor: &Supervisor, place: usize) -> Option<String> {
+        let ReloadedFile { purpose, path, key: private, .. } = &self.files[place];
+        let (key, site) = purpose.named()?;
+        let name = &supervisor.context().config.sites[usize::from(site)].name;
+        let key = if private.is_some() { "certificate" } else { key };
+        let private = private.iter().map(|private| format!(" with the key {}", private.display()));
+        Some(format!("`{key}` {}{} of site {name}", path.display(), private.collect::<String>()))
+    }
+}
+
+/// Those that are next, as far as they are of this site, or of none.
+fn take_of(
+    files: &mut std::iter::Peekable<impl Iterator<Item = ReloadedFile>>,
+    site: Option<u16>,
+) -> Vec<ReloadedFile> {
+    let is_of_site = |file: &ReloadedFile| file.purpose.named().map(|(_, site)| site) <= site;
+    std::iter::from_fn(|| files.next_if(is_of_site)).collect()
+}

@@ -1,0 +1,152 @@
+//! A round over files, a portion in each turn of the launcher's loop: there may be tens of thousands, and the loop has more to do.
+//!
+//! Runs in: the launcher, as root. Sees: no input. Never: begins again at the first file while it goes on, or whoever has rounds begun
+//! all the time would keep the last ones from ever being looked at.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Instant;
+
+use supervisor::opened_files::FileKey;
+
+/// LIMIT: files that are looked at in one turn of the loop: some milliseconds, on a machine with time to spare.
+const AT_ONCE: usize = 256;
+
+/// Where a round is.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    /// The next file.
+    at: usize,
+    /// How many have yet to be looked at.
+    left: usize,
+    /// When the round has begun, while it goes on.
+    begun: Option<Instant>,
+    /// Whether it was begun because it was time.
+    is_by_time: bool,
+    /// What was looked at and is opened by others.
+    pub(super) looked: BTreeSet<FileKey>,
+}
+
+impl Round {
+    /// Has all of so many files looked at, from where the last round is or was.
+    pub(super) fn begin(&mut self, files: usize, is_by_time: bool, now: Instant) {
+        self.left = files;
+        self.begun = Some(now).filter(|_| files > 0);
+        self.is_by_time |= is_by_time;
+    }
+
+    /// There are other files now. A round that goes on looks at all of them.
+    pub(super) fn adopt(&mut self, files: usize) {
+        if self.left > 0 {
+            self.left = files;
+        }
+        self.begun = self.begun.filter(|_| files > 0);
+    }
+
+    /// Since when the next portion waits, if one does.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.begun
+    }
+
+    /// The next portion of so many files; none when the round is over.
+    pub(super) fn next(&mut self, files: usize) -> Range<usize> {
+        if self.at >= files {
+            self.at = 0;
+        }
+        let end = self.at + self.left.min(AT_ONCE).min(files - self.at);
+        let portion = self.at..end;
+        self.left -= portion.len();
+        self.at = end;
+        if self.left == 0 {
+            self.begun = None;
+        }
+        portion
+    }
+
+    /// What was looked at and is opened by others, once the last portion was the end of a round that was begun because it was time.
+    pub(super) fn take_looked(&mut self) -> Option<BTreeSet<FileKey>> {
+        if self.begun.is_some() {
+            return None;
+        }
+        let Self { is_by_time, looked, .. } = std::mem::take(self);
+        is_by_time.then_some(looked)
+    }
+
+    /// Makes an end of it.
+    pub(super) fn stop(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each of so many files is looked at until the round is over, `begin` being called before these portions as well.
+    fn looks(round: &mut Round, files: usize, begins: &[usize]) -> Vec<usize> {
+        let (mut looks, mut portions) = (vec![0; files], 0);
+        while round.deadline().is_some() {
+            if begins.contains(&portions) {
+                round.begin(files, false, Instant::now());
+            }
+            let portion = round.next(files);
+            assert!(portion.len() <= AT_ONCE);
+            portion.for_each(|at| looks[at] += 1);
+            portions += 1;
+            assert!(portions < 100, "it does not end");
+        }
+        looks
+    }
+
+    #[test]
+    fn a_round_looks_at_each_file_once() {
+        for files in [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 5 * AT_ONCE + 3] {
+            let mut round = Round::default();
+            for _ in 0..3 {
+                round.begin(files, false, Instant::now());
+                assert_eq!(looks(&mut round, files, &[]), vec![1; files], "{files}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_round_that_is_begun_again_all_the_time_comes_to_the_last_file() {
+        let (files, mut round) = (5 * AT_ONCE, Round::default());
+        round.begin(files, false, Instant::now());
+        let looks = looks(&mut round, files, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(looks.iter().all(|looks| (1..=3).contains(looks)), "{looks:?}");
+    }
+
+    #[test]
+    fn fewer_files_end_it_and_more_are_looked_at() {
+        let mut round = Round::default();
+        round.begin(10 * AT_ONCE, false, Instant::now());
+        (0..5).for_each(|_| assert_eq!(round.next(10 * AT_ONCE).len(), AT_ONCE));
+        round.adopt(AT_ONCE + 1);
+        assert_eq!(looks(&mut round, AT_ONCE + 1, &[]), vec![1; AT_ONCE + 1]);
+        round.begin(1, false, Instant::now());
+        round.adopt(0);
+        assert_eq!((round.deadline(), round.next(0)), (None, 0..0));
+        // None goes on: nothing is to be looked at because of others.
+        round.adopt(7);
+        assert_eq!(round.deadline(), None);
+    }
+
+    #[test]
+    fn what_was_looked_at_is_asked_for_when_all_was() {
+        let (files, mut round) = (2 * AT_ONCE, Round::default());
+        let key = |path: &str| (config::Class::Private, path.into());
+        round.begin(files, true, Instant::now());
+        round.next(files);
+        round.looked.insert(key("/a"));
+        assert_eq!(round.take_looked(), None);
+        // What others have opened has come meanwhile.
+        round.begin(files, false, Instant::now());
+        round.next(files);
+        round.looked.insert(key("/b"));
+        assert_eq!(round.take_looked(), None);
+        round.next(files);
+        assert_eq!(round.take_looked(), Some([key("/a"), key("/b")].into()));
+        assert_eq!(round.take_looked(), None);
+    }
+}

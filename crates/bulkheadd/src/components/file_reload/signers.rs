@@ -1,0 +1,155 @@
+//! What a signer is given, and what it says of it.
+//!
+//! Runs in: the launcher, as root. Sees: the signer's verdicts, which are enumerations and times. Never: has a line of the log for a
+//! word that nobody asked for.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use supervisor::Supervisor;
+use supervisor::process::Stage;
+use wire::Text;
+use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
+
+use super::FileReload;
+use super::file::Purpose;
+use super::giving::{Giving, Next};
+
+/// What is said of a signer that stays, as another one could not take its place.
+const GOES_ON: &str = "; the signer goes on with the certificates and keys that it has";
+
+impl FileReload {
+    /// Begins to give a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
+    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
+        name_sites(supervisor, signer, &|_| true);
+        self.giving.insert(signer, Giving::of(self.certificates.keys().copied()));
+        self.give_more(supervisor, signer)
+    }
+
+    /// Gives a new signer more certificates, as far as it has said what became of those before, and has it begin after the last.
+    /// Returns what cannot be opened.
+    fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
+        let mut unread = Vec::new();
+        while let Some(giving) = self.giving.get_mut(&signer) {
+            let id = match giving.next() {
+                Next::Certificate(id) => id,
+                Next::Answer => break,
+                Next::Nothing => {
+                    self.giving.remove(&signer);
+                    supervisor.send(signer, &LauncherToSigner::Begin {}, None);
+                    break;
+                }
+            };
+            // It may have gone with its site meanwhile.
+            let Some(&place) = self.certificates.get(&id) else { continue };
+            unread.extend(self.give(supervisor, place, &[signer]).err());
+            if self.files[place].owed.contains(&signer)
+                && let Some(giving) = self.giving.get_mut(&signer)
+            {
+                giving.given();
+            }
+        }
+        unread
+    }
+
+    /// Whether a signer has yet to be given certificates.
+    pub(crate) fn is_giving(&self) -> bool {
+        !self.giving.is_empty()
+    }
+
+    /// Tells a signer of these sites, and gives it their certificates. Returns what cannot be opened.
+    pub(crate) fn tell_signer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        signer: u64,
+        is_meant: &dyn Fn(u16) -> bool,
+    ) -> Vec<String> {
+        name_sites(supervisor, signer, is_meant);
+        let is_its =
+            |purpose: &Purpose| matches!(purpose, Purpose::Certificate { site, .. } if is_meant(*site));
+        self.give_all(supervisor, signer, is_its)
+    }
+
+    /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
+    /// last days.
+    pub(super) fn object(&mut self, supervisor: &mut Supervisor, place: usize) {
+        let file = &mut self.files[place];
+        if !file.is_judged {
+            return;
+        }
+        let (_, holding) = file.said;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let before = file.objected_at.replace(now);
+        let before: Vec<Objection> = before.map_or_else(Vec::new, |at| holding.objections(at).collect());
+        for objection in holding.objections(now).filter(|one| !before.contains(one)) {
+            self.complain(supervisor, place, &format!("it {}; {}", objection.words(), objection.remedy()));
+        }
+    }
+
+    /// Takes a signer's word about a file, and gives it more. What is wrong, if the signer cannot use a file of which no other signer
+    /// has said so, or is to take the place of another, which goes on with what it has, and that would go with it; and what
+    /// cannot be opened.
+    pub(crate) fn on_certificate(
+        &mut self,
+        supervisor: &mut Supervisor,
+        serial: u64,
+        id: (u16, u16),
+        verdict: Verdict,
+        holding: Holding,
+    ) -> Vec<String> {
+        let place = self.certificates.get(&id).copied();
+        let place = place.filter(|&place| self.files[place].is_owed_by(serial));
+        let is_successor = supervisor.is_successor(serial);
+        let (mut worse, mut is_news) = (None, false);
+        if let Some(place) = place {
+            let file = &mut self.files[place];
+            // A new signer reads all files, most of which are as they were: of them there is nothing to say.
+            is_news = supervisor.process(serial).is_some_and(|signer| signer.stage == Stage::Serving)
+                || verdict == Verdict::Good && std::mem::take(&mut file.is_new)
+                || file.is_judged && file.said != (verdict, holding);
+            let was_bad = file.is_judged && file.said.0 != Verdict::Good;
+            (file.said, file.is_judged) = ((verdict, holding), true);
+            if verdict != Verdict::Good && (is_successor || !was_bad) {
+                let about = self.about(supervisor, place).unwrap_or_default();
+                worse = Some(match is_successor {
+                    true => format!("{about} {}{GOES_ON}", verdict.words()),
+                    false => format!("{about}: the file {}", verdict.words()),
+                });
+            }
+        }
+        match place {
+            Some(place) if verdict == Verdict::Good && !is_news => self.object(supervisor, place),
+            Some(place) if verdict == Verdict::Good => {
+                if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
+                    supervisor.info(format!("{about} is in use"));
+                }
+                self.files[place].objected_at = None;
+                self.object(supervisor, place);
+            }
+            Some(_) if is_successor => worse.iter().for_each(|what| supervisor.warn(what.clone())),
+            Some(place) => {
+                let what =
+                    format!("the file {}; the site goes on without it, or with what it had", verdict.words());
+                self.complain(supervisor, place, &what);
+            }
+            // Nobody asked.
+            None => supervisor.protocol_violation(serial),
+        }
+        self.giving.get_mut(&serial).into_iter().for_each(Giving::answered);
+        worse.into_iter().chain(self.give_more(supervisor, serial)).collect()
+    }
+}
+
+/// Tells a signer what these sites are called, and their hosts.
+fn name_sites(supervisor: &mut Supervisor, signer: u64, is_meant: &dyn Fn(u16) -> bool) {
+    let sites = (0u16..).zip(&supervisor.context().config.sites);
+    let sites = sites.filter(|(site, about)| about.tls.is_some() && is_meant(*site));
+    let hosts = sites.clone().flat_map(|(site, about)| {
+        about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
+    });
+    let named = sites
+        .clone()
+        .map(|(site, about)| LauncherToSigner::Name { site, name: Text::new(about.name.as_str()) });
+    for message in named.chain(hosts).collect::<Vec<_>>() {
+        supervisor.send(signer, &message, None);
+    }
+}
