@@ -273,8 +273,11 @@ EXAMPLES:
 
 The new launcher is tried first, while the old one serves: one that does not read the configuration, or what the old one
 hands to it, is refused, and nothing has changed. Then it takes over in the same process, and every process gets a
-successor. What does not come up leaves the process of before, and the answer says so. SIGUSR2 to the launcher does the
-same; its result is in the log. To go back to the version before, upgrade to that.")]
+successor. What does not come up leaves the process of before: the upgrade has ended half, which the answer, the exit code,
+`bulkhead status` and the log say; run it again when what is in the way is put right. SIGUSR2 to the launcher does the same;
+its result is in the log. To go back to the version before, upgrade to that.
+
+EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: some processes of before go on")]
     Upgrade {
         /// Which server.
         #[command(flatten)]
@@ -285,7 +288,7 @@ same; its result is in the log. To go back to the version before, upgrade to tha
         /// Try the new launcher, and do nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Print an object with the array `roles`.
+        /// Print an object with the array `roles`, `ended` (\"whole\" or \"half\") and `error`.
         #[arg(long)]
         json: bool,
     },

@@ -155,6 +155,8 @@ messages! {
         207 => OomKills { slot: u32, count: u32 },
         /// The same of all slots, those included that are used for something else by now.
         208 => AllOomKills { count: u32 },
+        /// A process that the launcher has taken over from one before, and of which version that is which has started the process.
+        209 => OfVersion { serial: u64, version: Text<64> },
     }
 }
 

@@ -155,6 +155,7 @@ impl Resumed {
     /// Takes the place of the launcher before, and begins to replace its processes.
     pub(crate) fn replace_all(self) -> Launcher {
         let (mut launcher, predecessor) = self.hold();
+        launcher.supervisor.inherit(&predecessor.version);
         launcher.begin_to_replace(predecessor);
         launcher
     }

@@ -34,6 +34,7 @@ pub mod reaper;
 pub mod remote_paths;
 pub mod stderr;
 pub mod uid_range;
+pub mod uid_share;
 pub mod uids;
 pub mod versions;
 
