@@ -149,6 +149,7 @@ impl Resumed {
         }
         launcher.components.registry.resume(&mut launcher.supervisor, started);
         launcher.keep_unknown_holders();
+        launcher.note_uids();
         (launcher, predecessor)
     }
 
