@@ -125,6 +125,7 @@ impl Admin {
             | Command::Send { .. }
             | Command::Reload { .. }
             | Command::ReloadSites {}
+            | Command::TakeUidsBack {}
             | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
         };
@@ -149,6 +150,7 @@ impl Admin {
             },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
+            Command::TakeUidsBack {} => AdminToLauncher::TakeUidsBack { ticket: number },
             Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
             Command::Upgrade { dry_run } => AdminToLauncher::Upgrade { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },

@@ -208,6 +208,8 @@ messages! {
         26 => Republish { ticket: u32, target: u32 },
         /// Make a channel to each process of the service that is called `target`, for an order.
         27 => Send { ticket: u32, target: u32 },
+        /// Take the uids back that the operator has written down in the state folder.
+        29 => TakeUidsBack { ticket: u32 },
         /// List the processes of one role, of one site (with its services and what belongs to them), or of one role of one site:
         /// those from the place `from` on, and so many.
         28 => StatusOf {

@@ -578,6 +578,7 @@ impl Samples for AdminToLauncher {
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
             Self::Conditioning { ticket: 3 },
             Self::Reopen { ticket: 4 },
+            Self::TakeUidsBack { ticket: u32::MAX },
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },

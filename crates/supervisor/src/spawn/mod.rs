@@ -36,6 +36,7 @@ pub mod stderr;
 pub mod uid_range;
 pub mod uid_share;
 pub mod uids;
+pub mod uids_back;
 pub mod versions;
 
 use std::io;

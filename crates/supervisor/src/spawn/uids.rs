@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher, as root, and in the commands `check` and `site`. Sees no untrusted bytes: a file that only root can write.
 //! Never: gives a uid that a process may have had out twice, not even after its partition has left the configuration, for files of
-//! that uid may be left; has a site that comes by the name
+//! that uid may be left, unless the operator has given it back ([`uids_back`](super::uids_back)); has a site that comes by the name
 //! of one that was removed be the one that was ([`site_names`](crate::site_names)).
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
