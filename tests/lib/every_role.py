@@ -13,9 +13,9 @@ FILTERS = ("bin/pass", "bin/pass-on")
 NOBODY_AT = "127.0.0.1:1"
 
 
-def every_role(case, **settings):
+def every_role(case, kind=Server, **settings):
     """The server: a site with services of every kind, and one with a path below its host, to which it relays under TLS. The
-    database of another's lasts as long as the test case (a class)."""
+    database of another's lasts as long as the test case (a class). `kind` is what it is built on."""
     away = case.enterClassContext(Redis())
     data = [{"name": "catalog", "statements": "catalog.sql"}, {"name": "away", "statements": "away.sql", **away.settings()}]
     sites = [
@@ -39,7 +39,7 @@ def every_role(case, **settings):
     tls = f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\nunfiltered = true\n'
     settings = {"conditioning": {"filters": [[command] for command in FILTERS]}} | settings
     text = lambda plain: configuration(plain, sites, settings) + tls
-    server = Server(sites, ("probe", "pages", "pass"), text=text, files=files)
+    server = kind(sites, ("probe", "pages", "pass"), text=text, files=files)
     for name in ("direct", "net"):
         server.copy_program("probe", name)
     server.copy_program("pass", "pass-on")

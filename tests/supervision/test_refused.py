@@ -35,6 +35,7 @@ class Staging(Recorded, UpgradingServer):
     def __init__(self):
         files = {"filters/filter.py": FILTER, "bin/text": "no program", "broken.sql": "nothing\n", "pages/a.html": "{% if %}",
                  "log/folder.access.log/x": "", "plain": "ann:plain\n"}
+        self.size = 900
         super().__init__([MAIN, OLD], files=files, conditioning=filters(["zero=two"]), limits={"start_timeout": "2s"})
         shutil.copy("/bin/false", self.folder / "bin/false")
         self.give("log", "log/folder.access.log", "bin/false")
@@ -43,6 +44,11 @@ class Staging(Recorded, UpgradingServer):
             for end, content in (("crt", cert), ("key", key), ("pem", cert + key)):
                 self.write(f"{name}.{end}", content).chmod(0o600)
                 self.give(f"{name}.{end}")
+
+    def with_uids(self, text):
+        """With a part of the uids, which each change makes longer."""
+        said = super().with_uids(text)
+        return said.replace(f"{self.uids[0]}-{self.uids[-1]}", f"{self.uids[0]}-{self.uids[self.size]}")
 
     def give(self, *names):
         if ROOTLESS and os.geteuid() == 0:
@@ -54,6 +60,7 @@ class Staging(Recorded, UpgradingServer):
         sites = [MAIN | {"root": "elsewhere"}, site("new"), site("later", start="on-demand"), *more]
         settings = {"conditioning": filters(["zero=one"], ["one=two"]), "log": {"access_format": "json"}} | settings
         limits = {"start_timeout": "2s"} | settings.pop("limits", {})
+        self.size = 950
         return self.reload(sites, listeners=[free_port(), *listeners], text=text, limits=limits, **settings)
 
     def starved(self):

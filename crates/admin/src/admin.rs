@@ -19,7 +19,7 @@ use worker::counters::Counters;
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Changed, Process, Reply, Upgraded};
+use crate::reply::{Affected, Ban, Before, Changed, Process, Reply, Summary, Uids, Upgraded};
 use crate::republish::TEMPLATES_OF;
 use crate::secret::Secret;
 use crate::targets::Targets;
@@ -60,6 +60,8 @@ pub(crate) struct Gathered {
     processes: Vec<Process>,
     /// Where the next page of them begins.
     next: Option<u32>,
+    uids: Option<Uids>,
+    before: Before,
     conditioned: Vec<Conditioned>,
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
@@ -123,6 +125,7 @@ impl Admin {
             | Command::Send { .. }
             | Command::Reload { .. }
             | Command::ReloadSites {}
+            | Command::TakeUidsBack {}
             | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
         };
@@ -147,6 +150,7 @@ impl Admin {
             },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
             Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
+            Command::TakeUidsBack {} => AdminToLauncher::TakeUidsBack { ticket: number },
             Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
             Command::Upgrade { dry_run } => AdminToLauncher::Upgrade { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
@@ -295,10 +299,35 @@ impl Admin {
         }
     }
 
+    /// Takes how much of the range of uids is given out.
+    pub(crate) fn uids(&self, ticket: u32, uids: Uids) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.uids = Some(uids);
+        }
+    }
+
+    /// Takes how many processes of a launcher before work on.
+    pub(crate) fn before(&self, ticket: u32, before: Before) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.before = before;
+        }
+    }
+
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: [(u64, String); 2]) {
-        self.finish(ticket, |gathered| {
-            Reply::status(missing.to_owned(), steps, gathered.processes, gathered.next)
+        let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
+        self.finish(ticket, |Gathered { uids, before, processes, next, .. }| {
+            let missing = missing.to_owned();
+            let summary = Summary {
+                missing,
+                longest_step_us,
+                longest_step,
+                longest_lately_us,
+                longest_lately,
+                uids,
+                before,
+            };
+            Reply::status(summary, processes, next)
         });
     }
 
@@ -309,7 +338,10 @@ impl Admin {
                 Reply::Reloaded { ok: true, changes: gathered.changes, processes: gathered.effects }
             }
             Outcome::Done if !gathered.upgraded.is_empty() => {
-                Reply::Upgraded { ok: true, roles: gathered.upgraded }
+                Reply::Upgraded { ok: true, roles: gathered.upgraded, half: None }
+            }
+            Outcome::Partly => {
+                Reply::Upgraded { ok: true, roles: gathered.upgraded, half: Some(reason.to_owned()) }
             }
             Outcome::Done => Reply::done(),
             Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),

@@ -119,6 +119,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
             let order = order.as_deref().unwrap_or("diagnostics");
             log(&format!("{order:?} sent to {name:?} by order of uid {uid}, pid {pid}"))
         }
+        Command::TakeUidsBack {} => log(&format!("uids to be taken back ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
         Command::Reload { dry_run: false } | Command::ReloadSites {} => {
             log(&format!("reload ordered by uid {uid}, pid {pid}"))

@@ -82,6 +82,9 @@ pub enum Command {
     /// The same, of the files of sites that have changed as far as the kernel has said so.
     #[serde(rename = "reload-sites")]
     ReloadSites {},
+    /// Take back the uids that the operator has written down.
+    #[serde(rename = "take-uids-back")]
+    TakeUidsBack {},
     /// Put the programs that are installed now in the place of those that run.
     Upgrade {
         /// Only say whether that can be done.
@@ -133,6 +136,7 @@ mod tests {
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
         assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
         assert_eq!(Command::parse(br#"{"command":"reload-sites"}"#), Ok(Command::ReloadSites {}));
+        assert_eq!(Command::parse(br#"{"command":"take-uids-back"}"#), Ok(Command::TakeUidsBack {}));
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
         assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
         assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));
@@ -169,6 +173,7 @@ mod tests {
             r#"{"command":"relaunch","name":1}"#,
             r#"{"command":"stop","now":true}"#,
             r#"{"command":"upgrade","to":"/tmp/x"}"#,
+            r#"{"command":"take-uids-back","uid":51001}"#,
             r#"{"command":"stop"}{"command":"stop"}"#,
         ] {
             assert!(Command::parse(text.as_bytes()).is_err(), "{text}");

@@ -25,6 +25,10 @@ pub(crate) struct Process {
     last_exit: String,
     jit: bool,
     oom_kills: u32,
+    /// That of the launcher which has started it.
+    version: String,
+    /// Whether that was one before the one that runs.
+    is_before: bool,
 }
 
 impl Process {
@@ -43,6 +47,8 @@ impl Process {
             last_exit,
             jit,
             oom_kills,
+            version,
+            is_before,
         } = message
         else {
             return None;
@@ -61,9 +67,44 @@ impl Process {
             last_exit: last_exit.as_str().to_owned(),
             jit,
             oom_kills,
+            version: version.as_str().to_owned(),
+            is_before,
         };
         Some((ticket, process))
     }
+}
+
+/// How much of the range of uids is given out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Uids {
+    pub(crate) range: String,
+    pub(crate) taken: u32,
+    pub(crate) size: u64,
+    /// How many of those that are taken the configuration does not have.
+    pub(crate) left: u32,
+    pub(crate) is_scarce: bool,
+}
+
+/// Processes that a launcher before has started, and that work on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Before {
+    pub(crate) processes: u32,
+    /// Whether they are being replaced.
+    pub(crate) is_upgrading: bool,
+}
+
+/// What a status says of all processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Summary {
+    /// The layers that the machine lacks.
+    pub(crate) missing: String,
+    pub(crate) longest_step_us: u64,
+    pub(crate) longest_step: String,
+    pub(crate) longest_lately_us: u64,
+    pub(crate) longest_lately: String,
+    /// `None` without root.
+    pub(crate) uids: Option<Uids>,
+    pub(crate) before: Before,
 }
 
 /// A client that a site refuses.
@@ -130,14 +171,12 @@ pub(crate) struct Sent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Reply {
-    /// Every process, and the layers that the machine lacks.
+    /// Every process, and what is to be said of all of them.
     Status {
         ok: bool,
-        missing: String,
-        longest_step_us: u64,
-        longest_step: String,
-        longest_lately_us: u64,
-        longest_lately: String,
+        /// Boxed: it would enlarge every reply.
+        #[serde(flatten)]
+        summary: Box<Summary>,
         processes: Vec<Process>,
         /// Where the next page begins, if this one has an end.
         next: Option<u32>,
@@ -150,8 +189,8 @@ pub(crate) enum Reply {
     Certificates { ok: bool, certificates: Vec<Certificate> },
     /// What has changed, or would.
     Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
-    /// What an upgrade has done, or of which version the new programs are.
-    Upgraded { ok: bool, roles: Vec<Upgraded> },
+    /// What an upgrade has done, or of which version the new programs are; `half` says why some processes are those of before.
+    Upgraded { ok: bool, roles: Vec<Upgraded>, half: Option<String> },
     /// What publishers said, by sites.
     Republished { ok: bool, sites: Vec<Republished> },
     /// What the processes of a service said.
@@ -167,23 +206,8 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn status(
-        missing: String,
-        steps: [(u64, String); 2],
-        processes: Vec<Process>,
-        next: Option<u32>,
-    ) -> Self {
-        let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
-        Self::Status {
-            ok: true,
-            missing,
-            longest_step_us,
-            longest_step,
-            longest_lately_us,
-            longest_lately,
-            processes,
-            next,
-        }
+    pub(crate) fn status(summary: Summary, processes: Vec<Process>, next: Option<u32>) -> Self {
+        Self::Status { ok: true, summary: Box::new(summary), processes, next }
     }
 
     pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {

@@ -19,7 +19,7 @@ use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::reply::{Affected, Changed, Process, Upgraded};
+use crate::reply::{Affected, Before, Changed, Process, Uids, Upgraded};
 use crate::secret::Secret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
@@ -129,6 +129,16 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
     match message {
         LauncherToAdmin::Target { target, name } => admin.targets.borrow_mut().add(target, name.as_str()),
         LauncherToAdmin::Forget { target } => admin.targets.borrow_mut().forget(target),
+        LauncherToAdmin::UidShare { ticket, first, last, taken, left, is_scarce } => {
+            let range = format!("{first}-{last}");
+            admin.uids(
+                ticket,
+                Uids { range, taken, size: u64::from(last) + 1 - u64::from(first), left, is_scarce },
+            );
+        }
+        LauncherToAdmin::Before { ticket, processes, is_upgrading } => {
+            admin.before(ticket, Before { processes, is_upgrading });
+        }
         LauncherToAdmin::StatusNext { ticket, next } => admin.status_next(ticket, next),
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),

@@ -104,6 +104,8 @@ fn process(ticket: u32) -> LauncherToAdmin {
         last_exit: Text::new("killed by signal 9"),
         jit: true,
         oom_kills: 1,
+        version: Text::new("1.0"),
+        is_before: true,
     }
 }
 
@@ -198,6 +200,16 @@ fn a_status_lists_what_the_launcher_says() {
         admin.send(process(ticket.wrapping_add(5))).await;
         admin.send(process(ticket)).await;
         let missing = Text::new("seccomp");
+        let share = LauncherToAdmin::UidShare {
+            ticket,
+            first: 51_001,
+            last: 51_100,
+            taken: 80,
+            left: 3,
+            is_scarce: true,
+        };
+        admin.send(share).await;
+        admin.send(LauncherToAdmin::Before { ticket, processes: 2, is_upgrading: false }).await;
         admin.send(status_end(ticket, missing)).await;
         let answer = answer.await.unwrap();
         assert_eq!(answer["ok"], true);
@@ -215,6 +227,10 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(process["connections"], 9);
         assert_eq!(process["last_exit"], "killed by signal 9");
         assert_eq!(process["oom_kills"], 1);
+        assert_eq!((&process["version"], &process["is_before"]), (&"1.0".into(), &true.into()));
+        let uids = serde_json::json!({ "range": "51001-51100", "taken": 80, "size": 100, "left": 3, "is_scarce": true });
+        assert_eq!(answer["uids"], uids);
+        assert_eq!(answer["before"], serde_json::json!({ "processes": 2, "is_upgrading": false }));
         assert_eq!(process["jit"], true);
     });
 }

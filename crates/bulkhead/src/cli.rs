@@ -273,8 +273,11 @@ EXAMPLES:
 
 The new launcher is tried first, while the old one serves: one that does not read the configuration, or what the old one
 hands to it, is refused, and nothing has changed. Then it takes over in the same process, and every process gets a
-successor. What does not come up leaves the process of before, and the answer says so. SIGUSR2 to the launcher does the
-same; its result is in the log. To go back to the version before, upgrade to that.")]
+successor. What does not come up leaves the process of before: the upgrade has ended half, which the answer, the exit code,
+`bulkhead status` and the log say; run it again when what is in the way is put right. SIGUSR2 to the launcher does the same;
+its result is in the log. To go back to the version before, upgrade to that.
+
+EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: some processes of before go on")]
     Upgrade {
         /// Which server.
         #[command(flatten)]
@@ -285,7 +288,7 @@ same; its result is in the log. To go back to the version before, upgrade to tha
         /// Try the new launcher, and do nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Print an object with the array `roles`.
+        /// Print an object with the array `roles`, `ended` (\"whole\" or \"half\") and `error`.
         #[arg(long)]
         json: bool,
     },
@@ -299,6 +302,7 @@ EXAMPLES:
   bulkhead site disable blog && bulkhead site enable blog
   bulkhead site --config /etc/bulkhead/bulkhead.toml remove blog
   bulkhead site remove --purge blog                  its files and data as well
+  bulkhead site uids                                 whose each uid is
 
 The configuration has `include = \"sites/*.toml\"` at its top; the site NAME is in sites/NAME.toml. What the server
 refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
@@ -444,6 +448,22 @@ has ended, for which the command waits for up to 60 s. Logs and core files are k
         #[arg(long)]
         json: bool,
     },
+    /// List the uids of `user_range` that were given out, or give back those that sites have left.
+    #[command(after_help = "\
+EXAMPLES:
+  bulkhead site uids
+  bulkhead site uids blog
+  bulkhead site uids --give-back blog         (after `bulkhead site remove --purge blog`)
+  bulkhead site uids --give-back --all --json
+
+STATES: in use, by the configuration; kept, for a site that is disabled or was taken out by hand; left, by a site that was removed,
+or by something that the configuration has no more. A uid goes to nobody else before it is given back. What is left is given back if
+no process runs under the uid, and if no file is its own, or its group's, in `state_dir`, `log_dir`, the folder of the
+configuration, the folders of all sites, and those of `--search`: a process of its own searches these, for up to 300 s. What
+could not be searched is not given back.
+
+EXIT CODES: 0 all is given back, 1 something is not, 2 wrong words")]
+    Uids(UidsOf),
     /// Serve a site that was disabled.
     Enable {
         /// The name of the site.
@@ -454,6 +474,26 @@ has ended, for which the command waits for up to 60 s. Logs and core files are k
         /// The name of the site.
         name: String,
     },
+}
+
+/// Which uids, and what is done with them.
+#[derive(Debug, Args)]
+pub struct UidsOf {
+    /// Those of these sites, or names as the list has them, such as service/blog/app [default: all]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Give back those that are left.
+    #[arg(long)]
+    pub give_back: bool,
+    /// Give back all that are left.
+    #[arg(long, requires = "give_back", conflicts_with = "names")]
+    pub all: bool,
+    /// Search this folder as well; can be given several times.
+    #[arg(long, value_name = "FOLDER", requires = "give_back")]
+    pub search: Vec<PathBuf>,
+    /// Print an object {range, taken, free, uids}, or {ok, searched, uids} of what was given back.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be done with data sources.

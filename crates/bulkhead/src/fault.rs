@@ -11,6 +11,8 @@ use std::process::ExitCode;
 pub enum Fault {
     /// The command line or the configuration is wrong: exit code 2.
     Usage(String),
+    /// Some of it is done, and some is not: exit code 3.
+    Partly(String),
     /// Something went wrong: exit code 1.
     Failed(String),
     /// The server does something else: exit code 1.
@@ -29,6 +31,7 @@ impl Fault {
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),
+            Self::Partly(_) => ExitCode::from(3),
             Self::Failed(_) | Self::Busy(_) | Self::Unreachable(_) => ExitCode::FAILURE,
         }
     }
@@ -37,9 +40,11 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(text) | Self::Failed(text) | Self::Busy(text) | Self::Unreachable(text) => {
-                f.write_str(text)
-            }
+            Self::Usage(text)
+            | Self::Partly(text)
+            | Self::Failed(text)
+            | Self::Busy(text)
+            | Self::Unreachable(text) => f.write_str(text),
         }
     }
 }

@@ -49,6 +49,94 @@ pub struct Process {
     /// A server of an earlier version does not say it.
     #[serde(default)]
     oom_kills: u32,
+    /// The same of these: of which version the launcher is that has started it, and whether that is one before.
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    is_before: bool,
+}
+
+/// How much of the range of uids is given out.
+#[derive(Debug, Deserialize)]
+struct UidShare {
+    range: String,
+    taken: u32,
+    size: u64,
+    left: u32,
+    is_scarce: bool,
+}
+
+/// What is to be said of all processes.
+#[derive(Debug, Default)]
+struct Whole {
+    missing: String,
+    /// `None` without root.
+    uids: Option<UidShare>,
+    /// How many processes of a launcher before work on, and whether they are being replaced.
+    before: u64,
+    is_upgrading: bool,
+}
+
+impl Whole {
+    fn of(answer: &mut Value) -> Self {
+        Self {
+            missing: answer["missing"].as_str().unwrap_or("").to_owned(),
+            uids: serde_json::from_value(answer["uids"].take()).ok(),
+            before: answer["before"]["processes"].as_u64().unwrap_or_default(),
+            is_upgrading: answer["before"]["is_upgrading"] == true,
+        }
+    }
+
+    /// Whether an upgrade has left some of the processes of before.
+    fn is_half(&self) -> bool {
+        self.before > 0 && !self.is_upgrading
+    }
+
+    fn uids_json(&self) -> Value {
+        self.uids.as_ref().map_or(Value::Null, |uids| {
+            json!({ "range": uids.range, "taken": uids.taken, "size": uids.size, "left": uids.left, "is_scarce": uids.is_scarce })
+        })
+    }
+
+    fn upgrade_json(&self) -> Value {
+        let state = match (self.is_upgrading, self.is_half()) {
+            (true, _) => "under way",
+            (false, true) => "half",
+            (false, false) => "whole",
+        };
+        json!({ "state": state, "processes_before": self.before })
+    }
+
+    /// What the operator should see to.
+    fn text(&self, seen: &[Seen]) -> String {
+        let mut text = String::new();
+        if let Some(UidShare { range, taken, size, left, .. }) =
+            self.uids.as_ref().filter(|uids| uids.is_scarce)
+        {
+            text += &format!(
+                "\nuids: {taken} of the {size} of `user_range` {} are given out, {left} of them to what the configuration does not have; \
+                 `bulkhead site uids` lists them",
+                printable(range)
+            );
+        }
+        let before = seen.iter().map(|seen| &seen.process).filter(|process| process.is_before);
+        let before = before.filter(|_| self.before > 0);
+        for Process { role, name, version, pid, .. } in before {
+            let (role, name, version) = (printable(role), printable(name), printable(version));
+            let name = if name == role { name } else { format!("{role} {name}") };
+            text += &format!("\nof version {version}: {name} (pid {pid})");
+        }
+        if self.is_upgrading {
+            text += &format!("\nan upgrade is under way: {} processes have yet to be replaced", self.before);
+        } else if self.is_half() {
+            text += &format!(
+                "\nthe last upgrade ended half: {} processes are of a launcher before; `error.log` says why their successors did not come up; \
+                 put that right, and run `bulkhead upgrade` again, which replaces them",
+                self.before
+            );
+        }
+        text
+    }
 }
 
 /// A process, with what the kernel says of it if it exists.
@@ -106,6 +194,7 @@ impl Seen {
             "connections_now": process.connections_now, "connections": process.connections,
             "requests": process.requests, "last_exit": process.last_exit, "jit": process.jit,
             "memory_bytes": self.memory, "oom_kills": process.oom_kills, "layers": layers,
+            "version": process.version, "is_before": process.is_before,
         })
     }
 }
@@ -114,7 +203,7 @@ impl Seen {
 pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
     let mut answer = give(run_dir, &order(&view.part))?;
     let next = answer["next"].as_u64();
-    let missing = answer["missing"].as_str().unwrap_or("").to_owned();
+    let whole = Whole::of(&mut answer);
     let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
     let mut seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
@@ -126,8 +215,8 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         let loop_ms = json!({ "longest": milliseconds("longest_step_us"), "lately": milliseconds("longest_lately_us") });
         let loop_did = json!({ "longest": answer["longest_step"], "lately": answer["longest_lately"] });
         let mut document = json!({
-            "missing": missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
-            "next": next,
+            "missing": whole.missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
+            "next": next, "uids": whole.uids_json(), "upgrade": whole.upgrade_json(),
         });
         if let Some(scores) = &scores {
             document["scores"] = scores.iter().map(score::Scored::json).collect();
@@ -135,9 +224,9 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         format!("{document:#}")
     } else if view.isolation {
         let scores = scores.map_or(String::new(), |scores| score::render(&scores));
-        isolation::render(&seen, &missing) + &scores + &more(next)
+        isolation::render(&seen, &whole.missing) + &scores + &more(next)
     } else {
-        render(&seen, &missing) + &more(next)
+        render(&seen, &whole) + &more(next)
     };
     print(&text)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -159,7 +248,7 @@ fn more(next: Option<u64>) -> String {
     next.map_or(String::new(), |next| format!("\nmore: `--after {next}`"))
 }
 
-fn render(seen: &[Seen], missing: &str) -> String {
+fn render(seen: &[Seen], whole: &Whole) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
     // There may be thousands of these.
     let (resting, present): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.process.state == "resting");
@@ -189,8 +278,9 @@ fn render(seen: &[Seen], missing: &str) -> String {
     for name in seen.iter().filter(|seen| seen.process.jit).map(|seen| printable(&seen.process.name)) {
         text += &format!("\njit: {name} may make code while it runs (`jit = true`)");
     }
-    if !missing.is_empty() {
-        text += &format!("\nmissing layers: {}", printable(missing));
+    text += &whole.text(seen);
+    if !whole.missing.is_empty() {
+        text += &format!("\nmissing layers: {}", printable(&whole.missing));
     }
     text
 }
@@ -215,7 +305,8 @@ pub(crate) mod tests {
             process("gate", "gate", std::process::id(), "serving"),
             process("service", "packages/search", 0, "broken"),
         ];
-        let text = render(&seen, "seccomp, landlock");
+        let missing = |missing: &str| Whole { missing: missing.into(), ..Whole::default() };
+        let text = render(&seen, &missing("seccomp, landlock"));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert!(lines[0].starts_with("ROLE     PARTITION"), "{text}");
@@ -225,10 +316,34 @@ pub(crate) mod tests {
         assert!(lines[3].starts_with("broken: packages/search: exited with 1\\u{1b};"), "{text}");
         assert_eq!(lines[4], "jit: packages/search may make code while it runs (`jit = true`)");
         assert_eq!(lines[5], "missing layers: seccomp, landlock");
-        assert!(!render(&seen[..1], "").contains("missing"));
-        let text = render(&[process("site", "packages", 0, "resting")], "");
+        assert!(!render(&seen[..1], &missing("")).contains("missing"));
+        let text = render(&[process("site", "packages", 0, "resting")], &missing(""));
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.ends_with("resting: 1, which start on demand; `--json` names them"), "{text}");
+    }
+
+    #[test]
+    fn what_an_upgrade_has_left_is_said_with_its_version() {
+        let mut answer = json!({
+            "missing": "", "before": { "processes": 1, "is_upgrading": false },
+            "uids": { "range": "51001-51100", "taken": 80, "size": 100, "left": 7, "is_scarce": true },
+        });
+        let whole = Whole::of(&mut answer);
+        let mut old = process("site", "main", 0, "serving");
+        (old.process.version, old.process.is_before) = ("0.1.0".into(), true);
+        let text = render(&[old, process("gate", "gate", 0, "serving")], &whole);
+        assert!(
+            text.contains("\nof version 0.1.0: site main (pid 0)\nthe last upgrade ended half: 1 processes"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nuids: 80 of the 100 of `user_range` 51001-51100 are given out, 7 of them"),
+            "{text}"
+        );
+        assert_eq!(whole.upgrade_json(), json!({ "state": "half", "processes_before": 1 }));
+        let going_on = Whole { before: 3, is_upgrading: true, ..Whole::default() };
+        assert!(going_on.text(&[]).contains("under way: 3 processes have yet to be replaced"));
+        assert_eq!(Whole::of(&mut json!({})).text(&[]), "");
     }
 
     #[test]

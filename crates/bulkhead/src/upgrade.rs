@@ -12,12 +12,20 @@ use serde::Deserialize;
 use serde_json::json;
 use supervisor::upgrade::WANTED;
 
-use crate::admin::{give_for, printable};
+use crate::admin::{give, give_for, printable};
 use crate::fault::Fault;
 use crate::table::{align, print};
 
 /// How long an upgrade may take; above the time after which the admin role gives up.
 const WAIT: Duration = Duration::from_secs(610);
+
+/// How often the status is asked for, when the answer was lost.
+const LOST_POLL: Duration = Duration::from_millis(200);
+/// What is said of answers that do not come.
+const LOST: [&str; 2] = ["the admin process is ending", "the answer is cut off"];
+/// What to do about an upgrade that has ended half.
+const HALF_REMEDY: &str = "`bulkhead status` says which processes are of which version, and `error.log` why their successors did not come \
+                           up; put that right, and run `bulkhead upgrade` again, which replaces them";
 
 /// What has become of the processes of a role.
 #[derive(Debug, Deserialize)]
@@ -41,15 +49,60 @@ pub fn upgrade(run_dir: &Path, to: Option<&Path>, dry_run: bool, as_json: bool) 
     let answer = give_for(run_dir, &json!({ "command": "upgrade", "dry_run": dry_run }), WAIT);
     // One that the launcher has not taken is of no use to the next order.
     let _ = remove(&link);
-    let roles = answer?["roles"].take();
+    let mut answer = match answer {
+        Err(Fault::Failed(reason)) if is_lost(&reason) => return Err(unknown_end(run_dir, &reason)),
+        answer => answer?,
+    };
+    let (roles, half) = (answer["roles"].take(), answer["half"].as_str().map(half));
     if as_json {
-        print(&format!("{:#}", json!({ "dry_run": dry_run, "roles": roles })))?;
-        return Ok(ExitCode::SUCCESS);
+        let ended = if half.is_some() { "half" } else { "whole" };
+        let error = half.as_ref().map(Fault::to_string);
+        let said = json!({ "dry_run": dry_run, "ended": ended, "roles": roles, "error": error });
+        print(&format!("{said:#}"))?;
+        return Ok(half.map_or(ExitCode::SUCCESS, |half| half.code()));
     }
     let roles: Vec<Role> = serde_json::from_value(roles)
         .map_err(|error| Fault::Failed(format!("the answer is no list of roles: {error}")))?;
-    print(&text(&roles, dry_run, before.elapsed()))?;
-    Ok(ExitCode::SUCCESS)
+    print(&text(&roles, dry_run, before.elapsed(), half.is_some()))?;
+    half.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// What is said of an upgrade that has left some processes of before.
+fn half(reason: &str) -> Fault {
+    Fault::Partly(format!("the upgrade ended half: {}\n{HALF_REMEDY}", printable(reason)))
+}
+
+/// Whether a reason says that the order was taken, and how it ended was not heard of.
+fn is_lost(reason: &str) -> bool {
+    LOST.iter().any(|lost| reason.contains(lost))
+}
+
+/// What the status says of an upgrade whose answer was lost: the process that passes answers on has ended.
+fn unknown_end(run_dir: &Path, reason: &str) -> Fault {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let before = give(run_dir, &json!({ "command": "status", "role": "admin" }))
+            .map(|status| status["before"].clone());
+        match before {
+            Ok(before) if before["is_upgrading"] != true => {
+                let text = format!("the answer was lost ({reason})");
+                return match before["processes"].as_u64() {
+                    Some(0) => Fault::Failed(format!(
+                        "{text}; all processes are of the launcher that runs now: `error.log` says whether that is the new one, or whether \
+                         nothing has changed"
+                    )),
+                    _ => half(&format!("{text}, and some processes are of a launcher before")),
+                };
+            }
+            Err(Fault::Unreachable(reason)) => return Fault::Unreachable(reason),
+            _ if Instant::now() >= deadline => {
+                return Fault::Failed(format!(
+                    "the answer was lost ({reason}); `bulkhead status` says how the upgrade ends"
+                ));
+            }
+            _ => std::thread::sleep(LOST_POLL),
+        }
+    }
 }
 
 fn remove(link: &Path) -> io::Result<()> {
@@ -59,7 +112,7 @@ fn remove(link: &Path) -> io::Result<()> {
     }
 }
 
-fn text(roles: &[Role], dry_run: bool, took: Duration) -> String {
+fn text(roles: &[Role], dry_run: bool, took: Duration, is_half: bool) -> String {
     let (from, to) = roles.first().map_or(("?", "?"), |role| (&role.from, &role.to));
     let (from, to) = (printable(from), printable(to));
     if dry_run {
@@ -71,7 +124,8 @@ fn text(roles: &[Role], dry_run: bool, took: Duration) -> String {
     };
     let head = ["role", "replaced", ""].map(String::from).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(roles.iter().map(row)).collect();
-    format!("{}\n\nupgraded from {from} to {to} in {:.2} s", align(&rows, &[1]), took.as_secs_f64())
+    let word = if is_half { "upgraded half" } else { "upgraded" };
+    format!("{}\n\n{word} from {from} to {to} in {:.2} s", align(&rows, &[1]), took.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -90,7 +144,22 @@ mod tests {
         let roles = [role("bulkheadd", 1, 0), role("site", 12, 1)];
         let wanted = "role       replaced\nbulkheadd         1\nsite             12  1 go on\n\nupgraded from 1.0 to 1.1 in \
                       0.50 s";
-        assert_eq!(text(&roles, false, Duration::from_millis(500)), wanted);
-        assert_eq!(text(&roles[..1], true, Duration::ZERO), "version 1.1 can take over from 1.0");
+        assert_eq!(text(&roles, false, Duration::from_millis(500), false), wanted);
+        let half_way = text(&roles, false, Duration::from_millis(500), true);
+        assert_eq!(half_way, wanted.replace("upgraded from", "upgraded half from"));
+        assert_eq!(text(&roles[..1], true, Duration::ZERO, false), "version 1.1 can take over from 1.0");
+    }
+
+    #[test]
+    fn one_that_ends_half_has_an_exit_code_of_its_own() {
+        let fault = half("the launcher is new\u{1b}, and a site is not");
+        assert_eq!(fault.code(), ExitCode::from(3));
+        assert!(
+            fault.to_string().contains("is new\\u{1b}, and a site is not\n`bulkhead status` says"),
+            "{fault}"
+        );
+        assert!(
+            is_lost("/run/admin.sock: the answer is cut off or not JSON") && !is_lost("the server stops")
+        );
     }
 }

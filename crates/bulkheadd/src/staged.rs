@@ -3,6 +3,7 @@
 //! Runs in: the launcher. Sees: no input. Never: does anything by itself; the launcher makes and undoes each step, in `staging`.
 
 use supervisor::slots::Running;
+use supervisor::spawn::uid_range::UidRange;
 
 /// Something that a change has made, with what its way back needs.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(crate) enum Step {
     Slots,
     /// Another configuration is in the place of this one.
     Config(Box<Running>),
+    /// Uids are given out of another range; this is the one before, which is reserved as long.
+    Range(UidRange),
     /// These names have been given uids.
     Uids(Vec<String>),
     /// Logs were opened, and loggers have been sent those of sites that come.
@@ -72,6 +75,16 @@ mod tests {
         assert!(matches!(staged.take_last(), Some(Step::Uids(names)) if names == ["site/a"]));
         assert!(matches!(staged.take_last(), Some(Step::Slots)));
         assert!(staged.take_last().is_none() && staged.before().is_none());
+    }
+
+    #[test]
+    fn a_range_goes_back_also_when_something_was_launched() {
+        let mut staged = Staged::default();
+        let range = UidRange::known(1001..=1009, None);
+        [Step::Range(range), Step::Uids(Vec::new())].into_iter().for_each(|step| staged.made(step));
+        staged.launches();
+        assert!(matches!(staged.take_last(), Some(Step::Range(before)) if before.range == (1001..=1009)));
+        assert!(staged.take_last().is_none());
     }
 
     #[test]

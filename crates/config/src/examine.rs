@@ -60,6 +60,13 @@ pub enum Content<'c> {
     Socket,
     /// A folder of the server's own.
     Own,
+    /// The state folder, whose table says which uids were given out.
+    Uids {
+        /// Out of which range more are to be given.
+        range: RangeInclusive<u32>,
+        /// Whether the configuration says so; if not, the server may have chosen another one.
+        is_written: bool,
+    },
     /// The state folder, which may have something of a site of this name.
     Named {
         /// The name of the site.
@@ -171,6 +178,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     let mut subjects: Vec<Subject<'_>> = Vec::new();
     let own = raw.server.folders().map(|(key, at)| subject(key, at, Content::Own));
     subjects.extend(own);
+    subjects.extend(uids(raw));
     let filters = raw.conditioning.filters.iter();
     subjects.extend(
         filters.map(|one| subject("filters", &one.program, Content::Program { kind: ProgramKind::Filter })),
@@ -184,7 +192,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     let found = |key: &str, path: &Path| opener.look_by_key(key, path).ok();
     subjects.retain(|subject| match subject.content {
         _ if would_wait(&opener, subject) => examine.has_waited(),
-        Content::Own | Content::Socket | Content::Named { .. } => true,
+        Content::Own | Content::Uids { .. } | Content::Socket | Content::Named { .. } => true,
         Content::Published { .. }
         | Content::Linked { .. }
         | Content::Read { .. }
@@ -203,6 +211,9 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
         let Some(subject) = subjects.get(number) else { continue };
         let message = match subject.content {
             Content::Named { site, .. } => format!("site \"{site}\" {}", finding.message),
+            Content::Uids { ref range, .. } => {
+                format!("`user_range` {}-{} {}", range.start(), range.end(), finding.message)
+            }
             _ => format!("`{}` {} {}", subject.key, show_path(subject.path), finding.message),
         };
         match finding.severity {
@@ -216,7 +227,7 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
 fn would_wait(opener: &Opener, subject: &Subject<'_>) -> bool {
     let waits = |key: &str, path: &Path| opener.would_wait(class_of(key), path);
     match &subject.content {
-        Content::Own | Content::Named { .. } => false,
+        Content::Own | Content::Uids { .. } | Content::Named { .. } => false,
         Content::Socket => waits(subject.key, subject.path.parent().unwrap_or(Path::new("/"))),
         Content::Certificate { key: Some(key), .. } if waits("key", key) => true,
         _ => waits(subject.key, subject.path),
@@ -225,6 +236,13 @@ fn would_wait(opener: &Opener, subject: &Subject<'_>) -> bool {
 
 fn subject<'c>(key: &'static str, at: &'c At<PathBuf>, content: Content<'c>) -> Subject<'c> {
     Subject { key, path: &at.value, content, offset: at.offset }
+}
+
+/// The range of uids, and where those are that were given out.
+fn uids(raw: &RawConfig) -> Option<Subject<'_>> {
+    let (range, state) = (raw.server.user_range.as_ref()?, raw.server.state_dir.as_ref()?);
+    let content = Content::Uids { range: range.value.clone(), is_written: raw.server.user_range_given };
+    Some(Subject { key: "user_range", path: &state.value, content, offset: range.offset })
 }
 
 /// What there may be of the name of a site.

@@ -92,6 +92,7 @@ use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::uid_share::Share;
 use crate::spawn::{BegunProcess, Jailed, Started};
 use sys::file_version::FileVersion;
 
@@ -169,6 +170,10 @@ pub struct Supervisor {
     /// The longest steps of the loop, since its start and of lately, in microseconds, and what they were for, as the launcher has measured
     /// them.
     pub steps_us: [(u64, &'static str); 2],
+    /// How much of the range of uids is given out; `None` in a rootless run.
+    pub uids: Option<Share>,
+    /// Whether processes of a launcher before are being replaced.
+    pub is_upgrading: bool,
     /// Programs that are examined beside the loop.
     examinations: Examinations,
     copies: Copies,
@@ -259,6 +264,8 @@ impl Supervisor {
             starts: BTreeMap::new(),
             next_restart: 0,
             steps_us: [(0, ""); 2],
+            uids: None,
+            is_upgrading: false,
             examinations: Examinations::default(),
             copies: Copies::default(),
             openings: Openings::default(),

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
 use std::time::Instant;
 
 use sys::control::ControlEnd;
@@ -103,6 +104,8 @@ pub struct Process {
     pub core_folder: Option<OwnedFd>,
     /// Memory in which it keeps what its successor is to go on with.
     pub(crate) memory: Option<OwnedFd>,
+    /// The version of the launcher that has started it, if that was one before this one.
+    pub before: Option<Rc<str>>,
     /// The transaction that it is part of.
     pub ticket: Option<u32>,
     /// How much nonsense it has sent.
@@ -140,6 +143,7 @@ impl Process {
             core_folder: None,
             calls: None,
             memory: None,
+            before: None,
             ticket: None,
             protocol_violations: 0,
             beginning: None,

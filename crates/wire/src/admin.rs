@@ -18,6 +18,8 @@ choice! {
         1 => Failed,
         /// It cannot be done now: another of the kind is under way.
         2 => Busy,
+        /// Some of it is done, and some is not.
+        3 => Partly,
     }
 }
 
@@ -107,10 +109,12 @@ messages! {
         3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
         /// All of the above has been said: serve.
         4 => Begin {},
-        /// One process, in answer to `Status`. `oom_kills` of the launcher are those of all processes.
+        /// One process, in answer to `Status`. `oom_kills` of the launcher are those of all processes; `version` is that of the launcher
+        /// which has started the process, and `is_before` says that this is one before.
         5 => Process {
             ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
             age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool, oom_kills: u32,
+            version: Text<64>, is_before: bool,
         },
         /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the launcher's loop has been
         /// busy at most with one step, since its start and in the last half minute, and what it did in most of that step.
@@ -159,6 +163,11 @@ messages! {
         29 => Forget { target: u32 },
         /// Before the end of the answer to `StatusOf`: where the next page begins.
         30 => StatusNext { ticket: u32, next: u32 },
+        /// Before the end of the answer to `Status`: how much of the range of uids is given out, and how many of these the
+        /// configuration does not have.
+        31 => UidShare { ticket: u32, first: u32, last: u32, taken: u32, left: u32, is_scarce: bool },
+        /// After that: how many processes of a launcher before work on, and whether an upgrade is under way that replaces them.
+        32 => Before { ticket: u32, processes: u32, is_upgrading: bool },
     }
 }
 
@@ -199,6 +208,8 @@ messages! {
         26 => Republish { ticket: u32, target: u32 },
         /// Make a channel to each process of the service that is called `target`, for an order.
         27 => Send { ticket: u32, target: u32 },
+        /// Take the uids back that the operator has written down in the state folder.
+        29 => TakeUidsBack { ticket: u32 },
         /// List the processes of one role, of one site (with its services and what belongs to them), or of one role of one site:
         /// those from the place `from` on, and so many.
         28 => StatusOf {

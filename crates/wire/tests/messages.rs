@@ -154,6 +154,7 @@ impl Samples for LauncherToSuccessor {
             Self::LeftMemory { slot: u32::MAX, descriptor: 23 },
             Self::OomKills { slot: u32::MAX, count: 2 },
             Self::AllOomKills { count: 3 },
+            Self::OfVersion { serial: 4, version: text(64) },
         ]);
         all
     }
@@ -590,6 +591,7 @@ impl Samples for AdminToLauncher {
             Self::Probe { ticket: 0, target: 1, kind: ProbeKind::Foreign },
             Self::Conditioning { ticket: 3 },
             Self::Reopen { ticket: 4 },
+            Self::TakeUidsBack { ticket: u32::MAX },
             Self::Bans { ticket: 5 },
             Self::Certificates { ticket: 6 },
             Self::Reload { ticket: 8, dry_run: true },
@@ -923,6 +925,8 @@ impl Samples for LauncherToAdmin {
             last_exit: text(64),
             jit: true,
             oom_kills: u32::MAX,
+            version: text(64),
+            is_before: true,
         };
         let mut all = vec![
             Self::Socket {},
@@ -940,6 +944,9 @@ impl Samples for LauncherToAdmin {
             answer(Outcome::Done),
             answer(Outcome::Failed),
             answer(Outcome::Busy),
+            answer(Outcome::Partly),
+            Self::UidShare { ticket: 1, first: 1, last: u32::MAX, taken: 2, left: 3, is_scarce: true },
+            Self::Before { ticket: 1, processes: u32::MAX, is_upgrading: true },
             Self::Report {},
             Self::ProbeOutput { ticket: 9 },
             Self::PublisherOutput { ticket: 10 },
@@ -1219,7 +1226,7 @@ fn values_that_a_field_does_not_have_are_refused() {
         let bytes = [1, 4, 0, 0, 0, 0, target, 0, 0];
         assert_eq!(LauncherToSite::decode(&bytes), Err(DecodeError::Value("RouteTarget")));
     }
-    for outcome in 3..=u8::MAX {
+    for outcome in 4..=u8::MAX {
         let bytes = [1, 7, 0, 0, 0, 0, outcome, 0, 0];
         assert_eq!(LauncherToAdmin::decode(&bytes), Err(DecodeError::Value("Outcome")));
     }

@@ -10,10 +10,13 @@ mod adoption;
 mod emptying;
 mod folder;
 mod list;
+mod owned;
 mod purge;
 mod record;
 mod removal;
 mod turn;
+mod uid_use;
+mod uids;
 mod write;
 
 use std::io::Read as _;
@@ -63,6 +66,7 @@ pub fn site(config: Option<&Path>, command: &SiteCommand) -> Result<ExitCode, Fa
             let how = if *adopt { adoption::State::TakenOver } else { adoption::State::Nobodys };
             adoption::add(&config, name, &text, how, *json)
         }
+        SiteCommand::Uids(what) => uids::uids(&config, what),
         SiteCommand::Adopt { name, json } => adoption::adopt(&config, name, *json),
         SiteCommand::Remove { name, purge, json } => {
             let what = if *purge { removal::Left::Deleted } else { removal::Left::Kept };

@@ -14,6 +14,7 @@ use crate::components::targets::Targets;
 use supervisor::Supervisor;
 use supervisor::restart::Ended;
 use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::uid_share::Share;
 use supervisor::upgrade::Handed;
 
 /// The answer about a target that there is no more.
@@ -120,6 +121,14 @@ impl AdminCommands {
             if let Some(next) = page.next {
                 supervisor.send(admin, &LauncherToAdmin::StatusNext { ticket, next }, None);
             }
+            if let Some(share) = supervisor.uids {
+                let (is_scarce, Share { first, last, taken, left }) = (share.is_scarce(), share);
+                let line = LauncherToAdmin::UidShare { ticket, first, last, taken, left, is_scarce };
+                supervisor.send(admin, &line, None);
+            }
+            let (processes, is_upgrading) =
+                (supervisor.slots_before().count() as u32, supervisor.is_upgrading);
+            supervisor.send(admin, &LauncherToAdmin::Before { ticket, processes, is_upgrading }, None);
             let missing = Text::new(supervisor.missing().join(", "));
             let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = supervisor.steps_us;
             let (longest_step, longest_lately) = (Text::new(longest_step), Text::new(longest_lately));

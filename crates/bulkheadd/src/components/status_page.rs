@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use wire::{Counters, LauncherToAdmin, Role, Text};
 
+use crate::entry::VERSION;
 use supervisor::Supervisor;
 use supervisor::process::Process;
 use supervisor::spawn::process_spec::ProcessSpec;
@@ -112,6 +113,8 @@ fn of_launcher(supervisor: &Supervisor, ticket: u32) -> LauncherToAdmin {
         last_exit: Text::new(""),
         jit: false,
         oom_kills: supervisor.oom_kills(),
+        version: Text::new(VERSION),
+        is_before: false,
     }
 }
 
@@ -129,6 +132,7 @@ fn of_process(
         (None, false, true) => "resting",
         (None, false, false) => "waiting",
     };
+    let before = process.and_then(|process| process.before.as_deref());
     LauncherToAdmin::Process {
         ticket,
         role: spec.role,
@@ -142,5 +146,7 @@ fn of_process(
         last_exit: Text::new(slot.last_exit.as_str()),
         jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
         oom_kills: slot.oom_kills,
+        version: Text::new(before.unwrap_or(VERSION)),
+        is_before: before.is_some(),
     }
 }

@@ -154,6 +154,7 @@ impl Launcher {
             AdminToLauncher::Certificates { ticket } => {
                 to.certificates.begin_certificates(supervisor, admin, ticket);
             }
+            AdminToLauncher::TakeUidsBack { ticket } => self.take_uids_back(admin, ticket),
             AdminToLauncher::Bans { ticket } => to.bans.list_bans(supervisor, admin, ticket),
             AdminToLauncher::Unban { ticket, address_high, address_low } => {
                 to.bans.unban(supervisor, ticket, address_high, address_low);

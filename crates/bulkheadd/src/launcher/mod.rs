@@ -14,6 +14,7 @@ pub(crate) mod resume;
 mod staging;
 mod step_clock;
 mod transaction;
+mod uids;
 mod upgrade;
 
 use std::collections::VecDeque;
@@ -246,6 +247,7 @@ impl Launcher {
         self.start_all();
         self.log_isolation();
         self.log_warnings();
+        self.note_uids();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
         self.serve()
     }

@@ -339,6 +339,7 @@ impl Launcher {
         drop(closed);
         self.after_change(&changed);
         self.log_warnings();
+        self.note_uids();
     }
 
     /// Has the transaction wait until a process says that it uses what it was sent, unless the process goes anyway.

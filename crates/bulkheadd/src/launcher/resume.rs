@@ -152,12 +152,14 @@ impl Resumed {
         }
         launcher.components.registry.resume(&mut launcher.supervisor, started);
         launcher.keep_unknown_holders();
+        launcher.note_uids();
         (launcher, predecessor)
     }
 
     /// Takes the place of the launcher before, and begins to replace its processes.
     pub(crate) fn replace_all(self) -> Launcher {
         let (mut launcher, predecessor) = self.hold();
+        launcher.supervisor.inherit(&predecessor.version);
         launcher.begin_to_replace(predecessor);
         launcher
     }

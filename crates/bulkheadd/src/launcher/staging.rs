@@ -10,12 +10,14 @@ use wire::{Act, Role};
 
 use crate::launcher::Launcher;
 use crate::staged::{Staged, Step};
-use supervisor::error::Error;
+use supervisor::error::{Error, range_text};
 use supervisor::life::Life;
 use supervisor::numbers::{NumberSet, leave_place};
 use supervisor::setup::process_table::ProcessTable;
 use supervisor::slots::{Changed, Running};
 use supervisor::spawn::process_spec::ProcessSpec;
+use supervisor::spawn::uid_range::{self, UidRange};
+use supervisor::spawn::uid_share::OutOfRange;
 use supervisor::spawn::uids::Uids;
 
 /// Which sites and roles a changed configuration adds, takes away and replaces.
@@ -38,6 +40,7 @@ impl Launcher {
         new: Running,
         change: StagedChange<'_>,
     ) -> Result<(), Error> {
+        self.stage_range(staged, &new)?;
         staged.made(Step::Slots);
         self.supervisor.leave_sites(change.gone);
         staged.made(Step::Config(Box::new(self.supervisor.replace_config(new))));
@@ -45,6 +48,31 @@ impl Launcher {
         staged.made(Step::Logs);
         self.components.log_rotation.stage(&mut self.supervisor, change.added)?;
         self.adopt_sites()
+    }
+
+    /// Reserves the range of uids that a configuration has, if that is another one, beside the one that there is.
+    fn stage_range(&mut self, staged: &mut Staged, new: &Running) -> Result<(), Error> {
+        let (Some(before), Some(table)) = (&self.uid_range, &mut self.identities) else { return Ok(()) };
+        let (server, state) = (&new.config.server, &self.supervisor.directories().state);
+        let written = server.user_range_given.then_some(&server.user_range);
+        let range = uid_range::wanted(written, &server.user_range, state)?;
+        if range == before.range {
+            return Ok(());
+        }
+        if let Err(OutOfRange { owner, uid, .. }) = table.may_become(&range) {
+            let problem =
+                format!("{owner} has uid {uid}, which user_range {} lacks; reload again", range_text(&range));
+            return Err(Error::identity(state.join("uids"), problem));
+        }
+        let reserved = before.beside(&range, &new.config.dir)?;
+        table.set_range(range);
+        staged.made(self.uid_range.replace(reserved).map_or(Step::Uids(Vec::new()), Step::Range));
+        Ok(())
+    }
+
+    fn put_back_range(&mut self, before: UidRange) {
+        self.identities.iter_mut().for_each(|table| table.set_range(before.range.clone()));
+        self.uid_range = Some(before);
     }
 
     /// Adds the processes of sites that come, of filters, and of roles that there were none of.
@@ -119,6 +147,7 @@ impl Launcher {
             match step {
                 Step::Logs => self.components.log_rotation.unstage(),
                 Step::Uids(names) => self.take_back_uids(&names),
+                Step::Range(before) => self.put_back_range(before),
                 Step::Config(before) => self.put_back(*before, tried),
                 Step::Slots => {
                     for slot in self.supervisor.end_change(false).removed {
@@ -129,6 +158,7 @@ impl Launcher {
         }
         self.supervisor.context().forget_programs();
         self.after_change(&Changed::default());
+        self.note_uids();
     }
 
     /// Until their processes have ended, the sites that were tried keep their numbers.

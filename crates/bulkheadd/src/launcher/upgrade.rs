@@ -27,6 +27,11 @@ use supervisor::upgrade::{Predecessor, UnderWay, WANTED};
 
 /// LIMIT: how long an order waits until nothing else is under way; and beyond `drain_timeout`, until processes have finished.
 const QUIET_WAIT: Duration = Duration::from_secs(5);
+/// LIMIT: processes that are named when an upgrade ends half; `status` has all.
+const KEPT_MAX: usize = 8;
+/// What to do about an upgrade that has ended half.
+const HALF_REMEDY: &str = "`bulkhead status` says which processes are of which version; `bulkhead upgrade` again replaces them, when what kept their \
+     successors from coming up is put right";
 /// In which order processes are replaced: what others need first; admin last, which passes the answer on.
 const ORDER: [Role; 12] = [
     Role::Logger,
@@ -208,6 +213,7 @@ impl Launcher {
         left.sort_by_key(|(role, _)| ORDER.iter().position(|one| one == role));
         let (begun, under_way, failures) = (Instant::now(), Vec::new(), Vec::new());
         let left = left.into();
+        self.supervisor.is_upgrading = true;
         self.upgrade.replacing = Some(Replacing { predecessor, begun, left, under_way, failures });
         self.go_on_upgrading();
     }
@@ -276,32 +282,55 @@ impl Launcher {
         let Some(Replacing { predecessor, begun, failures, .. }) = self.upgrade.replacing.take() else {
             return;
         };
-        let mut counts: BTreeMap<Role, (u32, u32)> = BTreeMap::from([(Role::Launcher, (1, 0))]);
-        for (slot, spec) in self.supervisor.specs().iter().enumerate() {
-            let state = self.supervisor.slot(slot);
-            // The last ones take over when this is said.
-            let Some(serial) = state.next.or(state.current) else { continue };
-            let (replaced, kept) = counts.entry(spec.role).or_default();
-            *(if serial > predecessor.serial { replaced } else { kept }) += 1;
-        }
-        for (role, counts) in counts {
+        self.supervisor.is_upgrading = false;
+        for (role, counts) in self.counts() {
             self.send_upgraded(predecessor.order, role, (&predecessor.version, VERSION), counts);
         }
-        let took = begun.elapsed();
-        self.supervisor.info(format!("upgraded from {} to {VERSION} in {took:?}", predecessor.version));
-        match failures.is_empty() {
-            true => self.answer_upgrade(predecessor.order, Outcome::Done, ""),
-            false => {
+        match self.kept() {
+            None => {
+                let (from, took) = (&predecessor.version, begun.elapsed());
+                self.supervisor.info(format!("upgraded from {from} to {VERSION} in {took:?}"));
+                self.answer_upgrade(predecessor.order, Outcome::Done, "");
+            }
+            Some(kept) => {
+                let why =
+                    if failures.is_empty() { String::new() } else { format!(": {}", failures.join("; ")) };
                 let reason = format!(
                     "the launcher is of version {VERSION} now, but some processes of {} go on, as their successors did not \
-                     come up: {}",
-                    predecessor.version,
-                    failures.join("; ")
+                     come up ({kept}){why}",
+                    predecessor.version
                 );
-                self.answer_upgrade(predecessor.order, Outcome::Failed, &reason);
+                self.supervisor.warn(format!("upgrade: ended half: {reason}; {HALF_REMEDY}"));
+                self.answer_upgrade(predecessor.order, Outcome::Partly, &reason);
             }
         }
         self.know_files();
+    }
+
+    /// How many processes of each role were replaced, and how many of launchers before go on.
+    fn counts(&self) -> BTreeMap<Role, (u32, u32)> {
+        let mut counts: BTreeMap<Role, (u32, u32)> = BTreeMap::from([(Role::Launcher, (1, 0))]);
+        for (slot, spec) in self.supervisor.specs().iter().enumerate() {
+            let state = self.supervisor.slot(slot);
+            if (state.next.or(state.current)).is_some() && state.life == Life::Serving {
+                counts.entry(spec.role).or_default().0 += 1;
+            }
+        }
+        for (slot, _) in self.supervisor.slots_before() {
+            let (replaced, kept) = counts.entry(self.supervisor.spec(slot).role).or_default();
+            (*replaced, *kept) = (replaced.saturating_sub(1), *kept + 1);
+        }
+        counts
+    }
+
+    /// Which processes of launchers before go on, in a few words; `None` if none does.
+    fn kept(&self) -> Option<String> {
+        let kept: Vec<String> =
+            self.supervisor.slots_before().map(|(slot, _)| self.supervisor.spec(slot).title()).collect();
+        let more = kept.len().saturating_sub(KEPT_MAX);
+        let named = kept.iter().take(KEPT_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (!kept.is_empty()).then(|| named + &more)
     }
 
     fn send_upgraded(

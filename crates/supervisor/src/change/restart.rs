@@ -5,8 +5,6 @@
 
 use config::{Isolation, Server};
 
-use crate::error::range_text;
-
 /// A key that takes a restart.
 #[derive(Debug)]
 pub struct Fixed {
@@ -20,11 +18,6 @@ pub struct Fixed {
 
 /// All of them.
 pub const FIXED: &[Fixed] = &[
-    Fixed {
-        key: "user_range",
-        reason: "each process got its uid from the range at its start, and the range is locked against other servers",
-        value: |server| range_text(&server.user_range),
-    },
     Fixed {
         key: "state_dir",
         reason: "the table of uids and the record of control groups are there, and are written while the server runs",

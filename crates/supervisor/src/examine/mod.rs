@@ -18,6 +18,7 @@ mod libraries;
 mod readers;
 mod recorded;
 mod statements;
+mod user_range;
 
 pub use self::finding::Depth;
 pub use self::known::{KnownCertificate, KnownCertificates};
@@ -86,6 +87,11 @@ impl<'u> Examiner<'u> {
         let path = subject.path;
         match &subject.content {
             Content::Own => own_folder(path).into_iter().collect(),
+            Content::Uids { range, is_written } => {
+                let (table, written) = (identities.table(), is_written.then_some(range));
+                let asked = user_range::Asked { written, default: range, state: path };
+                table.map_or_else(Vec::new, |table| user_range::findings(table, &asked, self.depth))
+            }
             Content::Named { site, user, root } => {
                 let own = identities.known(&format!("site/{site}")).filter(|_| user.is_none());
                 let claim = Claim::new(*user, *root);

@@ -94,6 +94,11 @@ impl Held {
         self.place == claim.place() && self.holder.user.as_deref() == claim.user
     }
 
+    /// Its `root`, as text; empty if it had none.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// By what somebody is another one than whose name it was. Files that were given to the site's own worker, `own`, say nothing.
     pub fn difference(&self, claim: &Claim<'_>, own: Option<u32>) -> Option<String> {
         let account =

@@ -55,6 +55,11 @@ impl Living {
         self.uids.into_iter().find(|uid| range.contains(uid))
     }
 
+    /// All uids that it has: real, effective, saved, of the file system.
+    pub fn uids(&self) -> [u32; 4] {
+        self.uids
+    }
+
     /// Its uid, if it has no other: those that we start cannot change theirs.
     pub fn only_uid(&self) -> Option<u32> {
         self.uids.iter().all(|&uid| uid == self.uids[0]).then_some(self.uids[0])

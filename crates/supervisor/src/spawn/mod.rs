@@ -34,7 +34,9 @@ pub mod reaper;
 pub mod remote_paths;
 pub mod stderr;
 pub mod uid_range;
+pub mod uid_share;
 pub mod uids;
+pub mod uids_back;
 pub mod versions;
 
 use std::io;

@@ -28,7 +28,9 @@ const FOLDER: &str = "/run/bulkhead-uids";
 const SPARE: [u32; 8] = [53_001, 54_001, 55_001, 56_001, 57_001, 58_001, 59_001, 60_001];
 /// LIMIT: how long other servers may look for their ranges first.
 const TURN_MAX: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
+/// LIMIT: the same for a server that serves; a reload can be ordered again.
+const TURN_IN_LOOP: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(5);
 /// LIMIT: bytes of what another server says of itself: a pid and a path.
 const OWNER_BYTES_MAX: u64 = 8192;
 
@@ -54,6 +56,37 @@ impl UidRange {
     pub fn lock(&self) -> Option<&File> {
         self.lock.as_ref()
     }
+
+    /// Reserves another range for the same server, which keeps this one as well until this is dropped.
+    pub fn beside(&self, range: &Range, config_dir: &Path) -> Result<Self, Error> {
+        // Where nothing could be locked at the start, nothing can be now.
+        if self.lock.is_none() {
+            return Ok(Self { range: range.clone(), note: None, lock: None });
+        }
+        let mut ledger = Ledger::open(folder()?, TURN_IN_LOOP)?;
+        ledger.owned.retain(|owned| owned.range != self.range);
+        ledger.take(std::slice::from_ref(range), config_dir)
+    }
+}
+
+/// The range that a server is to have whose table of uids is in `state`: that of its configuration, or the one that it chose.
+pub fn wanted(given: Option<&Range>, default: &Range, state: &Path) -> Result<Range, Error> {
+    match given {
+        Some(given) => Ok(given.clone()),
+        None => Ok(kept(state)?.unwrap_or_else(|| default.clone())),
+    }
+}
+
+/// Does something while no server can take a range, if none has this one.
+///
+/// # Errors
+/// A server has it, or others look for theirs all the time.
+pub fn while_unreserved<T>(range: &Range, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let ledger = Ledger::open(folder()?, TURN_MAX)?;
+    match ledger.overlapping(range) {
+        Some(other) => Err(Error::UidRange { range: range.clone(), other: other.words() }),
+        None => act(),
+    }
 }
 
 /// Reserves the range of a server whose table of uids is in `state`.
@@ -66,7 +99,7 @@ pub fn reserve(config: &config::Config, state: &Path) -> Result<UidRange, Error>
     let candidates = std::iter::once(wanted.clone()).chain(spare.iter().map(|&first| first..=first + 998));
     let candidates: Vec<Range> = candidates.collect();
     let reserved = match folder() {
-        Ok(folder) => Ledger::open(folder)?.take(&candidates, &config.dir)?,
+        Ok(folder) => Ledger::open(folder, TURN_MAX)?.take(&candidates, &config.dir)?,
         Err(error @ Error::Path { .. }) => UidRange {
             range: wanted.clone(),
             note: Some(format!(
@@ -84,7 +117,7 @@ pub fn reserve(config: &config::Config, state: &Path) -> Result<UidRange, Error>
 
 /// The ranges that servers have now, for those who must keep away from them.
 pub fn taken() -> Vec<Range> {
-    let ledger = folder().and_then(Ledger::open);
+    let ledger = folder().and_then(|folder| Ledger::open(folder, TURN_MAX));
     ledger.map_or_else(|_| Vec::new(), |ledger| ledger.owned.into_iter().map(|owned| owned.range).collect())
 }
 
@@ -109,9 +142,9 @@ struct Ledger<'f> {
 }
 
 impl<'f> Ledger<'f> {
-    fn open(folder: &'f Path) -> Result<Self, Error> {
+    fn open(folder: &'f Path, turn_max: Duration) -> Result<Self, Error> {
         let turn = File::open(folder).map_err(at("open", folder))?;
-        let until = Instant::now() + TURN_MAX;
+        let until = Instant::now() + turn_max;
         while turn.try_lock().is_err() {
             if Instant::now() >= until {
                 return Err(at("lock", folder)(io::ErrorKind::TimedOut));
@@ -217,7 +250,7 @@ mod tests {
     use super::*;
 
     fn take(folder: &Path, candidates: &[Range]) -> Result<UidRange, Error> {
-        Ledger::open(folder)?.take(candidates, Path::new("/etc/x\u{1b}"))
+        Ledger::open(folder, TURN_MAX)?.take(candidates, Path::new("/etc/x\u{1b}"))
     }
 
     #[test]

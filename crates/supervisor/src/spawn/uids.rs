@@ -1,8 +1,9 @@
 //! The table of uids: one per role and partition, the same at every start, never given to another.
 //!
-//! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: gives a uid that
-//! a process may have had out twice, not even after its partition has left the configuration, for files of that uid may be left; has a site that
-//! comes by the name of one that was removed be the one that was ([`site_names`](crate::site_names)).
+//! Runs in: the launcher, as root, and in the commands `check` and `site`. Sees no untrusted bytes: a file that only root can write.
+//! Never: gives a uid that a process may have had out twice, not even after its partition has left the configuration, for files of
+//! that uid may be left, unless the operator has given it back ([`uids_back`](super::uids_back)); has a site that comes by the name
+//! of one that was removed be the one that was ([`site_names`](crate::site_names)).
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
@@ -17,7 +18,8 @@ use jail::Identity;
 
 use crate::directories::replace;
 use crate::error::{Error, at, range_text};
-use crate::site_names::generations::{Generations, site_of};
+use crate::site_names::generations::{Generations, Standing, site_of};
+use crate::spawn::uid_share::{OutOfRange, Share};
 
 /// Names (such as `site/packages`) and their uids.
 #[derive(Debug)]
@@ -94,9 +96,64 @@ impl Uids {
         Identity::new(uid).ok_or_else(|| problem(format!("uid {uid} cannot be used")))
     }
 
-    /// Whether this is the table in a folder, for a range.
-    pub fn are_of(&self, state_dir: &Path, range: &RangeInclusive<u32>) -> bool {
-        self.path.parent() == Some(state_dir) && self.range == *range
+    /// Whether this is the table in a folder.
+    pub fn are_of(&self, state_dir: &Path) -> bool {
+        self.path.parent() == Some(state_dir)
+    }
+
+    /// The range that uids are given out of.
+    pub fn range(&self) -> &RangeInclusive<u32> {
+        &self.range
+    }
+
+    /// Whether this range has the whole of another.
+    pub fn has_whole(&self, other: &RangeInclusive<u32>) -> bool {
+        self.range.contains(other.start()) && self.range.contains(other.end())
+    }
+
+    /// Why no other range than this one can be had: what was given out of it stays its owner's.
+    ///
+    /// # Errors
+    /// The other range lacks such a uid.
+    pub fn may_become(&self, other: &RangeInclusive<u32>) -> Result<(), OutOfRange> {
+        self.lacking(|uid| self.range.contains(&uid), other).map_or(Ok(()), Err)
+    }
+
+    /// What was given out, and is outside of the range.
+    pub fn outside(&self) -> Option<OutOfRange> {
+        self.lacking(|_| true, &self.range)
+    }
+
+    fn lacking(&self, counts: impl Fn(u32) -> bool, range: &RangeInclusive<u32>) -> Option<OutOfRange> {
+        let given = || self.uid_of.iter().filter(|(_, uid)| counts(**uid));
+        let lacking = || given().filter(|(_, uid)| !range.contains(uid));
+        let (owner, &uid) = lacking().min_by_key(|(_, uid)| **uid)?;
+        let low = given().map(|(_, &uid)| uid).min().unwrap_or(uid);
+        let high = given().map(|(_, &uid)| uid).max().unwrap_or(uid);
+        Some(OutOfRange { owner: owner.clone(), uid, count: lacking().count(), all: low..=high })
+    }
+
+    /// Has uids be given out of another range. Those that were given out stay what they are.
+    pub fn set_range(&mut self, range: RangeInclusive<u32>) {
+        (self.next, self.range) = (*range.start(), range);
+    }
+
+    /// How much of the range cannot be given out any more.
+    pub fn share(&self) -> Share {
+        let foreign = self.foreign.iter().filter(|uid| !self.used.contains(uid));
+        let taken = self.used.iter().chain(foreign).filter(|uid| self.range.contains(uid)).count();
+        Share { first: *self.range.start(), last: *self.range.end(), taken: taken as u32, left: 0 }
+    }
+
+    /// All names that were given a uid, each with its own.
+    pub fn all(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.uid_of.iter().map(|(name, &uid)| (name.as_str(), uid))
+    }
+
+    /// Whether an owner is of the generation that its site is in, as it is if it belongs to no site.
+    pub fn is_current(&self, owner: &str) -> bool {
+        let is_removed = |site| matches!(self.generations.get(site).standing, Standing::Removed);
+        self.generations.is_current(owner) && !site_of(owner).is_some_and(is_removed)
     }
 
     /// The identity of `name`, if it has one.
@@ -227,82 +284,4 @@ pub fn machine_users() -> HashSet<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn table(text: &str) -> Uids {
-        Uids::new("uids".into(), 51001..=51003, parse(text).unwrap(), HashSet::from([51002]))
-    }
-
-    #[test]
-    fn keeps_what_was_given_and_skips_users_of_the_machine() {
-        let mut table = table("# comment\n51001 site/old\n");
-        assert_eq!(table.stranger().unwrap().id(), 51003);
-        assert_eq!(table.identity("site/new").unwrap().id(), 51003);
-        assert!(table.stranger().is_none());
-        assert_eq!(table.identity("site/old").unwrap().id(), 51001);
-        assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
-    }
-
-    #[test]
-    fn what_no_process_has_had_is_given_once_more() {
-        let folder = tempfile::tempdir().unwrap();
-        let none = |range| Uids::load(folder.path(), range).unwrap();
-        let mut table = none(51001..=51009);
-        let old = table.identity("site/old").unwrap();
-        table.save().unwrap();
-        let new = table.identity("site/new").unwrap();
-        assert_eq!(table.take_given(), ["site/new"]);
-        table.save().unwrap();
-        table.take_back(&["site/new".to_owned()]).unwrap();
-        assert_eq!((table.known("site/new").is_none(), table.take_given().len()), (true, 0));
-        let mut table = none(51001..=51009);
-        assert_eq!(table.known("site/new").map(|new| new.id()), None, "the file is as it was");
-        assert_eq!(
-            (table.identity("site/old").unwrap().id(), table.identity("site/other").unwrap().id()),
-            (old.id(), new.id())
-        );
-    }
-
-    #[test]
-    fn an_owner_is_who_was_given_a_uid() {
-        let mut table = table("51001 site/old\n51002 site/users\n");
-        assert_eq!(
-            (table.owner(51001), table.owner(51002), table.owner(51003)),
-            (Some("site/old"), None, None)
-        );
-        table.identity("site/new").unwrap();
-        assert_eq!(table.owner(51003), Some("site/new"));
-    }
-
-    #[test]
-    fn finds_accounts_by_their_whole_name() {
-        let passwd = "root:x:0:0:root:/root:/bin/sh\nwww:x:7:8::/:\nwww-data:x:33:34:www-data:/var/www:/bin/false\nx\n";
-        assert_eq!(account(passwd, "www-data"), Some((33, 34)));
-        assert_eq!(account(passwd, "www"), Some((7, 8)));
-        assert_eq!(account(passwd, "ww"), None);
-        assert_eq!(account(passwd, "x"), None);
-    }
-
-    #[test]
-    fn an_account_is_not_root_and_not_a_partitions() {
-        let refused = |table: Uids, user| table.account(user, "a").unwrap_err().to_string();
-        assert!(refused(table(""), "root").contains("cannot run as root"));
-        assert!(refused(table(""), "no-such-account").contains("there is no account"));
-        assert!(refused(table("65534 site/old\n"), "nobody").contains("is site/old's"));
-        assert_eq!(table("").account("nobody", "a").unwrap().id(), 65534);
-    }
-
-    #[test]
-    fn refuses_a_uid_that_two_names_share() {
-        assert!(parse("51001 a\n51001 b\n").unwrap_err().contains("twice"));
-        assert!(parse("51001 a\n51002 a\n").unwrap_err().contains("twice"));
-        assert!(parse("nonsense\n").unwrap_err().contains("line 1"));
-    }
-
-    #[test]
-    fn refuses_a_uid_outside_of_the_range() {
-        let error = table("400 site/old\n").identity("site/old").unwrap_err();
-        assert!(error.to_string().contains("outside of user_range"));
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use sys::control::ControlEnd;
 use sys::notify::Listener;
@@ -14,6 +15,7 @@ use wire::{Bytes, Text};
 use crate::Supervisor;
 use crate::error::{Error, during};
 use crate::foreign::Foreign;
+use crate::life::Life;
 use crate::outbox::Passed;
 use crate::process::{Process, Stage};
 use crate::spawn::stderr::Stderr;
@@ -54,6 +56,9 @@ fn hand_over<'a>(record: &mut Record<'a>, serial: u64, process: &'a Process) {
     if let Some(pipe) = process.control().and_then(ControlEnd::pipe) {
         let descriptor = record.leave(pipe);
         record.add(LauncherToSuccessor::Heard { serial, descriptor });
+    }
+    if let Some(version) = &process.before {
+        record.add(LauncherToSuccessor::OfVersion { serial, version: Text::new(&**version) });
     }
     if process.takes_retire {
         record.add(LauncherToSuccessor::TakesRetire { serial });
@@ -103,6 +108,9 @@ fn resume(handed: &Handed) -> Result<BTreeMap<u64, Process>, Error> {
                 process.owes_commits = *owes_commits;
                 process.protocol_violations = *protocol_violations;
                 process.relays_to = relays_to.iter().map(|&slot| slot as usize).collect();
+            }
+            LauncherToSuccessor::OfVersion { serial, version } => {
+                known(&mut processes, *serial)?.before = Some(version.as_str().into());
             }
             LauncherToSuccessor::TakesRetire { serial } => {
                 known(&mut processes, *serial)?.takes_retire = true
@@ -172,6 +180,25 @@ fn process(
 impl Supervisor {
     pub(super) fn hand_over_processes<'a>(&'a self, record: &mut Record<'a>) {
         self.processes.iter().for_each(|(&serial, process)| hand_over(record, serial, process));
+    }
+
+    /// Notes that all processes are of a launcher before, of this version, unless they are of one before that.
+    pub fn inherit(&mut self, version: &str) {
+        let version: Rc<str> = version.into();
+        self.processes.values_mut().for_each(|process| {
+            process.before.get_or_insert_with(|| version.clone());
+        });
+    }
+
+    /// The slots whose processes are of a launcher before, and have no successor.
+    pub fn slots_before(&self) -> impl Iterator<Item = (usize, &Process)> {
+        let slots = self
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.life == Life::Serving && slot.next.is_none());
+        let processes = slots.filter_map(|(at, slot)| Some((at, self.processes.get(&slot.current?)?)));
+        processes.filter(|(_, process)| process.before.is_some())
     }
 
     /// Looks after the processes of the launcher before.

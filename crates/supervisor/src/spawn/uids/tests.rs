@@ -1,0 +1,113 @@
+//! The table of uids: who is given which, and what is never given again.
+//!
+//! Runs in: tests.
+
+use super::*;
+
+fn table(text: &str) -> Uids {
+    Uids::new("uids".into(), 51001..=51003, parse(text).unwrap(), HashSet::from([51002]))
+}
+
+#[test]
+fn keeps_what_was_given_and_skips_users_of_the_machine() {
+    let mut table = table("# comment\n51001 site/old\n");
+    assert_eq!(table.stranger().unwrap().id(), 51003);
+    assert_eq!(table.identity("site/new").unwrap().id(), 51003);
+    assert!(table.stranger().is_none());
+    assert_eq!(table.identity("site/old").unwrap().id(), 51001);
+    assert!(table.identity("site/third").unwrap_err().to_string().contains("no uid is left"));
+}
+
+#[test]
+fn what_no_process_has_had_is_given_once_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = |range| Uids::load(folder.path(), range).unwrap();
+    let mut table = none(51001..=51009);
+    let old = table.identity("site/old").unwrap();
+    table.save().unwrap();
+    let new = table.identity("site/new").unwrap();
+    assert_eq!(table.take_given(), ["site/new"]);
+    table.save().unwrap();
+    table.take_back(&["site/new".to_owned()]).unwrap();
+    assert_eq!((table.known("site/new").is_none(), table.take_given().len()), (true, 0));
+    let mut table = none(51001..=51009);
+    assert_eq!(table.known("site/new").map(|new| new.id()), None, "the file is as it was");
+    assert_eq!(
+        (table.identity("site/old").unwrap().id(), table.identity("site/other").unwrap().id()),
+        (old.id(), new.id())
+    );
+}
+
+#[test]
+fn a_range_grows_and_drops_nothing_that_was_given() {
+    let mut table = table("400 site/outside\n51001 site/a\n51003 site/b\n");
+    assert!(table.identity("site/new").is_err());
+    for whole in [51001..=51009, 51000..=51003, 50000..=59999, 51001..=51003] {
+        assert_eq!(table.may_become(&whole), Ok(()));
+    }
+    for (other, owner, uid, count) in [
+        (51001..=51002, "site/b", 51003, 1),
+        (51002..=51009, "site/a", 51001, 1),
+        (1..=9, "site/a", 51001, 2),
+    ] {
+        let owner = owner.to_owned();
+        assert_eq!(table.may_become(&other), Err(OutOfRange { owner, uid, count, all: 51001..=51003 }));
+    }
+    table.set_range(51001..=51005);
+    assert_eq!(table.identity("site/new").unwrap().id(), 51004);
+    table.set_range(51001..=51003);
+    assert!(table.identity("site/new").unwrap_err().to_string().contains("outside of user_range"));
+    assert!(table.identity("site/other").unwrap_err().to_string().contains("no uid is left"));
+}
+
+#[test]
+fn a_range_is_scarce_from_80_hundredths_on() {
+    for (given, is_scarce) in [(78, false), (79, true), (80, true)] {
+        let lines: String = (0..given).map(|uid| format!("{} site/{uid}\n", 51101 + uid)).collect();
+        let foreign = HashSet::from([51200, 51101, 1]);
+        let table = Uids::new("uids".into(), 51101..=51200, parse(&lines).unwrap(), foreign);
+        let share = table.share();
+        assert_eq!((share.taken, share.percent()), (given + 1, u64::from(given) + 1));
+        assert_eq!(share.is_scarce(), is_scarce, "{share}");
+    }
+}
+
+#[test]
+fn an_owner_is_who_was_given_a_uid() {
+    let mut table = table("51001 site/old\n51002 site/users\n");
+    assert_eq!((table.owner(51001), table.owner(51002), table.owner(51003)), (Some("site/old"), None, None));
+    table.identity("site/new").unwrap();
+    assert_eq!(table.owner(51003), Some("site/new"));
+}
+
+#[test]
+fn finds_accounts_by_their_whole_name() {
+    let passwd =
+        "root:x:0:0:root:/root:/bin/sh\nwww:x:7:8::/:\nwww-data:x:33:34:www-data:/var/www:/bin/false\nx\n";
+    assert_eq!(account(passwd, "www-data"), Some((33, 34)));
+    assert_eq!(account(passwd, "www"), Some((7, 8)));
+    assert_eq!(account(passwd, "ww"), None);
+    assert_eq!(account(passwd, "x"), None);
+}
+
+#[test]
+fn an_account_is_not_root_and_not_a_partitions() {
+    let refused = |table: Uids, user| table.account(user, "a").unwrap_err().to_string();
+    assert!(refused(table(""), "root").contains("cannot run as root"));
+    assert!(refused(table(""), "no-such-account").contains("there is no account"));
+    assert!(refused(table("65534 site/old\n"), "nobody").contains("is site/old's"));
+    assert_eq!(table("").account("nobody", "a").unwrap().id(), 65534);
+}
+
+#[test]
+fn refuses_a_uid_that_two_names_share() {
+    assert!(parse("51001 a\n51001 b\n").unwrap_err().contains("twice"));
+    assert!(parse("51001 a\n51002 a\n").unwrap_err().contains("twice"));
+    assert!(parse("nonsense\n").unwrap_err().contains("line 1"));
+}
+
+#[test]
+fn refuses_a_uid_outside_of_the_range() {
+    let error = table("400 site/old\n").identity("site/old").unwrap_err();
+    assert!(error.to_string().contains("outside of user_range"));
+}
