@@ -108,7 +108,8 @@ others:
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process; a reload or an
 # upgrade that fails, or whose launcher is killed, at each of its system calls; every kind of descriptor on every channel; every
-# kind of rule by every spelling of names; names of paths that change all the time; 600 sites on demand in 150 MiB.
+# kind of rule by every spelling of names; names of paths that change all the time; 600 sites on demand in 150 MiB, and 600 always-on ones; limits
+# below, at and above the need.
 sweep: build
 	@./tests/prepare process
 	cargo test -p probe --test allowed
@@ -122,6 +123,8 @@ sweep: build
 	BULKHEAD_RACES=200000 cargo test -p config paths::sweep
 	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time
 	BULKHEAD_MEMORY_SECONDS=180 python3 tests/run test_memory
+	BULKHEAD_SWEEP=whole python3 tests/run test_room
+	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_room
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
 soak: build

@@ -5,10 +5,11 @@ import pty
 import re
 import subprocess
 import threading
+import time
 import unittest
 
 from client import until
-from harness import ROOTLESS, Server, service, site
+from harness import ROOTLESS, Server, rootless_too, service, site
 
 RULE = {"broken_after": 4, "within": "20s", "backoff_max": "100ms"}
 
@@ -67,6 +68,30 @@ class FailedStart(unittest.TestCase):
     def test_in_a_container(self):
         with OnTerminal("--fail-init", is_terminal=False) as server:
             self.check(server)
+
+
+@rootless_too
+class Readiness(unittest.TestCase):
+    """Others are served, and that is said, while a service fails or hangs again and again."""
+
+    def ready_with(self, word, seconds, **limits):
+        """The line that says that the server serves, within so many seconds."""
+        bad = site("bad", [service("probe", command=["bin/probe", word])])
+        began = time.monotonic()
+        with Server([site("main", [service("probe")]), bad], limits=limits) as server:
+            took = time.monotonic() - began
+            self.assertEqual((server.status("/probe"), server.status("/", "bad.test")), (200, 200))
+            self.assertNotIn("is broken", server.log())
+            self.assertLess(took, seconds)
+            line = next(line for line in server.stderr().splitlines() if "serving on" in line)
+            self.assertTrue(line.endswith(", not up yet: bad/probe"), line)
+        return took
+
+    def test_one_that_exits_at_once(self):
+        self.ready_with("--fail-init", 5)
+
+    def test_one_that_hangs(self):
+        self.assertGreaterEqual(self.ready_with("--hang-init", 8, start_timeout="2s"), 2)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ class Units(unittest.TestCase):
             self.assertEqual([line for line in text.splitlines() if folder in line or "bulkhead" in line], [])
             self.assertEqual(status, 0, text)
 
+    def test_nothing_but_the_machine_limits_processes(self):
+        """systemd's own limit is 15% of the machine's, for all sites together."""
+        for text in ((EXAMPLES / "bulkhead.service").read_text(), GUIDE):
+            self.assertEqual(re.findall(r"^TasksMax=(.*)$", text, re.MULTILINE), ["infinity"])
+
     def test_the_guide_says_the_score(self):
         """The weights are those of a version of systemd: of any other, it is compared whether it is near."""
         status, text = analyze("security", "--offline=true", EXAMPLES / "bulkhead.service")

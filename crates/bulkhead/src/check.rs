@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use config::{Config, Diagnostic};
 use serde::Serialize;
 use supervisor::examine::{Depth, Examiner};
+use supervisor::need;
 
 use crate::fault::Fault;
 use crate::table::print;
@@ -68,6 +69,8 @@ pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fa
         Ok(config) if json => Ok(if refused(&config) { ExitCode::from(2) } else { ExitCode::SUCCESS }),
         Ok(config) => {
             config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            let lack = need::lack_from_here(&config).map_err(|error| Fault::Failed(error.to_string()))?;
+            lack.iter().for_each(|lack| eprintln!("{}: warning: {lack}", path.display()));
             if refused(&config) {
                 let found = count(config.warnings.len(), "warning");
                 return Err(Fault::Usage(format!("{}: {found}, and `--strict`", path.display())));

@@ -3,6 +3,7 @@
 //! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, which may be
 //! compromised: its words are printed with control characters escaped. Never: takes its word for a layer.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,6 +18,11 @@ use crate::layers::Layers;
 use crate::memory::memory;
 use crate::score;
 use crate::table::{age, align, print, size};
+
+/// The state of a process for which there is no room.
+const WITHOUT_ROOM: &str = "waits for room";
+/// LIMIT: names of such processes in the table.
+const NAMES_MAX: usize = 8;
 
 /// The launcher's role; it is the one process that is not jailed.
 pub const LAUNCHER: &str = "bulkheadd";
@@ -252,11 +258,14 @@ fn render(seen: &[Seen], whole: &Whole) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
     // There may be thousands of these.
     let (resting, present): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.process.state == "resting");
+    let (waiting, present): (Vec<_>, Vec<_>) =
+        present.into_iter().partition(|seen| seen.process.state == WITHOUT_ROOM);
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(present.into_iter().map(Seen::row)).collect();
     let mut text = align(&rows, &NUMBERS);
     if !resting.is_empty() {
         text += &format!("\nresting: {}, which start on demand; `--json` names them", resting.len());
     }
+    text += &without_room(&waiting);
     for Seen { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
@@ -283,6 +292,26 @@ fn render(seen: &[Seen], whole: &Whole) -> String {
         text += &format!("\nmissing layers: {}", printable(&whole.missing));
     }
     text
+}
+
+/// Which processes wait for room, the first of them, and for what. There may be thousands.
+fn without_room(waiting: &[&Seen]) -> String {
+    let mut by_lack: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for Seen { process, .. } in waiting {
+        by_lack.entry(&process.last_exit).or_default().push(printable(&process.name));
+    }
+    let line = |(lack, names): (&str, Vec<String>)| {
+        let first = names[..names.len().min(NAMES_MAX)].join(", ");
+        let more = match names.len().saturating_sub(NAMES_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more, which `--json` names"),
+        };
+        format!(
+            "\nwaits for room: {first}{more}; there is not enough of {}; `error.log` has the figures",
+            printable(lack)
+        )
+    };
+    by_lack.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -344,6 +373,23 @@ pub(crate) mod tests {
         let going_on = Whole { before: 3, is_upgrading: true, ..Whole::default() };
         assert!(going_on.text(&[]).contains("under way: 3 processes have yet to be replaced"));
         assert_eq!(Whole::of(&mut json!({})).text(&[]), "");
+    }
+
+    #[test]
+    fn of_many_that_wait_for_room_the_first_are_named_with_what_to_raise() {
+        let one = |number: usize| {
+            let mut seen = process("site", &format!("s{number}"), 0, WITHOUT_ROOM);
+            seen.process.last_exit = "processes: raise `TasksMax=`".into();
+            seen
+        };
+        let seen: Vec<Seen> = (0..NAMES_MAX + 2).map(one).collect();
+        let text = render(&seen, &Whole::default());
+        assert_eq!(text.lines().filter(|line| line.contains("waits for room: s0, s1")).count(), 1, "{text}");
+        assert!(
+            text.contains(" and 2 more, which `--json` names; there is not enough of processes: raise"),
+            "{text}"
+        );
+        assert!(!render(&seen[..1], &Whole::default()).contains(" more"));
     }
 
     #[test]

@@ -51,7 +51,43 @@ pub(crate) struct Replacing {
     pub(crate) left: VecDeque<(Role, String)>,
     /// Names whose successors are on their way.
     pub(crate) under_way: Vec<(Role, String)>,
-    pub(crate) failures: Vec<String>,
+    pub(crate) failures: Failures,
+}
+
+/// LIMIT: failures of an upgrade that are said each; the others are counted.
+const SAID_MAX: usize = 8;
+
+/// What could not be replaced, and why.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    said: Vec<String>,
+    others: usize,
+}
+
+impl Failures {
+    /// Adds one; whether it is said.
+    pub(crate) fn add(&mut self, failure: &str) -> bool {
+        let is_said = self.said.len() < SAID_MAX;
+        match is_said {
+            true => self.said.push(failure.to_owned()),
+            false => self.others += 1,
+        }
+        is_said
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+}
+
+impl std::fmt::Display for Failures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.said.join("; "))?;
+        match self.others {
+            0 => Ok(()),
+            others => write!(f, "; and {others} others"),
+        }
+    }
 }
 
 impl Replacing {
@@ -72,5 +108,19 @@ impl Upgrade {
     /// Whether one is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.ordered.is_some() || self.replacing.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_failures_some_are_said_and_the_others_counted() {
+        let mut failures = Failures::default();
+        assert!(failures.is_empty());
+        assert_eq!((0..SAID_MAX + 3).filter(|number| failures.add(&format!("f{number}"))).count(), SAID_MAX);
+        let text = failures.to_string();
+        assert!(text.starts_with("f0; f1; ") && text.ends_with("f7; and 3 others"), "{text}");
     }
 }

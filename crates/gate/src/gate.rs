@@ -207,6 +207,7 @@ impl Gate {
             Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
             Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
             Refusal::NoSuchSite | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
+            Refusal::NoRoom => shed.unavailable += 1,
             // Whoever has let it wait has counted it.
             Refusal::Unavailable => {}
         });

@@ -4,7 +4,9 @@
 //! partition take the room of others.
 
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,8 @@ use crate::policies::Policies;
 pub struct Reports {
     /// Whether the partition is answered for with 500.
     pub broken: Rc<Cell<bool>>,
+    /// Whether there is no room for a worker: the partition is answered for with 503.
+    pub without_room: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind the partition.
     pub guarded: Rc<Cell<bool>>,
     /// Whether the launcher has removed the partition.
@@ -36,6 +40,7 @@ pub struct Partition {
     pub dispatcher: Rc<Dispatcher>,
     /// Whether it is answered for with 500.
     broken: Rc<Cell<bool>>,
+    without_room: Rc<Cell<bool>>,
     /// Whether a server that we only guard is behind it.
     pub guarded: Rc<Cell<bool>>,
     removed: Rc<Cell<bool>>,
@@ -68,10 +73,11 @@ impl Returned {
 impl Partition {
     /// The partition whose connections `dispatcher` sends to its workers; `reports` is what these say of it.
     pub fn new(dispatcher: Rc<Dispatcher>, reports: &Reports) -> Rc<Self> {
-        let Reports { broken, guarded, removed, site, rate, used: _ } = reports.clone();
+        let Reports { broken, without_room, guarded, removed, site, rate, used: _ } = reports.clone();
         Rc::new(Self {
             dispatcher,
             broken,
+            without_room,
             guarded,
             removed,
             site,
@@ -92,6 +98,26 @@ impl Partition {
         if broken {
             self.dispatcher.reject_all();
         }
+    }
+
+    /// Whether requests are answered with 503 here, as there is no room for a worker.
+    pub fn is_without_room(&self) -> bool {
+        self.without_room.get()
+    }
+
+    /// Has requests answered with 503 until a worker is attached; those that wait for one as well.
+    pub fn set_without_room(&self) {
+        self.without_room.set(true);
+        self.dispatcher.reject_all();
+    }
+
+    /// Takes the channel to a worker.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn attach(&self, channel: OwnedFd) -> io::Result<()> {
+        self.without_room.set(false);
+        self.dispatcher.attach(channel)
     }
 
     /// Whether the launcher has removed the partition: a connection may still come by a route to it.

@@ -16,6 +16,8 @@ pub enum Refusal {
     Broken,
     /// No worker took the connection in time, or too many wait.
     Unavailable,
+    /// There is no room for a worker of the partition.
+    NoRoom,
     /// The client makes more requests than it may.
     TooMany,
     /// The client makes more requests of one partition than it may, as this one's worker says.
@@ -37,7 +39,7 @@ impl Refusal {
             Self::Head(refusal) => return (refusal.status(), refusal.sentence()),
             Self::NoSuchSite => (StatusCode::NOT_FOUND, "There is no such site here."),
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "This part of the site is out of order."),
-            Self::Unavailable => {
+            Self::Unavailable | Self::NoRoom => {
                 (StatusCode::SERVICE_UNAVAILABLE, "This part of the site is not available at the moment.")
             }
             Self::NotTls => (StatusCode::BAD_REQUEST, "This port speaks TLS: use https."),
@@ -59,6 +61,7 @@ impl Refusal {
             Self::Unavailable => {
                 ("no worker took the request in time", "`bulkhead status` says whether it runs")
             }
+            Self::NoRoom => ("there is no room for its process", "`bulkhead status` says what to raise"),
             Self::NotTls => {
                 ("plain HTTP on a listener with `tls`", "`redirect_to_https` of another [[listen]]")
             }

@@ -59,6 +59,7 @@ impl Connection {
             None => Seen::Refused(Refusal::NoSuchSite, NO_PARTITION),
             Some(target) if target.partition.is_removed() => Seen::Refused(Refusal::NoSuchSite, NO_PARTITION),
             Some(target) if target.partition.is_broken() => Seen::Refused(Refusal::Broken, target.site),
+            Some(target) if target.partition.is_without_room() => Seen::Refused(Refusal::NoRoom, target.site),
             Some(target) if counted && target.partition.has_banned(self.peer.ip(), now) => Seen::Banned,
             Some(target) if counted && !target.partition.within_rate(self.peer.ip(), now) => {
                 Seen::Refused(Refusal::TooManyThere, target.site)

@@ -302,7 +302,7 @@ impl Setup {
                 self.from_chain.take().into_iter().for_each(|task| task.abort());
             }
             (LauncherToGate::Attach { partition }, Some(channel)) => {
-                workers::partition(gate, partition).dispatcher.attach(channel)?
+                workers::partition(gate, partition).attach(channel)?
             }
             (LauncherToGate::AttachShared { partition }, Some(channel)) => {
                 let partition = workers::partition(gate, partition);
@@ -321,6 +321,9 @@ impl Setup {
             }
             (LauncherToGate::Broken { partition, broken }, None) => {
                 workers::partition(gate, partition).set_broken(broken);
+            }
+            (LauncherToGate::NoRoom { partition }, None) => {
+                workers::partition(gate, partition).set_without_room();
             }
             (LauncherToGate::Ban { partition, address_high, address_low, seconds }, None) => {
                 let client = wire::address_of(address_high, address_low).to_canonical();

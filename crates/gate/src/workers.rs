@@ -159,9 +159,10 @@ impl Owner for Workers {
         true
     }
 
-    /// What is gone, or answered for with 500, is not waited for.
+    /// What is gone, or answered for with 500 or 503, is not waited for.
     fn wanted(&self) {
-        let is_there = !self.reports.removed.get() && !self.reports.broken.get();
+        let Reports { removed, broken, without_room, .. } = &self.reports;
+        let is_there = !removed.get() && !broken.get() && !without_room.get();
         self.gate.upgrade().filter(|_| is_there).into_iter().for_each(|gate| gate.want(self.number));
     }
 }

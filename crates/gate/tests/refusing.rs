@@ -124,6 +124,28 @@ fn answers_survive_what_the_client_still_sends() {
 }
 
 #[test]
+fn what_there_is_no_room_for_is_503_at_once_until_a_worker_is_attached() {
+    run(async {
+        let gate = Gate::start(Limits::default()).await;
+        // One that waits already is answered as well.
+        let mut client = gate.client(b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
+        gate.until(|shed| shed.waiting_now == 1).await;
+        gate.say(LauncherToGate::NoRoom { partition: 3 }).await;
+        let begun = Instant::now();
+        let waited = read_all(&mut client).await;
+        let got = gate.ask(b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
+        for got in [waited, got] {
+            assert!(got.starts_with("HTTP/1.1 503 ") && got.contains("\r\nRetry-After: 5\r\n"), "{got}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        let receiver = gate.worker(3).await;
+        let mut client = gate.client(b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n").await;
+        answer(&receiver, "here").await;
+        assert!(read_all(&mut client).await.ends_with("here"));
+    });
+}
+
+#[test]
 fn own_answers_are_logged() {
     run(async {
         let gate = Gate::start(Limits::default()).await;

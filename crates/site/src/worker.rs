@@ -222,6 +222,7 @@ fn handle(
         }
         (LauncherToSite::AttachRelay {}, Some(channel)) => site.worker.receiver.attach(channel, true)?,
         (LauncherToSite::Broken { partition, broken }, _) => site.worker.set_broken(partition, broken),
+        (LauncherToSite::NoRoom { partition }, _) => site.worker.set_without_room(partition),
         (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
             let renewed = tls.renew(&file).map(|config| *site.tls.borrow_mut() = config);
             tell_reread(site, &format!("`client_ca` {}", path.as_str()), renewed);

@@ -46,6 +46,8 @@ impl Supervisor {
             self.openings.deadline(),
             self.copies.deadline(now),
             self.memory_reclaim.deadline(),
+            self.room.deadline(),
+            self.announcement_due(now),
         ]);
         starts.chain(others.flatten()).min()
     }
@@ -53,6 +55,7 @@ impl Supervisor {
     /// Does what is due.
     pub fn on_time(&mut self, now: Instant) {
         self.copies.weigh(&self.context.background, now);
+        self.room_on_time(now);
         let mut left = RESTARTS_PER_TURN;
         for slot in due_in_turns(&self.starts, self.next_restart, now) {
             // Filters start together with the first of them.
@@ -88,6 +91,7 @@ impl Supervisor {
         self.forget_read_logs(now);
         self.chain_on_time(now);
         self.reap_on_time(now);
+        self.announce();
     }
 
     /// Ends a process that was not ready, or not gone, in time.

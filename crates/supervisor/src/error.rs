@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error as ThisError;
 
-use crate::limits;
+use crate::limits::{self, Lack};
 
 /// A failure on the operator's or the system's side.
 #[derive(Debug, ThisError)]
@@ -129,7 +129,19 @@ fn remedy_of_start(source: &io::Error) -> String {
     })
 }
 
+/// The steps of a start that are the launcher's own: what fails in another is kept from the child, by limits of the child's.
+const OWN_STEPS: [&str; 3] = ["pipe", "clone", "pid namespace"];
+
 impl Error {
+    /// What there was not enough of, if that alone has kept a process from being started.
+    pub fn lack(&self) -> Option<Lack> {
+        match self {
+            Self::Path { source, .. } | Self::System { source, .. } => Lack::of(source, false),
+            Self::Start(failure) if OWN_STEPS.contains(&&*failure.step) => Lack::of(&failure.source, true),
+            _ => None,
+        }
+    }
+
     /// What is wrong with the program at `path`.
     pub fn program(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
         Self::Program { path: path.into(), problem: problem.into() }

@@ -6,6 +6,8 @@
 //! From the bottom: `spawn` starts one process; the modules at the top level own the processes; `setup` says what each is
 //! sent before it serves.
 
+pub mod admission;
+mod announcement;
 pub mod backoff;
 mod broken;
 pub mod chain;
@@ -19,16 +21,17 @@ pub mod events;
 pub mod examinations;
 pub mod examine;
 mod examined;
+mod figures;
 pub mod foreign;
 pub mod health_check;
 mod index;
 pub mod leaving;
 pub mod life;
-mod limits;
+pub mod limits;
 mod lookup;
 mod memory;
 mod memory_reclaim;
-mod need;
+pub mod need;
 pub mod numbers;
 pub mod on_demand;
 mod oom_kills;
@@ -43,6 +46,7 @@ mod publisher_end;
 mod reaping;
 pub mod report;
 pub mod restart;
+mod room;
 mod scarcity;
 mod seen;
 pub mod setup;
@@ -77,6 +81,7 @@ use crate::copies::Copies;
 use crate::directories::Directories;
 use crate::error::{Error, during};
 use crate::examinations::Examinations;
+use crate::figures::Figures;
 use crate::foreign::{Closer, Foreign};
 use crate::index::Index;
 use crate::life::{Life, Removed};
@@ -87,6 +92,7 @@ use crate::openings::Openings;
 use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
+use crate::room::RoomQueue;
 use crate::spawn::background::Background;
 use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
@@ -122,6 +128,10 @@ pub struct Slot {
     pub oom_kills: u32,
     /// How its last process ended.
     pub last_exit: String,
+    /// How many of its processes in a row have ended before they were ready.
+    pub(crate) failed_starts: u32,
+    /// Since when it is tried to have a process that is ready, if there is none.
+    pub(crate) unready_since: Option<Instant>,
     /// Given up, with the version of the program that failed.
     pub broken: Option<Option<FileVersion>>,
     /// The process that works.
@@ -217,6 +227,9 @@ pub struct Supervisor {
     /// Processes that nobody needs, and when each goes.
     pace: Pace,
     memory: Memory,
+    figures: Figures,
+    /// Slots for whose processes there is no room.
+    room: RoomQueue,
     memory_reclaim: MemoryReclaim,
     oom_kills: OomKills,
     serial: u64,
@@ -291,6 +304,8 @@ impl Supervisor {
             pace: Pace::default(),
             oom_kills: OomKills::after(memory.kills()),
             memory,
+            figures: Figures::of_launcher(),
+            room: RoomQueue::default(),
             memory_reclaim: MemoryReclaim::default(),
             serial: 0,
             stopping: None,
@@ -362,7 +377,7 @@ impl Supervisor {
         }
         let mut process = Process::new(slot, child, control, Instant::now());
         (process.log, process.stderr, process.group) = (log, Some(stderr), Some(group));
-        (process.core_folder, process.calls) = (core_folder, calls);
+        (process.core_folder, process.calls, process.is_ours) = (core_folder, calls, true);
         self.begun.extend(beginning.as_ref().map(|_| serial));
         process.beginning = beginning;
         self.processes.insert(serial, process);

@@ -1,9 +1,11 @@
 //! Limits of processes and descriptors that the launcher was given: how much is left, and how to raise them.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: the kernel's figures. Never: changes a limit.
+//! Runs in: the launcher, as root, the guard, and `bulkhead check`. Sees: the kernel's figures. Never: changes a limit.
 
+use std::fmt;
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -14,6 +16,83 @@ use crate::spawn::cgroup;
 pub(crate) const RAISE_PROCESSES: &str = "raise `TasksMax=` of the unit, or `pids.max`";
 /// How that of descriptors is.
 pub(crate) const RAISE_DESCRIPTORS: &str = "raise `LimitNOFILE=` of the unit, or `ulimit -Hn`";
+/// How a limit of memory is raised.
+pub(crate) const RAISE_MEMORY: &str =
+    "raise `MemoryMax=` of the unit, or the memory of the container or machine";
+
+/// A resource of which there is not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Processes and threads.
+    Processes,
+    /// Descriptors of the launcher.
+    Descriptors,
+    /// Memory.
+    Memory,
+}
+
+impl Lack {
+    /// What it is that there is not enough of, and what to raise, in a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Processes => "processes: raise `TasksMax=`, `kernel.pid_max`",
+            Self::Descriptors => "descriptors: raise `LimitNOFILE=`",
+            Self::Memory => "memory: raise `MemoryMax=`, or have less running",
+        }
+    }
+
+    /// Of what a failure of the kernel's says that there is not enough; `None` for another failure. `EAGAIN` of anything but the call
+    /// that makes a process says something else.
+    pub(crate) fn of(source: &io::Error, makes_process: bool) -> Option<Self> {
+        match Errno::from_io_error(source)? {
+            Errno::AGAIN if makes_process => Some(Self::Processes),
+            Errno::MFILE | Errno::NFILE => Some(Self::Descriptors),
+            Errno::NOMEM => Some(Self::Memory),
+            _ => None,
+        }
+    }
+}
+
+/// Whose limit one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A control group.
+    Group(PathBuf),
+    /// The kernel, by a setting of this name.
+    Kernel(&'static str),
+    /// The user of a server that was not started as root.
+    User,
+}
+
+/// A limit of processes and threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessLimit {
+    pub(crate) most: u64,
+    /// How many there are; `None` where only those of this server are known.
+    pub(crate) now: Option<u64>,
+    pub(crate) holder: Holder,
+}
+
+impl Holder {
+    /// What the operator can do about the limit.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::Group(_) => RAISE_PROCESSES.into(),
+            Self::Kernel(setting) => format!("raise `{setting}` (sysctl)"),
+            Self::User => "raise `LimitNPROC=` of the unit, or `ulimit -Hu`".into(),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(path) => write!(f, "the control group {}", path.display()),
+            Self::Kernel(_) => f.write_str("the machine"),
+            Self::User => f.write_str("this user"),
+        }
+    }
+}
 
 /// What to raise where a limit of processes or descriptors was reached; `None` for another failure.
 pub(crate) fn remedy(source: &io::Error) -> Option<String> {
@@ -26,17 +105,19 @@ pub(crate) fn remedy(source: &io::Error) -> Option<String> {
         Errno::NFILE => {
             Some("ENFILE: the machine has as many open files as it may have: raise `fs.file-max`".into())
         }
+        Errno::NOMEM => Some(format!("ENOMEM: there is no memory for it: {RAISE_MEMORY}")),
         _ => None,
     }
 }
 
 fn of_processes() -> String {
-    let is_full = |(most, now, _): &(u64, u64, PathBuf)| now + 1 >= *most;
-    match of_groups().into_iter().find(is_full) {
-        Some((most, _, group)) => format!(
-            "EAGAIN: the control group {} has the {most} processes and threads that it may have: {RAISE_PROCESSES}",
-            group.display()
-        ),
+    let is_full = |limit: &ProcessLimit| limit.now.is_some_and(|now| now + 1 >= limit.most);
+    match of_groups(&process_groups()).into_iter().find(is_full) {
+        Some(ProcessLimit { most, holder, .. }) => {
+            format!(
+                "EAGAIN: {holder} has the {most} processes and threads that it may have: {RAISE_PROCESSES}"
+            )
+        }
         None => {
             "EAGAIN: the machine, or the user, has as many processes as it may have: raise `kernel.pid_max`, \
                  `kernel.threads-max` or `ulimit -Hu`"
@@ -50,12 +131,54 @@ pub(crate) fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// The control groups around this process that have a limit of processes: that, how many they have, and where each is.
-pub(crate) fn of_groups() -> Vec<(u64, u64, PathBuf)> {
-    let number = |group: &Path, file| cgroup::number_in(group, &[file]);
-    let limited =
-        |group: PathBuf| Some((number(&group, "pids.max")?, number(&group, "pids.current")?, group));
-    cgroup::own_groups(&["pids.current"]).into_iter().filter_map(limited).collect()
+/// How many descriptors this process has, if the kernel says so without a list of them (6.2).
+pub(crate) fn descriptors_now() -> Option<u64> {
+    fs::metadata("/proc/self/fd").ok().map(|found| found.len()).filter(|count| *count > 0)
+}
+
+/// The control groups around this process that count processes.
+pub(crate) fn process_groups() -> Vec<PathBuf> {
+    cgroup::own_groups(&["pids.current"])
+}
+
+/// The limits of those of these groups that have one.
+pub(crate) fn of_groups(groups: &[PathBuf]) -> Vec<ProcessLimit> {
+    let number = |group: &PathBuf, file| cgroup::number_in(group, &[file]);
+    let limited = |group: &PathBuf| {
+        let (most, now) = (number(group, "pids.max")?, number(group, "pids.current")?);
+        Some(ProcessLimit { most, now: Some(now), holder: Holder::Group(group.clone()) })
+    };
+    groups.iter().filter_map(limited).collect()
+}
+
+/// The limits of the kernel. `kernel.pid_max` may be that of a container, whose processes nobody counts; what is counted is all of the
+/// machine's.
+pub(crate) fn of_kernel() -> Vec<ProcessLimit> {
+    let now = fs::read_to_string("/proc/loadavg").ok().and_then(|text| threads_in(&text));
+    let limit = |(setting, path, now)| {
+        Some(ProcessLimit { most: kernel_number(path)?, now, holder: Holder::Kernel(setting) })
+    };
+    let settings = [
+        ("kernel.pid_max", "/proc/sys/kernel/pid_max", None),
+        ("kernel.threads-max", "/proc/sys/kernel/threads-max", now),
+    ];
+    settings.into_iter().filter_map(limit).collect()
+}
+
+/// The limit of the user who runs this process; root has none.
+pub(crate) fn of_user() -> Option<ProcessLimit> {
+    let most = getrlimit(Resource::Nproc).current.filter(|_| !rustix::process::geteuid().is_root())?;
+    Some(ProcessLimit { most, now: None, holder: Holder::User })
+}
+
+/// A number of the kernel's.
+pub(crate) fn kernel_number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// How many threads the machine has: the second number of `1/234` in `/proc/loadavg` (proc(5)).
+fn threads_in(loadavg: &str) -> Option<u64> {
+    loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 #[cfg(test)]
@@ -69,5 +192,28 @@ mod tests {
         assert!(says(Errno::NFILE).contains("fs.file-max"));
         assert!(says(Errno::AGAIN).starts_with("EAGAIN: "));
         assert_eq!(says(Errno::PERM), "");
+    }
+
+    #[test]
+    fn only_the_call_that_makes_a_process_says_with_eagain_that_there_are_too_many() {
+        let lack = |errno: Errno, makes_process| Lack::of(&errno.into(), makes_process);
+        assert_eq!(lack(Errno::AGAIN, true), Some(Lack::Processes));
+        assert_eq!(lack(Errno::AGAIN, false), None, "a channel is full");
+        assert_eq!(
+            (lack(Errno::MFILE, false), lack(Errno::NFILE, true)),
+            (Some(Lack::Descriptors), Some(Lack::Descriptors))
+        );
+        assert_eq!((lack(Errno::NOMEM, true), lack(Errno::PERM, true)), (Some(Lack::Memory), None));
+    }
+
+    #[test]
+    fn the_kernel_says_its_limits_and_how_much_there_is() {
+        assert_eq!(threads_in("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(threads_in("nonsense"), None);
+        let limits = of_kernel();
+        assert_eq!(limits.len(), 2);
+        assert!(limits[1].now.is_some_and(|now| 0 < now && now < limits[1].most), "{limits:?}");
+        let open: Vec<_> = (0..10).map(|_| fs::File::open("/dev/null").unwrap()).collect();
+        assert!(descriptors_now().is_none_or(|now| now > open.len() as u64));
     }
 }

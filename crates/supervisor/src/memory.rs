@@ -20,6 +20,8 @@ const SHORT: u64 = 25;
 const SCARCE: u64 = 12;
 /// With less than this, nothing starts on demand while others go.
 const FULL: u64 = 6;
+/// LIMIT: memory that sites leave to the launcher, gates and roles, at the most: of a machine, [`FULL`] of it is more than these need.
+const RESERVE_MAX: u64 = 64 << 20;
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,7 +38,8 @@ pub(crate) enum MemoryRoom {
 pub(crate) struct Memory {
     /// The control group that the launcher is in, and those around it.
     groups: Vec<PathBuf>,
-    last: Option<(Instant, MemoryRoom)>,
+    /// What was free, and of how much, and when that was looked up.
+    last: Option<(Instant, Option<(u64, u64)>)>,
 }
 
 impl Memory {
@@ -47,14 +50,32 @@ impl Memory {
 
     /// How much room there is, or was a moment ago.
     pub(crate) fn room(&mut self, now: Instant) -> MemoryRoom {
+        self.free_lately(now).map_or(MemoryRoom::Ample, |(free, all)| room_of(free, all))
+    }
+
+    /// What is free, if that is less than so many halves of what is kept for the launcher, gates and roles; what is kept, and of how
+    /// much.
+    pub(crate) fn shortage(&mut self, now: Instant, halves: u64) -> Option<(u64, u64, u64)> {
+        let (free, all) = self.free_lately(now)?;
+        let reserve = reserve_of(all);
+        (free < reserve.saturating_mul(halves) / 2).then_some((free, reserve, all))
+    }
+
+    fn free_lately(&mut self, now: Instant) -> Option<(u64, u64)> {
         match self.last {
-            Some((at, room)) if now.saturating_duration_since(at) < LOOK_EVERY => room,
+            Some((at, free)) if now.saturating_duration_since(at) < LOOK_EVERY => free,
             _ => {
-                let room = self.free().map_or(MemoryRoom::Ample, |(free, all)| room_of(free, all));
-                self.last = Some((now, room));
-                room
+                let free = self.free();
+                self.last = Some((now, free));
+                free
             }
         }
+    }
+
+    /// How much memory there is: the smallest limit, or what the machine has.
+    pub(crate) fn all(&self) -> Option<u64> {
+        let machine = || free_of_machine(&fs::read_to_string("/proc/meminfo").ok()?).map(|(_, all)| all);
+        self.limit().into_iter().chain(machine()).min()
     }
 
     /// The smallest of the limits, in bytes, if there is one.
@@ -116,14 +137,21 @@ fn room_of(free: u64, all: u64) -> MemoryRoom {
     }
 }
 
+/// What sites leave of so much memory.
+fn reserve_of(all: u64) -> u64 {
+    (all.saturating_mul(FULL) / 100).min(RESERVE_MAX)
+}
+
 /// The number behind a name.
 fn figure(figures: &str, name: &str) -> Option<u64> {
     let line = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':']))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// In bytes; the kernel says it in units of 1,024.
 fn free_of_machine(meminfo: &str) -> Option<(u64, u64)> {
-    figure(meminfo, "MemAvailable").zip(figure(meminfo, "MemTotal"))
+    let bytes = |name| figure(meminfo, name).map(|kib| kib << 10);
+    bytes("MemAvailable").zip(bytes("MemTotal"))
 }
 
 /// The limit of a group; version 2 says `max` for none, and version 1 a number that no machine has.
@@ -163,7 +191,7 @@ mod tests {
             ]
         );
         let figures = "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable: 249 kB\n";
-        assert_eq!(free_of_machine(figures), Some((249, 1000)));
+        assert_eq!(free_of_machine(figures), Some((249 << 10, 1000 << 10)));
         assert!(free_of_machine("MemTotal: 1000 kB\n").is_none(), "a kernel may not say it");
     }
 
@@ -205,6 +233,19 @@ mod tests {
             (Some(3), Some(2), None)
         );
         assert_eq!((has_reached_limit(one.path()), has_reached_limit(two.path())), (true, false));
+    }
+
+    #[test]
+    fn sites_leave_a_part_of_it_and_of_a_machine_no_more_than_roles_need() {
+        assert_eq!((reserve_of(1000), reserve_of(64 << 30)), (60, RESERVE_MAX));
+        let group = group(&[("memory.max", "1000"), ("memory.current", "935")]);
+        let mut memory = Memory { groups: vec![group.path().into()], last: None };
+        let now = Instant::now();
+        assert_eq!((memory.shortage(now, 2), memory.shortage(now, 4)), (None, Some((65, 60, 1000))));
+        assert_eq!(memory.all(), Some(1000));
+        fs::write(group.path().join("memory.current"), "950").unwrap();
+        assert_eq!(memory.shortage(now + LOOK_EVERY, 2), Some((50, 60, 1000)));
+        assert_eq!(memory.shortage(now + LOOK_EVERY, 1), None, "for a successor");
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub struct Process {
     pub is_configured: bool,
     /// Whether it takes `Retire`, and hears the launcher until it ends.
     pub(crate) takes_retire: bool,
+    /// Whether this launcher has started it, and not the one before, which may have been of another version.
+    pub(crate) is_ours: bool,
     pub(crate) control: Option<ControlEnd>,
     pub(crate) outbox: Outbox,
 }
@@ -149,6 +151,7 @@ impl Process {
             beginning: None,
             is_configured: false,
             takes_retire: false,
+            is_ours: false,
             control,
             outbox: Outbox::default(),
         }

@@ -4,7 +4,6 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,8 @@ use config::DOOR;
 use sys::process::Exit;
 use wire::{LauncherToGate, LauncherToLogger, Role, Text};
 
+use crate::Supervisor;
+use crate::admission::Claim;
 use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
@@ -23,7 +24,6 @@ use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
 use crate::unread::FIRST_START;
-use crate::{Slot, Supervisor};
 use sys::file_version::FileVersion;
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
@@ -47,6 +47,9 @@ impl Supervisor {
     pub fn start(&mut self, slot: usize) {
         if self.specs[slot].role == Role::Filter {
             return self.start_filters(slot);
+        }
+        if self.waits_for_room(slot, Instant::now()) {
+            return;
         }
         self.wake_helpers(slot);
         let started = self.spawn(slot);
@@ -72,6 +75,7 @@ impl Supervisor {
         match started {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
+                self.slots[slot].unready_since.get_or_insert(Instant::now());
                 let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
                 self.set_deadline(serial, Some(Instant::now() + timeout * FIRST_START));
             }
@@ -82,6 +86,10 @@ impl Supervisor {
     /// Takes notice of a slot that could not be filled.
     pub fn not_started(&mut self, slot: usize, error: &Error) {
         let text = error.to_string();
+        if let Some(lack) = error.lack() {
+            return self.refused_room(slot, lack, &text);
+        }
+        self.note_failed_start(slot);
         let line = format!("{}: {text}", self.specs[slot].title());
         self.decide_restart(slot, Exit::Status(127), Duration::ZERO, text, line);
     }
@@ -95,9 +103,11 @@ impl Supervisor {
         }
         process.stage = Stage::Serving;
         let (slot, ticket) = (process.slot, process.ticket);
+        self.room.forget(slot);
+        (self.slots[slot].failed_starts, self.slots[slot].unready_since) = (0, None);
         // Those who need what a publisher publishes first wait for it, and nobody for what follows: tenants decide how much that is.
         if self.specs[slot].role == Role::Publisher
-            && let Some(group) = &process.group
+            && let Some(group) = self.processes.get(&serial).and_then(|process| process.group.as_ref())
         {
             group.set_cpu_weight(CpuWeight::BACKGROUND);
         }
@@ -148,47 +158,6 @@ impl Supervisor {
             }
             _ => self.give_up(serial),
         }
-    }
-
-    /// Says once that everything is up: every gate accepts, as those are never given up.
-    pub fn announce(&mut self) {
-        let up = |state: &Slot| {
-            state.broken.is_some()
-                || state.rests
-                || state.life.is_over()
-                || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
-        };
-        // A site whose file system does not answer is waited for by itself alone.
-        let silent: HashSet<u16> = self.openings.silent().map(|slot| self.specs[slot].site).collect();
-        let up = |(slot, state): (usize, &Slot)| up(state) || silent.contains(&self.specs[slot].site);
-        if self.announced {
-            return;
-        }
-        // Those before it are looked at again once all others are up, as they may have ended since.
-        let not_up = self.slots.iter().enumerate().skip(self.not_up).position(|state| !up(state));
-        self.not_up = not_up.map_or(0, |after| self.not_up + after);
-        if not_up.is_some() || !self.slots.iter().enumerate().all(up) {
-            return;
-        }
-        self.announced = true;
-        let config = &self.context.config;
-        let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
-        let (sites, processes) = (config.sites.len(), self.processes.len());
-        let broken = self.slots.iter().zip(&self.specs).filter(|(state, _)| state.broken.is_some());
-        let broken: Vec<&str> = broken.map(|(_, spec)| spec.name.as_str()).collect();
-        let broken =
-            if broken.is_empty() { String::new() } else { format!(", broken: {}", broken.join(", ")) };
-        self.log.info(format!(
-            "serving on {}; sites: {sites}, services: {services}, processes: {processes}{broken}",
-            self.urls().join(", ")
-        ));
-    }
-
-    /// Where the server listens, as `http://127.0.0.1:80`.
-    pub fn urls(&self) -> Vec<String> {
-        let scheme = |tls| if tls { "https" } else { "http" };
-        let listeners = self.context.config.listeners.iter();
-        listeners.map(|listener| format!("{}://{}", scheme(listener.tls), listener.address)).collect()
     }
 
     /// How a child has ended, if it has.
@@ -261,6 +230,7 @@ impl Supervisor {
                 failed = process.ticket.map(|ticket| (ticket, reason()));
                 self.decide_restart(slot, judged, lived, exit.to_string(), line);
                 if process.never_served() {
+                    self.note_failed_start(slot);
                     self.show_last_lines(slot);
                 }
                 if is_filter {
@@ -325,6 +295,9 @@ impl Supervisor {
         let deadline = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serial = match self.slots[slot].current {
             Some(_) => {
+                if let Some((_, why)) = self.lack_of_room(slot, Claim::Successor, Instant::now()) {
+                    return Err(format!("there is no room for another process: {why}"));
+                }
                 let serial = self.spawn(slot).map_err(|error| error.to_string())?;
                 self.slots[slot].next = Some(serial);
                 serial

@@ -4,7 +4,7 @@
 //! Runs in: the launcher, as root. Sees: the kernel's figures, and whether a process has connections. Never: has one go that has a
 //! connection, or that does not start on demand.
 //!
-//! A worker says `Idle` after `idle_stop`, which is minutes. When there is no more room (`memory`), the launcher asks those that
+//! A worker says `Idle` after `idle_stop`, which is minutes. When there is no more room (`memory`, `room`), the launcher asks those that
 //! were used longest ago whether they have a connection now, as for `bulkhead status`; those that have none go as all idle ones
 //! do (`pace`). When there is hardly any room, what is wanted waits for them.
 //!
@@ -29,14 +29,16 @@ impl Supervisor {
         if self.memory_reclaim.next.is_none_or(|next| next > now) {
             return;
         }
-        let room = self.memory.room(now);
+        let room = self.shortage(now);
         if room > MemoryRoom::Scarce || self.stopping.is_some() {
             self.memory_reclaim.held_until = None;
             let is_there = self.processes.values().any(|process| self.could_go(process.slot));
             self.memory_reclaim.next = is_there.then(|| now + LOOK);
             return;
         }
-        self.memory_reclaim.next = Some(now + LOOK_AGAIN);
+        // What waits for room of another kind may do so for long.
+        let is_memory = self.memory.room(now) <= MemoryRoom::Scarce;
+        self.memory_reclaim.next = Some(now + if is_memory { LOOK_AGAIN } else { LOOK });
         for serial in self.used_longest_ago(ASKED_MAX.saturating_sub(self.pace.count())) {
             self.memory_reclaim.asked.insert(serial, now);
             self.ask_for_report(serial);
@@ -54,7 +56,7 @@ impl Supervisor {
         if counters.connections_now > 0 {
             let slot = self.processes.get(&serial).map(|process| process.slot);
             slot.into_iter().for_each(|slot| self.slots[slot].used = Some(Instant::now()));
-        } else if self.memory.room(Instant::now()) <= MemoryRoom::Scarce {
+        } else if self.shortage(Instant::now()) <= MemoryRoom::Scarce {
             self.on_idle(serial);
         }
     }

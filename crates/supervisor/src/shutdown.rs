@@ -40,6 +40,7 @@ impl Supervisor {
         self.passed = PassedSockets::default();
         self.leave_chain();
         self.starts.clear();
+        self.room.clear();
         self.wanted.clear();
         self.pace.clear();
         self.has_kept = self.retire_role(STOP_ORDER[0]);

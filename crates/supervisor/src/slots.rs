@@ -171,6 +171,7 @@ impl Supervisor {
     /// Retires the processes of a slot that was removed.
     pub fn empty_slot(&mut self, slot: usize) {
         self.starts.remove(&slot);
+        self.room.forget(slot);
         self.examinations.forget(slot);
         self.openings.forget(slot);
         self.broken.remove(&slot);

@@ -312,6 +312,8 @@ messages! {
         48 => Forget { listener: u16, host: Text<255> },
         /// Accept nothing more, pass on what is here, and end. What this needs is said as before: workers, routes, filters.
         49 => Retire {},
+        /// There is no room for a worker of `partition`: it is answered with 503 until the channel to one comes along.
+        50 => NoRoom { partition: u16 },
     }
 }
 

@@ -201,5 +201,8 @@ messages! {
         /// Take nothing more, answer what is here, and end. What this needs is said as before: gates to hand connections back
         /// to, workers of services and of other sites, the connector, the signer.
         48 => Retire {},
+        /// There is no room for a worker of the service, or the site, `partition`: it is answered with 503 until the channel to one
+        /// comes along.
+        50 => NoRoom { partition: u16 },
     }
 }

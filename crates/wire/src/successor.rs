@@ -157,7 +157,6 @@ messages! {
         207 => OomKills { slot: u32, count: u32 },
         /// The same of all slots, those included that are used for something else by now.
         208 => AllOomKills { count: u32 },
-<<<<<<< HEAD
         /// What a signer has said of a certificate and its key: of the files at these paths (none, where the key is in the same file), as
         /// they were when they were given to it (`given`: the numbers of a version, and those of the key's), and whether any change since
         /// then has given them another version. The signers that have yet to say what became of the files, and until which second
@@ -166,10 +165,8 @@ messages! {
             site: u16, number: u16, path: Text<PATH_MAX>, key: Text<PATH_MAX>, given: Vec<u64>, is_settled: bool, verdict: Verdict,
             holding: Holding, owed: Vec<u64>, objected_at: u64,
         },
-=======
         /// A process that the launcher has taken over from one before, and of which version that is which has started the process.
-        209 => OfVersion { serial: u64, version: Text<64> },
->>>>>>> uids
+        210 => OfVersion { serial: u64, version: Text<64> },
     }
 }
 

@@ -152,11 +152,15 @@ impl ServiceManager {
             0 => String::new(),
             broken => format!(", broken: {broken}"),
         };
+        let without_room = match supervisor.count_without_room() {
+            0 => String::new(),
+            count => format!(", waiting for room: {count}"),
+        };
         let refused = match self.last_reload {
             Reloaded::All => "",
             Reloaded::Nothing => "; the last reload was refused",
         };
-        format!("sites: {sites}, workers: {workers}, processes: {processes}{broken}{refused}")
+        format!("sites: {sites}, workers: {workers}, processes: {processes}{broken}{without_room}{refused}")
     }
 
     fn sign_of_life(&mut self, now: Instant) {

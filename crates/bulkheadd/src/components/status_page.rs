@@ -128,6 +128,7 @@ fn of_process(
     let (spec, slot) = (supervisor.spec(index), supervisor.slot(index));
     let state = match (process, slot.broken.is_some(), slot.rests) {
         (Some(process), ..) => process.stage.word(),
+        _ if supervisor.waits_for(index).is_some() => "waits for room",
         (None, true, _) => "broken",
         (None, false, true) => "resting",
         (None, false, false) => "waiting",
@@ -143,7 +144,7 @@ fn of_process(
         restarts: slot.restarts,
         age_ms: process.map_or(0, |process| process.since.elapsed().as_millis() as u64),
         counters: process.map(|process| process.counters.clone()).unwrap_or_default(),
-        last_exit: Text::new(slot.last_exit.as_str()),
+        last_exit: Text::new(supervisor.waits_for(index).map_or(&*slot.last_exit, |lack| lack.words())),
         jit: supervisor.context().guest(spec).is_some_and(|service| service.jit),
         oom_kills: slot.oom_kills,
         version: Text::new(before.unwrap_or(VERSION)),

@@ -100,6 +100,7 @@ impl Launcher {
         self.open_log_of(serial);
         self.supervisor.register_with_loggers(serial)?;
         self.supervisor.send_all_broken(serial);
+        self.supervisor.send_all_without_room(serial);
         self.supervisor.connect(serial)
     }
 

@@ -297,7 +297,7 @@ impl Launcher {
             if examined_until <= now {
                 self.supervisor.examine_beside();
             }
-            if self.supervisor.is_started_later(slot, now) {
+            if self.supervisor.is_started_later(slot, now) || self.supervisor.waits_for_room(slot, now) {
                 continue;
             }
             if self.supervisor.spec(slot).role == Role::Filter {

@@ -15,6 +15,7 @@ use wire::{Outcome, Role};
 use crate::components::admin_commands::GONE;
 use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
+use supervisor::admission::Claim;
 use supervisor::change::Change;
 use supervisor::examinations::News;
 use supervisor::life::Life;
@@ -184,6 +185,16 @@ impl Launcher {
     }
 
     fn launch_examined(&mut self, id: u32, slot: usize) {
+        let has_failed =
+            self.transactions.get(id).is_some_and(|transaction| !transaction.failures.is_empty());
+        let claim = match self.supervisor.slot(slot).current {
+            Some(_) => Claim::Successor,
+            None => Claim::New,
+        };
+        if has_failed && self.supervisor.lack_of_room(slot, claim, Instant::now()).is_some() {
+            // It would be undone, and one sentence says why.
+            return;
+        }
         match self.supervisor.relaunch(slot, id) {
             Ok(serial) => {
                 self.transactions.await_process(id, serial);

@@ -19,7 +19,7 @@ use crate::components::rehearsal::{self, Rehearsal};
 use crate::entry::{Entry, VERSION};
 use crate::launcher::Launcher;
 use crate::transactions::Asker;
-use crate::upgrades::{Ordered, Replacing, Step};
+use crate::upgrades::{Failures, Ordered, Replacing, Step};
 use supervisor::error::{Error, during};
 use supervisor::life::Life;
 use supervisor::spawn::program;
@@ -211,7 +211,7 @@ impl Launcher {
         });
         let mut left: Vec<(Role, String)> = names.collect();
         left.sort_by_key(|(role, _)| ORDER.iter().position(|one| one == role));
-        let (begun, under_way, failures) = (Instant::now(), Vec::new(), Vec::new());
+        let (begun, under_way, failures) = (Instant::now(), Vec::new(), Failures::default());
         let left = left.into();
         self.supervisor.is_upgrading = true;
         self.upgrade.replacing = Some(Replacing { predecessor, begun, left, under_way, failures });
@@ -223,6 +223,12 @@ impl Launcher {
         while let Some(replacing) = &mut self.upgrade.replacing {
             if self.supervisor.is_stopping() || self.transactions.has_reload() || self.transactions.is_full()
             {
+                return;
+            }
+            let next = replacing.left.front();
+            let slot = next
+                .and_then(|(_, name)| self.components.admin_commands.targets.slots_of(name).first().copied());
+            if slot.is_some_and(|slot| self.supervisor.is_room_coming(slot, Instant::now())) {
                 return;
             }
             match replacing.next() {
@@ -268,9 +274,8 @@ impl Launcher {
     pub(super) fn replaced(&mut self, name: &str, failure: &str) {
         let Some(replacing) = &mut self.upgrade.replacing else { return };
         replacing.under_way.retain(|(_, other)| other != name);
-        if !failure.is_empty() {
+        if !failure.is_empty() && replacing.failures.add(failure) {
             self.supervisor.warn(format!("upgrade: {failure}; the process of before goes on"));
-            replacing.failures.push(failure.to_owned());
         }
         if replacing.left.is_empty() && replacing.under_way.is_empty() {
             self.end_upgrade();
@@ -293,8 +298,7 @@ impl Launcher {
                 self.answer_upgrade(predecessor.order, Outcome::Done, "");
             }
             Some(kept) => {
-                let why =
-                    if failures.is_empty() { String::new() } else { format!(": {}", failures.join("; ")) };
+                let why = if failures.is_empty() { String::new() } else { format!(": {failures}") };
                 let reason = format!(
                     "the launcher is of version {VERSION} now, but some processes of {} go on, as their successors did not \
                      come up ({kept}){why}",

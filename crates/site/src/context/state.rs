@@ -224,6 +224,12 @@ impl WorkerState {
         self.backends.relays.way(partition).into_iter().for_each(|way| way.set_broken(broken));
     }
 
+    /// Takes notice that there is no room for a worker of one of these.
+    pub fn set_without_room(&self, partition: u16) {
+        self.backends.service(partition).into_iter().for_each(|service| service.set_without_room());
+        self.backends.relays.way(partition).into_iter().for_each(|way| way.set_without_room());
+    }
+
     /// Makes the ways to all backends, now that the rules are known.
     pub(super) fn begin(&mut self, rules: &Rules) {
         let waits = self.waits();

@@ -36,12 +36,16 @@ const IDLE_MAX: usize = 512;
 /// is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
 const PAIR_AGE: Duration = Duration::from_secs(1);
 
+/// With what requests are answered for which there is no room for a worker.
+const NO_ROOM: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+
 /// The way to one service, or to one other site.
 pub struct ServiceProxy {
     /// Where new pairs go.
     dispatcher: Rc<Dispatcher>,
     pairs: Rc<ServicePool>,
-    broken: Cell<bool>,
+    /// With which status requests are answered for which no worker will come.
+    refused: Cell<Option<StatusCode>>,
 }
 
 /// LIMIT: how often the launcher is told that a partition is in use.
@@ -121,11 +125,12 @@ impl ServiceProxy {
         pairs.pool.keep_while(move || workers.upgrade().is_some_and(|workers| !workers.is_full()));
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
         dispatcher.set_policy(priority, None);
-        Self { dispatcher, pairs, broken: Cell::new(false) }
+        Self { dispatcher, pairs, refused: Cell::default() }
     }
 
     /// Adds a worker of the service.
     pub fn attach(&self, channel: OwnedFd) -> std::io::Result<()> {
+        self.refused.set(self.refused.get().filter(|status| *status != NO_ROOM));
         self.dispatcher.attach(channel)
     }
 
@@ -142,10 +147,16 @@ impl ServiceProxy {
     /// Whether requests are answered with 500 because the service is broken. No worker will come for those that wait for
     /// one, so they are answered too.
     pub(crate) fn set_broken(&self, broken: bool) {
-        self.broken.set(broken);
+        self.refused.set(broken.then_some(StatusCode::INTERNAL_SERVER_ERROR));
         if broken {
             self.reject_all();
         }
+    }
+
+    /// Has requests answered with 503 until a worker is attached: there is no room for one.
+    pub(crate) fn set_without_room(&self) {
+        self.refused.set(Some(NO_ROOM));
+        self.reject_all();
     }
 
     /// Answers those that wait for a worker: none will come.
@@ -175,7 +186,7 @@ impl Link for ServiceProxy {
     }
 
     fn refusal(&self) -> Option<StatusCode> {
-        self.broken.get().then_some(StatusCode::INTERNAL_SERVER_ERROR)
+        self.refused.get()
     }
 
     fn names_client(&self) -> bool {

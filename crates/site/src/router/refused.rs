@@ -180,8 +180,8 @@ impl PassedOn {
                 "see whether it runs, listens there and lets this server in",
             ),
             StatusCode::SERVICE_UNAVAILABLE => (
-                "the server has as many requests as it may have at once",
-                "make it faster, or raise `requests` of the route",
+                "the server has as many requests as it may have at once, or there is no room for its process",
+                "make it faster, or raise `requests` of the route; `bulkhead status` says what waits for room",
             ),
             StatusCode::GATEWAY_TIMEOUT => (
                 "the server has not begun its answer in time",

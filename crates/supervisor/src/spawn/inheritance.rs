@@ -35,6 +35,16 @@ fn occupy_inherited_numbers() -> Result<(), Error> {
 /// upgrade needs for a moment.
 const DESCRIPTORS: u64 = 1 << 20;
 
+/// How many descriptors a launcher could have that was started from here, which root may raise in most places.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
+    let raises = effective >> CAP_SYS_RESOURCE & 1 == 1;
+    getrlimit(Resource::Nofile).maximum.map(|most| if raises { most.max(DESCRIPTORS) } else { most })
+}
+
 /// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants; root grants itself as
 /// many as it may need.
 pub fn raise_descriptor_limit() {

@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: starts a process.
 
+use std::time::Instant;
+
 use jail::Identity;
 use wire::NO_PARTITION;
 use wire::Text;
@@ -23,7 +25,9 @@ impl Supervisor {
             record.add(spec_item(spec, state.life));
             let (failures, unclean) = state.backoff.past();
             let unclean = unclean.map(|at| record.age(at)).collect();
-            let start_ms = record.left(self.starts.get(&(slot as usize)).copied());
+            // What waits for room is looked at anew.
+            let waiting = self.waits_for(slot as usize).map(|_| Instant::now());
+            let start_ms = record.left(self.starts.get(&(slot as usize)).copied().or(waiting));
             record.add(LauncherToSuccessor::SlotState {
                 slot,
                 rests: state.rests,

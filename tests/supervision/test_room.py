@@ -1,0 +1,274 @@
+"""Limits below, at and above what always-on sites need: roles run, what there is no room for waits, and comes when there is.
+
+Every limit (processes of a control group, descriptors of the launcher, memory of a control group) is tried with a server of its own.
+While there is no room for all sites: gates accept, "serving on" is said, sites that run answer 200 and the others 503 at once, the log
+stays short, and a role can be replaced and the server upgraded. The short form tries what is too low; BULKHEAD_SWEEP=whole (`make
+sweep`) each limit below, at and above the need.
+"""
+
+import contextlib
+import json
+import os
+import re
+import time
+import unittest
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cgroups import with_limit
+from client import Connection, until
+from harness import ROOTLESS, Process, rootless_too, service, site
+from upgrading import UpgradingServer
+
+pytestmark = pytest.mark.alone
+
+CAP_SYS_RESOURCE = 24
+MIB = 1 << 20
+SWEEP = os.environ.get("BULKHEAD_SWEEP") == "whole"
+#: Bytes of error.log, however many sites wait and however long.
+LOG_MAX = 100_000
+#: Seconds within which a site is answered for that waits.
+SOON = 1
+ROLES = {"logger": 1, "admin": 1, "gate": 2}
+
+
+class Room(UpgradingServer):
+    """A server with always-on sites, of which some may wait; `limit` has the words before its command, and how it is raised."""
+
+    def __init__(self, count, limit=None, sites=None, **more):
+        names = [f"s{number}" for number in range(count)]
+        of_names = [site(name, [service("probe")] if number < 2 else []) for number, name in enumerate(names)]
+        super().__init__(sites or of_names, **more)
+        self.hosts = [f"{name}.test" for name in names]
+        if limit:
+            self.prefix = limit
+
+    def ask_all(self):
+        """The statuses of all sites; raises if one is answered late, or told nothing of when to come again."""
+        found = Counter()
+        for host in self.hosts:
+            began = time.monotonic()
+            with Connection(self.port, timeout=20) as connection:
+                answer = connection.get("/", host)
+            took = time.monotonic() - began
+            if answer.status == 503 and (took > SOON or answer.headers.get("retry-after") != "5"):
+                raise AssertionError(f"{host}: 503 after {took:.1f} s, {answer.headers}")
+            found[answer.status] += 1
+        return found
+
+    def waiting(self):
+        """The processes that wait for room, and for what."""
+        answer = self.command("status", "--json", "--run-dir", "run")
+        processes = json.loads(answer.stdout)["processes"]
+        return {one["name"]: one["last_exit"] for one in processes if one["state"] == "waits for room"}
+
+    def roles(self):
+        found = Counter(process.title.split(" ")[0] for process in self.processes())
+        return {role: found[role] for role in ROLES}
+
+    def role_pids(self):
+        return {process.pid for process in self.processes() if process.title.split(" ")[0] in ROLES}
+
+
+def raise_group(words, names):
+    """Takes the limit of the group away that these words put a program into."""
+    group = Path(words[-1])
+    for name, none in names:
+        with contextlib.suppress(OSError):
+            (group / name).write_text(none)
+
+
+class Limits(unittest.TestCase):
+    def check(self, server, waits):
+        """What holds whatever there is room for; how many sites wait."""
+        self.assertEqual(server.roles(), ROLES)
+        found = server.ask_all()
+        self.assertEqual(set(found) - {200, 503}, set(), found)
+        waiting = server.waiting()
+        if waits:
+            self.assertGreater(found[200], 0, server.log())
+            self.assertGreater(found[503], 0, found)
+            self.assertIn("waiting for room: ", server.stderr())
+            said = [line for line in server.log().splitlines() if " waits for room" in line and " reload: " not in line]
+            self.assertEqual(len(said), 1, server.log())
+        else:
+            self.assertEqual((found[503], waiting, server.log().count("waits for room")), (0, {}, 0))
+        self.assertNotIn("is broken", server.log())
+        self.assertLess(len(server.log()), LOG_MAX)
+        return waiting
+
+    def replace_all(self, server):
+        """A role is replaced, and everything, or that is refused in one sentence; nothing is lost of what runs."""
+        before = server.ask_all()[200]
+        for name in ("gate", "logger", "s0"):
+            answer = server.command("relaunch", "--config", server.config, name)
+            if answer.returncode:
+                self.assertIn("there is no room for another process", answer.stderr)
+                self.assertNotIn(name, ("gate", "logger"))
+                self.assertEqual(answer.stderr.count(" may have"), 1, answer.stderr)
+        server.put_programs()
+        answer = server.command("upgrade", "--run-dir", "run", timeout=90)
+        if answer.returncode:
+            self.assertLess(len(answer.stderr), 4000)
+        self.assertEqual(server.roles(), ROLES)
+        self.assertTrue(until(lambda: server.ask_all()[200] >= before, 20), server.log())
+        gate = server.process("gate")
+        gate.kill()
+        self.assertTrue(until(lambda: server.roles() == ROLES and gate not in server.processes(), 10), server.log())
+        self.assertLess(len(server.log()), LOG_MAX)
+
+    def come_back(self, server):
+        """There is room now."""
+        self.assertTrue(until(lambda: server.ask_all()[200] == len(server.hosts), 30), server.log())
+        self.assertEqual(server.waiting(), {})
+        self.assertIn("there is room for all processes again", server.log())
+
+
+@unittest.skipIf(ROOTLESS, "control groups are root's")
+class Processes(Limits):
+    SITES = 40
+
+    def limited(self, limit):
+        words = with_limit(self, "pids", ("pids.max", "pids.max"), limit)
+        if not words:
+            self.skipTest("no control group with a limit of processes can be made here")
+        return Room(self.SITES, words)
+
+    def need(self):
+        """How many the server says that it needs."""
+        with self.limited(30) as server:
+            return int(re.search(r"may need (\d+) processes and threads", server.log())[1])
+
+    def test_less_than_the_need(self):
+        with self.limited(36) as server:
+            waiting = self.check(server, waits=True)
+            self.assertEqual({why.partition(":")[0] for why in waiting.values()}, {"processes"})
+            text = server.command("status", "--run-dir", "run").stdout
+            self.assertIn("waits for room: ", text)
+            self.assertIn("there is not enough of processes: raise `TasksMax=`", text)
+            self.replace_all(server)
+            raise_group(server.prefix, [("pids.max", "max")])
+            self.come_back(server)
+
+    def test_a_site_that_goes_makes_room(self):
+        with self.limited(36) as server:
+            waits = next(name for name in server.waiting() if "/" not in name)
+            self.assertEqual(server.status("/", f"{waits}.test"), 503)
+            left = [about for about in server.sites if about["name"] not in ("s0", "s1", "s2", "s3")]
+            self.assertIsNone(server.reload(left))
+            self.assertTrue(until(lambda: server.status("/", f"{waits}.test") == 200, 10), server.log())
+
+    def test_a_service_that_waits_is_answered_for_by_its_site(self):
+        words = with_limit(self, "pids", ("pids.max", "pids.max"), 30)
+        if not words:
+            self.skipTest("no control group with a limit of processes can be made here")
+        # What answers there knows nothing of such a path: 404 is its own.
+        services = [service(f"p{number}", f"/p{number}", command=["bin/probe"]) for number in range(20)]
+        with Room(0, words, sites=[site("main", services)]) as server:
+            waiting = [f"/p{name.removeprefix('main/p')}" for name in server.waiting()]
+            self.assertTrue(0 < len(waiting) < len(services), waiting)
+            ask = lambda path: server.status(path, timeout=SOON)
+            self.assertEqual({ask(path) for path in waiting}, {503})
+            self.assertEqual((ask("/"), ask("/p0")), (200, 404))
+            raise_group(server.prefix, [("pids.max", "max")])
+            self.assertTrue(until(lambda: {ask(path) for path in waiting} == {404}, 10), server.log())
+
+    def test_a_change_for_which_there_is_no_room_is_refused_in_one_sentence(self):
+        with self.limited(36) as server:
+            more = [site(f"new{number}") for number in range(5)]
+            said = server.reload([*server.sites, *more])
+            self.assertEqual(said.count("there is no room") + said.count("waits for room"), 1, said)
+            self.assertIn("raise `TasksMax=`", said)
+            self.check(server, waits=True)
+
+    @unittest.skipUnless(SWEEP, "BULKHEAD_SWEEP is not set")
+    def test_every_limit(self):
+        need = self.need()
+        for limit in (need // 2, need - 10, need - 1, need, need + 1, 2 * need):
+            with self.subTest(limit, need=need), self.limited(limit) as server:
+                says = "may need" in server.log()
+                self.assertEqual(says, limit < need, server.log())
+                waits = bool(server.waiting())
+                self.assertTrue(says or not waits, server.log())
+                self.check(server, waits)
+                self.replace_all(server)
+                raise_group(server.prefix, [("pids.max", "max")])
+                self.assertTrue(until(lambda: server.ask_all()[200] == len(server.hosts), 30), server.log())
+
+
+@rootless_too
+class Descriptors(Limits):
+    SITES = 220
+
+    def setUp(self):
+        if not ROOTLESS and int(Process(os.getpid()).status()["CapEff"], 16) >> CAP_SYS_RESOURCE & 1:
+            self.skipTest("root raises the limit here")
+
+    def limited(self, limit):
+        return Room(self.SITES, ["prlimit", f"--nofile={limit}:{limit}"])
+
+    def test_less_than_the_need(self):
+        with self.limited(1025) as server:
+            waiting = self.check(server, waits=True)
+            self.assertEqual({why.partition(":")[0] for why in waiting.values()}, {"descriptors"})
+            self.replace_all(server)
+            # What has room then.
+            left = server.sites[-40:]
+            server.hosts = [f"{about['name']}.test" for about in left]
+            self.assertIsNone(server.reload(left))
+            self.come_back(server)
+
+    @unittest.skipUnless(SWEEP, "BULKHEAD_SWEEP is not set")
+    def test_every_limit(self):
+        with self.limited(1025) as server:
+            need = int(re.search(r"may need (\d+) descriptors", server.log())[1])
+        for limit in (1280, 1400, need - 1, need, 2 * need):
+            with self.subTest(limit, need=need), self.limited(limit) as server:
+                says = "may need" in server.log()
+                self.assertEqual(says, limit < need, server.log())
+                waits = bool(server.waiting())
+                self.assertTrue(says or not waits, server.log())
+                self.check(server, waits)
+                self.replace_all(server)
+
+
+@unittest.skipIf(ROOTLESS, "control groups are root's")
+class Memory(Limits):
+    def limited(self, count, mib):
+        words = with_limit(self, "memory", ("memory.limit_in_bytes", "memory.max"), mib * MIB)
+        if not words:
+            self.skipTest("no control group with a limit of memory can be made here")
+        return Room(count, words)
+
+    def run_with(self, count, mib):
+        """More always-on sites than fit: nothing that works for all is killed, and everything that fits comes back."""
+        with self.limited(count, mib) as server:
+            roles = server.role_pids()
+            for _ in range(3):
+                found = server.ask_all()
+            self.assertEqual((server.role_pids(), server.launcher.poll()), (roles, None), server.log())
+            self.assertGreater(found[200], count // 4, found)
+            self.assertGreater(found[503], 0, found)
+            # Some of them end by another's hand: they come back where there is room, or wait.
+            for process in server.processes("site ")[:20]:
+                process.kill()
+            self.assertTrue(until(lambda: server.ask_all()[200] >= found[200] - 10, 30), server.log())
+            self.assertEqual(server.role_pids(), roles)
+            self.assertLess(len(server.log()), LOG_MAX)
+            self.assertNotIn("is broken", server.log())
+            raise_group(server.prefix, [("memory.limit_in_bytes", "-1"), ("memory.max", "max")])
+            self.come_back(server)
+            self.assertEqual((server.role_pids(), server.launcher.poll()), (roles, None))
+
+    def test_more_sites_than_fit(self):
+        self.run_with(100, 40)
+
+    @unittest.skipUnless(SWEEP, "BULKHEAD_SWEEP is not set")
+    def test_600_always_on_sites(self):
+        self.run_with(600, 150)
+
+
+if __name__ == "__main__":
+    unittest.main()
