@@ -115,7 +115,7 @@ sweep: build
 	cargo test -p probe --test allowed
 	python3 tests/run test_sweep
 	python3 tests/run --rootless test_sweep
-	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection test_refused
+	BULKHEAD_SWEEP=whole python3 tests/run test_reload_injection test_upgrade_injection test_refused test_upgrade_half
 	BULKHEAD_SWEEP=whole python3 tests/run test_sent_descriptors
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_sent_descriptors
 	BULKHEAD_STOPPED=5,40,70 python3 tests/run test_hung_roles
