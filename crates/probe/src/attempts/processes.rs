@@ -3,6 +3,7 @@
 //! Runs in: the probe. Never: sends a signal other than 0, which does nothing.
 
 use std::fs;
+use std::io::Write as _;
 
 use sys::attempt::child::fork_many;
 use sys::attempt::{Arg, Errno, calls, memory, odd};
@@ -40,6 +41,13 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         "read /proc/PID/environ of another process",
         "mount namespace",
         proc_environ,
+    ),
+    attempt(
+        'B',
+        "oom-score",
+        "have the kernel kill others before itself when memory runs out (oom_score_adj)",
+        "mount namespace",
+        oom_score,
     ),
     attempt('B', "kcmp", "compare itself with another process (kcmp)", "seccomp", kcmp),
     attempt('B', "pidfd-getfd", "take a descriptor from another process", "identity", pidfd_getfd),
@@ -216,6 +224,17 @@ fn proc_root(cx: &Cx<'_>) -> Outcome {
 
 fn proc_fd(cx: &Cx<'_>) -> Outcome {
     each(cx, |pid| tried(fs::read_dir(format!("/proc/{pid}/fd"))))
+}
+
+/// Lowers its own score by one. The kernel lets anybody do so down to the least that a process with CAP_SYS_RESOURCE has set.
+fn oom_score(_: &Cx<'_>) -> Outcome {
+    let lower = |path: &str| {
+        let score: i32 = fs::read_to_string(path)?.trim().parse().map_err(std::io::Error::other)?;
+        look::open(path, true)?.write_all((score - 1).to_string().as_bytes())
+    };
+    any(["/proc/self/oom_score_adj", "/proc/thread-self/oom_score_adj", "/proc/1/oom_score_adj"], |path| {
+        tried(lower(path))
+    })
 }
 
 fn kcmp(cx: &Cx<'_>) -> Outcome {
