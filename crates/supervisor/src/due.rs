@@ -46,6 +46,7 @@ impl Supervisor {
             self.openings.deadline(),
             self.copies.deadline(now),
             self.memory_reclaim.deadline(),
+            self.announcement_due(),
         ]);
         starts.chain(others.flatten()).min()
     }
@@ -88,6 +89,7 @@ impl Supervisor {
         self.forget_read_logs(now);
         self.chain_on_time(now);
         self.reap_on_time(now);
+        self.announce_despite_stalls(now);
     }
 
     /// Ends a process that was not ready, or not gone, in time.

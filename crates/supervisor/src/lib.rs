@@ -6,6 +6,7 @@
 //! From the bottom: `spawn` starts one process; the modules at the top level own the processes; `setup` says what each is
 //! sent before it serves.
 
+mod announcing;
 pub mod backoff;
 mod broken;
 pub mod chain;
@@ -50,6 +51,7 @@ pub mod site_names;
 pub mod slots;
 pub mod spawn;
 mod staged_chain;
+mod stall_timer;
 mod starting;
 pub mod survivors;
 mod telling;
@@ -218,6 +220,7 @@ pub struct Supervisor {
     /// Whether processes of that role have not been asked, as others relay to them.
     has_kept: bool,
     announced: bool,
+    stall_timer: stall_timer::StallTimer,
     /// The first slot that was not up when it was last asked whether all are.
     not_up: usize,
     started: Instant,
@@ -287,6 +290,7 @@ impl Supervisor {
             stopping: None,
             has_kept: false,
             announced: false,
+            stall_timer: stall_timer::StallTimer::default(),
             not_up: 0,
             started: Instant::now(),
         };

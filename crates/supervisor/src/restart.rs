@@ -4,7 +4,6 @@
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use config::DOOR;
 use sys::process::Exit;
 use wire::{LauncherToGate, LauncherToLogger, Role, Text};
 
+use crate::Supervisor;
 use crate::backoff::Verdict;
 use crate::error::Error;
 use crate::life::Life;
@@ -23,7 +23,6 @@ use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
 use crate::unread::FIRST_START;
-use crate::{Slot, Supervisor};
 use sys::file_version::FileVersion;
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
@@ -148,40 +147,6 @@ impl Supervisor {
             }
             _ => self.give_up(serial),
         }
-    }
-
-    /// Says once that everything is up: every gate accepts, as those are never given up.
-    pub fn announce(&mut self) {
-        let up = |state: &Slot| {
-            state.broken.is_some()
-                || state.rests
-                || state.life.is_over()
-                || state.current.is_some_and(|serial| self.processes[&serial].stage == Stage::Serving)
-        };
-        // A site whose file system does not answer is waited for by itself alone.
-        let silent: HashSet<u16> = self.openings.silent().map(|slot| self.specs[slot].site).collect();
-        let up = |(slot, state): (usize, &Slot)| up(state) || silent.contains(&self.specs[slot].site);
-        if self.announced {
-            return;
-        }
-        // Those before it are looked at again once all others are up, as they may have ended since.
-        let not_up = self.slots.iter().enumerate().skip(self.not_up).position(|state| !up(state));
-        self.not_up = not_up.map_or(0, |after| self.not_up + after);
-        if not_up.is_some() || !self.slots.iter().enumerate().all(up) {
-            return;
-        }
-        self.announced = true;
-        let config = &self.context.config;
-        let services: usize = config.sites.iter().map(|site| site.services.len()).sum();
-        let (sites, processes) = (config.sites.len(), self.processes.len());
-        let broken = self.slots.iter().zip(&self.specs).filter(|(state, _)| state.broken.is_some());
-        let broken: Vec<&str> = broken.map(|(_, spec)| spec.name.as_str()).collect();
-        let broken =
-            if broken.is_empty() { String::new() } else { format!(", broken: {}", broken.join(", ")) };
-        self.log.info(format!(
-            "serving on {}; sites: {sites}, services: {services}, processes: {processes}{broken}",
-            self.urls().join(", ")
-        ));
     }
 
     /// Where the server listens, as `http://127.0.0.1:80`.
