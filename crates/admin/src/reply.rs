@@ -4,7 +4,7 @@
 //! Never: writes a control character of theirs; JSON escapes it.
 
 use serde::Serialize;
-use wire::{LauncherToAdmin, Verb};
+use wire::{LauncherToAdmin, StandIn, Verb};
 
 use crate::certified::Certificate;
 use crate::conditioned::Conditioned;
@@ -97,6 +97,45 @@ pub(crate) struct Affected {
     pub(crate) why: String,
 }
 
+/// A file of sites that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) file: String,
+    /// What there is instead.
+    pub(crate) instead: &'static str,
+    pub(crate) sites: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+    /// Whether these are all hosts of the file.
+    pub(crate) hosts_known: bool,
+    pub(crate) reason: String,
+}
+
+impl LeftOut {
+    /// Takes the launcher's line, with its ticket; `None` if the message is another.
+    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
+        let LauncherToAdmin::LeftOut { ticket, file, stand_in, sites, hosts, is_whole, reason } = message
+        else {
+            return None;
+        };
+        let list = |text: &str| text.split(", ").filter(|one| !one.is_empty()).map(str::to_owned).collect();
+        let instead = match stand_in {
+            StandIn::Running => "running",
+            StandIn::LastGood => "last good copy",
+            StandIn::Unavailable => "503",
+            StandIn::Nothing => "nothing",
+        };
+        let left_out = Self {
+            file: file.as_str().to_owned(),
+            instead,
+            sites: list(sites.as_str()),
+            hosts: list(hosts.as_str()),
+            hosts_known: is_whole,
+            reason: reason.as_str().to_owned(),
+        };
+        Some((ticket, left_out))
+    }
+}
+
 /// What an upgrade has done to the processes of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Upgraded {
@@ -126,22 +165,28 @@ pub(crate) struct Sent {
     pub(crate) error: Option<String>,
 }
 
+/// Every process, the layers that the machine lacks, and the files that were left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Status {
+    pub(crate) ok: bool,
+    pub(crate) missing: String,
+    pub(crate) longest_step_us: u64,
+    pub(crate) longest_step: String,
+    pub(crate) longest_lately_us: u64,
+    pub(crate) longest_lately: String,
+    pub(crate) processes: Vec<Process>,
+    /// Where the next page begins, if this one has an end.
+    pub(crate) next: Option<u32>,
+    /// Files of sites that were left out of what runs.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Reply {
-    /// Every process, and the layers that the machine lacks.
-    Status {
-        ok: bool,
-        missing: String,
-        longest_step_us: u64,
-        longest_step: String,
-        longest_lately_us: u64,
-        longest_lately: String,
-        processes: Vec<Process>,
-        /// Where the next page begins, if this one has an end.
-        next: Option<u32>,
-    },
+    /// Every process, and what is wrong.
+    Status(Box<Status>),
     /// What every gate and site has shed.
     Conditioning { ok: bool, processes: Vec<Conditioned> },
     /// Clients that sites refuse.
@@ -149,7 +194,7 @@ pub(crate) enum Reply {
     /// Certificates of sites.
     Certificates { ok: bool, certificates: Vec<Certificate> },
     /// What has changed, or would.
-    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
+    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected>, left_out: Vec<LeftOut> },
     /// What an upgrade has done, or of which version the new programs are.
     Upgraded { ok: bool, roles: Vec<Upgraded> },
     /// What publishers said, by sites.
@@ -170,11 +215,11 @@ impl Reply {
     pub(crate) fn status(
         missing: String,
         steps: [(u64, String); 2],
-        processes: Vec<Process>,
-        next: Option<u32>,
+        (processes, next): (Vec<Process>, Option<u32>),
+        left_out: Vec<LeftOut>,
     ) -> Self {
         let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
-        Self::Status {
+        Self::Status(Box::new(Status {
             ok: true,
             missing,
             longest_step_us,
@@ -183,7 +228,8 @@ impl Reply {
             longest_lately,
             processes,
             next,
-        }
+            left_out,
+        }))
     }
 
     pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {

@@ -14,6 +14,7 @@ use crate::cli::{Part, View};
 use crate::fault::Fault;
 use crate::isolation;
 use crate::layers::Layers;
+use crate::left_out::LeftOut;
 use crate::memory::memory;
 use crate::score;
 use crate::table::{age, align, print, size};
@@ -115,6 +116,7 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
     let mut answer = give(run_dir, &order(&view.part))?;
     let next = answer["next"].as_u64();
     let missing = answer["missing"].as_str().unwrap_or("").to_owned();
+    let left_out = answer["left_out"].take();
     let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
     let mut seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
@@ -127,7 +129,7 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         let loop_did = json!({ "longest": answer["longest_step"], "lately": answer["longest_lately"] });
         let mut document = json!({
             "missing": missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
-            "next": next,
+            "next": next, "left_out": if left_out.is_null() { json!([]) } else { left_out },
         });
         if let Some(scores) = &scores {
             document["scores"] = scores.iter().map(score::Scored::json).collect();
@@ -137,10 +139,17 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
         let scores = scores.map_or(String::new(), |scores| score::render(&scores));
         isolation::render(&seen, &missing) + &scores + &more(next)
     } else {
-        render(&seen, &missing) + &more(next)
+        render(&seen, &missing) + &said_of(left_out)? + &more(next)
     };
     print(&text)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What is said of files of sites that were left out; a server of an earlier version says nothing.
+fn said_of(left_out: Value) -> Result<String, Fault> {
+    let left_out: Option<Vec<LeftOut>> = serde_json::from_value(left_out)
+        .map_err(|error| Fault::Failed(format!("the answer has no list of files: {error}")))?;
+    Ok(left_out.into_iter().flatten().map(|left| format!("\n{}", left.text())).collect())
 }
 
 /// The order for a part of the list.

@@ -21,6 +21,7 @@ pub mod examinations;
 pub mod examine;
 mod examined;
 pub mod foreign;
+pub mod good_copies;
 mod index;
 pub mod leaving;
 pub mod life;

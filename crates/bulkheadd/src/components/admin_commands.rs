@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use config::{LeftOut, StandIn};
 use wire::{Counters, LauncherToAdmin, Text};
 
 use crate::components::Component;
@@ -26,6 +27,8 @@ pub struct AdminCommands {
     pub targets: Targets,
     /// The status, which waits for the counters of all processes that it is about.
     status: FanOut<(u64, u32, StatusSelection)>,
+    /// The files of sites that were left out of what runs.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl AdminCommands {
@@ -40,7 +43,7 @@ impl AdminCommands {
     }
 
     fn with(targets: Targets) -> Self {
-        Self { targets, status: FanOut::default() }
+        Self { targets, status: FanOut::default(), left_out: Vec::new() }
     }
 }
 
@@ -105,6 +108,13 @@ impl AdminCommands {
         self.finish_status_if_complete(supervisor);
     }
 
+    /// Says which files of sites were left out.
+    fn send_left_out(&self, supervisor: &mut Supervisor, (admin, ticket): (u64, u32)) {
+        for left in &self.left_out {
+            supervisor.send(admin, &left_out_line(ticket, left), None);
+        }
+    }
+
     fn finish_status_if_complete(&mut self, supervisor: &mut Supervisor) {
         if self.status.is_open() && !supervisor.processes().values().any(|process| process.owes_report) {
             self.finish_status(supervisor);
@@ -120,6 +130,7 @@ impl AdminCommands {
             if let Some(next) = page.next {
                 supervisor.send(admin, &LauncherToAdmin::StatusNext { ticket, next }, None);
             }
+            self.send_left_out(supervisor, (admin, ticket));
             let missing = Text::new(supervisor.missing().join(", "));
             let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = supervisor.steps_us;
             let (longest_step, longest_lately) = (Text::new(longest_step), Text::new(longest_lately));
@@ -133,5 +144,25 @@ impl AdminCommands {
             };
             supervisor.send(admin, &end, None);
         }
+    }
+}
+
+/// What is said of a file that was left out.
+pub(crate) fn left_out_line(ticket: u32, left: &LeftOut) -> LauncherToAdmin {
+    let LeftOut { file, stand_in, sites, hosts, is_whole, reason } = left;
+    let stand_in = match stand_in {
+        StandIn::Running => wire::StandIn::Running,
+        StandIn::LastGood => wire::StandIn::LastGood,
+        StandIn::Unavailable => wire::StandIn::Unavailable,
+        StandIn::Nothing => wire::StandIn::Nothing,
+    };
+    LauncherToAdmin::LeftOut {
+        ticket,
+        file: Text::new(file.display().to_string()),
+        stand_in,
+        sites: Text::new(sites.join(", ")),
+        hosts: Text::new(hosts.join(", ")),
+        is_whole: *is_whole,
+        reason: Text::new(reason.as_str()),
     }
 }

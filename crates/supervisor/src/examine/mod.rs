@@ -19,7 +19,7 @@ mod statements;
 
 pub use self::contents::jail_of_check;
 pub use self::finding::Depth;
-pub use self::recorded::{Recorded, Recording};
+pub use self::recorded::{Recorded, Recording, Refused};
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
