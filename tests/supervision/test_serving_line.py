@@ -53,6 +53,17 @@ class ServingLine(unittest.TestCase):
             self.assertEqual(server.status("/"), 200)
             self.assertEqual(server.status("/", "other.test"), 200)
 
+    def test_what_hangs_is_waited_for_as_long_as_a_start_may_take(self):
+        sites = [site("main", [service("hangs", "/hangs", command=["bin/hangs", "1000"])]), site("other")]
+        server = Server(sites, (), limits={"start_timeout": "1s", "drain_timeout": "1s"})
+        server.write("bin/hangs", Path("/bin/sleep").read_bytes()).chmod(0o755)
+        began = time.monotonic()
+        with server:
+            self.assertTrue(line(server).endswith(", not up yet: main/hangs"), line(server))
+            # Until then it has had 1 s; the start of a process that nobody waits for may take nine times as long.
+            self.assertLess(time.monotonic() - began, 6)
+            self.assertEqual([server.status("/"), server.status("/", "other.test")], [200, 200])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -115,14 +115,17 @@ class Sites(unittest.TestCase):
         (server.folder / "sites" / "three.toml").unlink()
         self.say("disable", "two")
         self.assertEqual(self.statuses("one", "two", "three"), [200, 404, 404])
-        # A mistake is told as often as it is there, with those of others.
+        # A mistake in another site's file is that one's.
         server.write("sites/broken.toml", file_of("broken", "../one", nonsense=1))
         for name in ("four", "five"):
             refused = self.refused("add", name, "--host", "one.test", "--root", root, code=1)
-            self.assertIn("sites/broken.toml:5:1: error: unknown key", refused)
+            self.assertIn(f"sites/{name}.toml:3:9: error: \"one.test\" is already another site's", refused)
+            self.assertNotIn("broken", refused)
             self.assertEqual(self.names(), ["README", "broken.toml", "one.toml", "two.toml.disabled"])
         server.write("sites/broken.toml", file_of("broken", "../nowhere"))
-        self.assertIn("nowhere does not exist", self.refused("enable", "two", code=1))
+        self.say("enable", "two")
+        self.assertEqual(self.statuses("one", "two", "broken"), [200, 200, 404])
+        self.say("disable", "two")
         server.write("sites/broken.toml", file_of("broken", "../one", host=["two.test"]))
         self.assertIn('is already site "broken"', self.refused("enable", "two", code=1))
         (server.folder / "sites" / "broken.toml").unlink()

@@ -12,14 +12,14 @@ use std::os::fd::OwnedFd;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use wire::{AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, Role, Shed};
+use wire::{AdminToLauncher, Extent, LauncherToAdmin, Outcome, ProbeKind, Role, Shed, number_of_name};
 use worker::channel::Channel;
 use worker::counters::Counters;
 
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
 use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Before, Changed, Process, Reply, Summary, Uids, Upgraded};
+use crate::reply::{Affected, Ban, Before, Changed, LeftOut, Process, Reply, Summary, Uids, Upgraded};
 use crate::republish::TEMPLATES_OF;
 use crate::secret::Secret;
 use crate::targets::Targets;
@@ -68,6 +68,7 @@ pub(crate) struct Gathered {
     changes: Vec<Changed>,
     effects: Vec<Affected>,
     upgraded: Vec<Upgraded>,
+    left_out: Vec<LeftOut>,
     channels: Vec<(u16, OwnedFd)>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
@@ -124,7 +125,7 @@ impl Admin {
             | Command::Republish { .. }
             | Command::Send { .. }
             | Command::Reload { .. }
-            | Command::ReloadSites {}
+            | Command::ReloadSites { .. }
             | Command::TakeUidsBack {}
             | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
@@ -149,9 +150,23 @@ impl Admin {
                 Err(reply) => return (reply, Vec::new()),
             },
             Command::Reopen {} => AdminToLauncher::Reopen { ticket: number },
-            Command::Reload { dry_run } => AdminToLauncher::Reload { ticket: number, dry_run },
+            Command::Reload { dry_run, all_or_nothing: false, site: None } => {
+                AdminToLauncher::Reload { ticket: number, dry_run }
+            }
+            Command::Reload { dry_run, all_or_nothing, site } => {
+                let extent = if site.is_some() { Extent::One } else { Extent::All };
+                let site = site.map_or(0, |site| number_of_name(&site));
+                AdminToLauncher::ReloadOf { ticket: number, dry_run, all_or_nothing, extent, site }
+            }
+            Command::ReloadSites { site: None } => AdminToLauncher::ReloadSites { ticket: number },
+            Command::ReloadSites { site: Some(site) } => AdminToLauncher::ReloadOf {
+                ticket: number,
+                dry_run: false,
+                all_or_nothing: false,
+                extent: Extent::Seen,
+                site: number_of_name(&site),
+            },
             Command::TakeUidsBack {} => AdminToLauncher::TakeUidsBack { ticket: number },
-            Command::ReloadSites {} => AdminToLauncher::ReloadSites { ticket: number },
             Command::Upgrade { dry_run } => AdminToLauncher::Upgrade { ticket: number, dry_run },
             Command::Bans {} => AdminToLauncher::Bans { ticket: number },
             Command::Certificates {} => AdminToLauncher::Certificates { ticket: number },
@@ -292,6 +307,13 @@ impl Admin {
         }
     }
 
+    /// Takes a file of sites that was left out.
+    pub(crate) fn left_out(&self, ticket: u32, left_out: LeftOut) {
+        if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
+            pending.gathered.left_out.push(left_out);
+        }
+    }
+
     /// Takes where the next page of a status begins.
     pub(crate) fn status_next(&self, ticket: u32, next: u32) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
@@ -316,7 +338,7 @@ impl Admin {
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: [(u64, String); 2]) {
         let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
-        self.finish(ticket, |Gathered { uids, before, processes, next, .. }| {
+        self.finish(ticket, |Gathered { uids, before, processes, next, left_out, .. }| {
             let missing = missing.to_owned();
             let summary = Summary {
                 missing,
@@ -326,6 +348,7 @@ impl Admin {
                 longest_lately,
                 uids,
                 before,
+                left_out,
             };
             Reply::status(summary, processes, next)
         });
@@ -334,8 +357,9 @@ impl Admin {
     /// Takes the answer to a relaunch or a stop.
     pub(crate) fn answer(&self, ticket: u32, outcome: Outcome, reason: &str) {
         self.finish(ticket, |gathered| match outcome {
-            Outcome::Done if !gathered.changes.is_empty() => {
-                Reply::Reloaded { ok: true, changes: gathered.changes, processes: gathered.effects }
+            Outcome::Done if !gathered.changes.is_empty() || !gathered.left_out.is_empty() => {
+                let Gathered { changes, effects, left_out, .. } = gathered;
+                Reply::Reloaded { ok: true, changes, processes: effects, left_out }
             }
             Outcome::Done if !gathered.upgraded.is_empty() => {
                 Reply::Upgraded { ok: true, roles: gathered.upgraded, half: None }

@@ -104,7 +104,7 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         | Command::Conditioning {}
         | Command::Bans {}
         | Command::Certificates {}
-        | Command::Reload { dry_run: true }
+        | Command::Reload { dry_run: true, .. }
         | Command::Upgrade { dry_run: true }
         | Command::Probe { .. } => Ok(()),
         Command::Unban { address } => {
@@ -121,8 +121,9 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         }
         Command::TakeUidsBack {} => log(&format!("uids to be taken back ordered by uid {uid}, pid {pid}")),
         Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
-        Command::Reload { dry_run: false } | Command::ReloadSites {} => {
-            log(&format!("reload ordered by uid {uid}, pid {pid}"))
+        Command::Reload { dry_run: false, site, .. } | Command::ReloadSites { site } => {
+            let of = site.as_ref().map_or(String::new(), |site| format!(" of {site:?}"));
+            log(&format!("reload{of} ordered by uid {uid}, pid {pid}"))
         }
         Command::Upgrade { dry_run: false } => log(&format!("upgrade ordered by uid {uid}, pid {pid}")),
         Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),

@@ -78,10 +78,20 @@ pub enum Command {
         /// Only say what would change.
         #[serde(default)]
         dry_run: bool,
+        /// Take in nothing if one file of sites is wrong.
+        #[serde(default)]
+        all_or_nothing: bool,
+        /// Take in nothing but the file of this site.
+        #[serde(default)]
+        site: Option<String>,
     },
     /// The same, of the files of sites that have changed as far as the kernel has said so.
     #[serde(rename = "reload-sites")]
-    ReloadSites {},
+    ReloadSites {
+        /// The site whose file was changed just now, and must be good.
+        #[serde(default)]
+        site: Option<String>,
+    },
     /// Take back the uids that the operator has written down.
     #[serde(rename = "take-uids-back")]
     TakeUidsBack {},
@@ -134,11 +144,19 @@ mod tests {
         assert_eq!(page, status(Some("site"), None, 7, Some(100)));
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
-        assert_eq!(Command::parse(br#"{"command":"reload"}"#), Ok(Command::Reload { dry_run: false }));
-        assert_eq!(Command::parse(br#"{"command":"reload-sites"}"#), Ok(Command::ReloadSites {}));
+        let reload = |dry_run, all_or_nothing, site: Option<&str>| {
+            Ok(Command::Reload { dry_run, all_or_nothing, site: site.map(str::to_owned) })
+        };
+        assert_eq!(Command::parse(br#"{"command":"reload"}"#), reload(false, false, None));
         assert_eq!(Command::parse(br#"{"command":"take-uids-back"}"#), Ok(Command::TakeUidsBack {}));
         let dry = Command::parse(br#"{"command":"reload","dry_run":true}"#);
-        assert_eq!(dry, Ok(Command::Reload { dry_run: true }));
+        assert_eq!(dry, reload(true, false, None));
+        let one = Command::parse(br#"{"command":"reload","all_or_nothing":true,"site":"shop"}"#);
+        assert_eq!(one, reload(false, true, Some("shop")));
+        let sites = Command::parse(br#"{"command":"reload-sites"}"#);
+        assert_eq!(sites, Ok(Command::ReloadSites { site: None }));
+        let sites = Command::parse(br#"{"command":"reload-sites","site":"shop"}"#);
+        assert_eq!(sites, Ok(Command::ReloadSites { site: Some("shop".into()) }));
         assert_eq!(Command::parse(br#"{"command":"upgrade"}"#), Ok(Command::Upgrade { dry_run: false }));
         let all = Command::parse(br#"{"command":"republish"}"#);
         assert_eq!(all, Ok(Command::Republish { site: None }));

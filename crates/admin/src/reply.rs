@@ -4,7 +4,7 @@
 //! Never: writes a control character of theirs; JSON escapes it.
 
 use serde::Serialize;
-use wire::{LauncherToAdmin, Verb};
+use wire::{LauncherToAdmin, StandIn, Verb};
 
 use crate::certified::Certificate;
 use crate::conditioned::Conditioned;
@@ -105,6 +105,8 @@ pub(crate) struct Summary {
     /// `None` without root.
     pub(crate) uids: Option<Uids>,
     pub(crate) before: Before,
+    /// Files of sites that were left out of what runs.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// A client that a site refuses.
@@ -136,6 +138,45 @@ pub(crate) struct Affected {
     pub(crate) action: &'static str,
     pub(crate) process: String,
     pub(crate) why: String,
+}
+
+/// A file of sites that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LeftOut {
+    pub(crate) file: String,
+    /// What there is instead.
+    pub(crate) instead: &'static str,
+    pub(crate) sites: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+    /// Whether these are all hosts of the file.
+    pub(crate) hosts_known: bool,
+    pub(crate) reason: String,
+}
+
+impl LeftOut {
+    /// Takes the launcher's line, with its ticket; `None` if the message is another.
+    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
+        let LauncherToAdmin::LeftOut { ticket, file, stand_in, sites, hosts, is_whole, reason } = message
+        else {
+            return None;
+        };
+        let list = |text: &str| text.split(", ").filter(|one| !one.is_empty()).map(str::to_owned).collect();
+        let instead = match stand_in {
+            StandIn::Running => "running",
+            StandIn::LastGood => "last good copy",
+            StandIn::Unavailable => "503",
+            StandIn::Nothing => "nothing",
+        };
+        let left_out = Self {
+            file: file.as_str().to_owned(),
+            instead,
+            sites: list(sites.as_str()),
+            hosts: list(hosts.as_str()),
+            hosts_known: is_whole,
+            reason: reason.as_str().to_owned(),
+        };
+        Some((ticket, left_out))
+    }
 }
 
 /// What an upgrade has done to the processes of a role.
@@ -188,7 +229,7 @@ pub(crate) enum Reply {
     /// Certificates of sites.
     Certificates { ok: bool, certificates: Vec<Certificate> },
     /// What has changed, or would.
-    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected> },
+    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected>, left_out: Vec<LeftOut> },
     /// What an upgrade has done, or of which version the new programs are; `half` says why some processes are those of before.
     Upgraded { ok: bool, roles: Vec<Upgraded>, half: Option<String> },
     /// What publishers said, by sites.

@@ -19,7 +19,7 @@ use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::reply::{Affected, Before, Changed, Process, Uids, Upgraded};
+use crate::reply::{Affected, Before, Changed, LeftOut, Process, Uids, Upgraded};
 use crate::secret::Secret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
@@ -176,6 +176,10 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         LauncherToAdmin::Upgraded { ticket, role, from, to, replaced, kept } => {
             let (from, to) = (from.as_str().to_owned(), to.as_str().to_owned());
             admin.upgraded(ticket, Upgraded { role: role.name(), from, to, replaced, kept });
+        }
+        message @ LauncherToAdmin::LeftOut { .. } => {
+            let line = LeftOut::from_message(message).into_iter();
+            line.for_each(|(ticket, left_out)| admin.left_out(ticket, left_out));
         }
         LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
         LauncherToAdmin::BansEnd { ticket } => admin.bans_end(ticket),

@@ -2,15 +2,16 @@
 //!
 //! Runs in: the `bulkhead` command. Sees: the operator's file. Never: runs or changes anything.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use config::{Config, Diagnostic};
+use config::{Config, Diagnostic, Diagnostics, Judged, LeftOut, StandIn};
 use serde::Serialize;
 use supervisor::examine::{Depth, Examiner};
 use supervisor::need;
 
 use crate::fault::Fault;
+use crate::locate;
 use crate::table::print;
 use crate::templates;
 
@@ -23,10 +24,12 @@ struct Mistake<'d> {
     column: usize,
     message: &'d str,
     helps: &'d [String],
+    /// The file of sites that is left out for it; without one, nothing is taken in.
+    leaves_out: Option<&'d Path>,
 }
 
-impl<'d> From<&'d Diagnostic> for Mistake<'d> {
-    fn from(diagnostic: &'d Diagnostic) -> Self {
+impl<'d> Mistake<'d> {
+    fn new((diagnostic, leaves_out): &'d (Diagnostic, Option<PathBuf>)) -> Self {
         Self {
             severity: diagnostic.severity.word(),
             file: &diagnostic.file,
@@ -34,6 +37,7 @@ impl<'d> From<&'d Diagnostic> for Mistake<'d> {
             column: diagnostic.column,
             message: &diagnostic.message,
             helps: &diagnostic.helps,
+            leaves_out: leaves_out.as_deref(),
         }
     }
 }
@@ -47,39 +51,64 @@ pub enum Warnings {
     Mistakes,
 }
 
-/// Checks a configuration and says what is wrong with it.
+/// Checks a configuration and says what is wrong with it, and which files of sites would be left out for that.
 pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fault> {
-    let mut checked = Config::load_with(path, &Examiner::new(Depth::Check));
-    if let Ok(config) = &mut checked {
-        let mistakes = templates::mistakes(config);
-        config.warnings.extend(mistakes);
+    let mut checked = locate::judged(path, &Examiner::new(Depth::Check));
+    if let Ok(judged) = &mut checked {
+        let mistakes = templates::mistakes(&judged.config);
+        judged.config.warnings.extend(mistakes);
     }
-    if json {
-        let mistakes = match &checked {
-            Ok(config) => &config.warnings,
-            Err(found) => &found.0,
-        };
-        let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::from).collect();
-        let text =
-            serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
-        print(&text)?;
-    }
-    let refused = |config: &Config| warnings == Warnings::Mistakes && !config.warnings.is_empty();
-    match checked {
-        Ok(config) if json => Ok(if refused(&config) { ExitCode::from(2) } else { ExitCode::SUCCESS }),
-        Ok(config) => {
-            config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-            let lack = need::lack_from_here(&config).map_err(|error| Fault::Failed(error.to_string()))?;
-            lack.iter().for_each(|lack| eprintln!("{}: warning: {lack}", path.display()));
-            if refused(&config) {
-                let found = count(config.warnings.len(), "warning");
-                return Err(Fault::Usage(format!("{}: {found}, and `--strict`", path.display())));
-            }
-            print(&format!("{}: ok: {}", path.display(), summary(&config))).map(|()| ExitCode::SUCCESS)
+    let is_bad = match &checked {
+        Ok(judged) if judged.left_out.is_empty() => {
+            warnings == Warnings::Mistakes && !judged.config.warnings.is_empty()
         }
-        Err(_) if json => Ok(ExitCode::from(2)),
-        Err(diagnostics) => Err(Fault::Usage(diagnostics.to_string())),
+        _ => true,
+    };
+    if json {
+        print_json(&checked)?;
+        return Ok(if is_bad { ExitCode::from(2) } else { ExitCode::SUCCESS });
     }
+    let judged = checked.map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))?;
+    if !judged.left_out.is_empty() {
+        let mistakes = judged.mistakes.iter().map(|(mistake, _)| mistake.clone()).collect();
+        return Err(Fault::Usage(format!("{}\n{}", Diagnostics(mistakes), said_of(&judged.left_out))));
+    }
+    judged.config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    let lack = need::lack_from_here(&judged.config).map_err(|error| Fault::Failed(error.to_string()))?;
+    lack.iter().for_each(|lack| eprintln!("{}: warning: {lack}", path.display()));
+    if is_bad {
+        let found = count(judged.config.warnings.len(), "warning");
+        return Err(Fault::Usage(format!("{}: {found}, and `--strict`", path.display())));
+    }
+    print(&format!("{}: ok: {}", path.display(), summary(&judged.config))).map(|()| ExitCode::SUCCESS)
+}
+
+fn print_json(checked: &Result<Judged, Diagnostics>) -> Result<(), Fault> {
+    let mistakes: Vec<(Diagnostic, Option<PathBuf>)> = match checked {
+        Ok(judged) => {
+            let warnings = judged.config.warnings.iter().map(|warning| (warning.clone(), None));
+            judged.mistakes.iter().cloned().chain(warnings).collect()
+        }
+        Err(found) => found.0.iter().map(|mistake| (mistake.clone(), None)).collect(),
+    };
+    let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::new).collect();
+    let text = serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
+    print(&text)
+}
+
+/// Which files a reload, and a start, would leave out.
+fn said_of(left_out: &[LeftOut]) -> String {
+    let line = |left: &LeftOut| {
+        let hosts = left.hosts.join(", ");
+        let start = match left.stand_in {
+            StandIn::Running | StandIn::LastGood => "has the copy that was good last".to_owned(),
+            StandIn::Unavailable => format!("answers 503 for {hosts}"),
+            StandIn::Nothing => "has nothing of it".to_owned(),
+        };
+        let file = left.file.display();
+        format!("{file}: would be left out: a reload leaves its sites as they run, a start {start}")
+    };
+    left_out.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn summary(config: &Config) -> String {

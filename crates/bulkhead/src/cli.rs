@@ -243,20 +243,31 @@ from then on. A mistake is printed with its line, and what held before holds: th
         #[arg(long)]
         json: bool,
     },
-    /// Read the configuration of a running server again, and change what has changed; all of it, or nothing.
+    /// Read the configuration of a running server again, and change what has changed; a file of a site that is wrong is left out.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead reload
+  bulkhead reload blog              (the file of this site, and nothing else)
   bulkhead reload --dry-run         (what would change, and which processes would start, get successors or end)
+  bulkhead reload --all-or-nothing  (nothing changes if anything is wrong)
   bulkhead check && bulkhead reload --run-dir run
+
+With a file for each site (`include`), what is good is taken in. A file that has a mistake, wants what another site has, or
+whose service does not come up, is left out: its sites go on as they run. A mistake in the main file refuses everything.
+Exit status: 0 all of it is done, 3 the same but for files that were left out, 1 nothing has changed.
 
 Sites, services, listeners, filters, logs, limits and policies that have changed get new processes or routes; what they
 have begun, the processes of before finish. Some keys of [server] take a restart: the refusal says which, and why. SIGHUP
 to the launcher does the same; its result is in the log.")]
     Reload {
+        /// Take in the file of this site alone; all others, and the main file, stay as they run.
+        site: Option<String>,
         /// Which server.
         #[command(flatten)]
         server: Server,
+        /// Change nothing if one file of a site is wrong.
+        #[arg(long)]
+        all_or_nothing: bool,
         /// Say what would change, and do nothing.
         #[arg(long)]
         dry_run: bool,

@@ -129,8 +129,8 @@ impl<'a> Known<'a> {
         }
         // A server of another user, or one that could not write itself down, is where its configuration says.
         let path = shown(config);
-        match locate::load(config) {
-            Ok(loaded) => Ok(self.at(&loaded.server.run_dir)),
+        match locate::load_good(config) {
+            Ok(judged) => Ok(self.at(&judged.config.server.run_dir)),
             Err(mistakes) => {
                 let why = format!("no server of this user was started with {path}, which cannot be read now");
                 Err(Fault::Usage(format!("{mistakes}\n\n{}", self.none(&why))))

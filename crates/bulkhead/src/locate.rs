@@ -3,9 +3,14 @@
 //! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's files. Never: searches `PATH`, in
 //! which somebody else's `bulkheadd` could be.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use config::Config;
+use config::{
+    Before, Cache, Config, Diagnostics, Examine, Finding, Judged, Judgement, Setting, Subject, Tolerance,
+};
+use supervisor::good_copies::GoodCopies;
 
 use crate::fault::Fault;
 
@@ -27,6 +32,34 @@ pub fn config(named: Option<&Path>) -> Result<PathBuf, Fault> {
 /// Reads a configuration; its mistakes are the fault.
 pub fn load(path: &Path) -> Result<Config, Fault> {
     Config::load(path).map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))
+}
+
+/// Finds nothing.
+struct Unexamined;
+
+impl Examine for Unexamined {
+    fn examine(&self, _: &Setting<'_>, _: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        Vec::new()
+    }
+}
+
+/// The same without those files of sites that have a mistake. What is examined in a jail is not looked at.
+pub fn load_good(path: &Path) -> Result<Judged, Fault> {
+    judge(path, &Unexamined)
+}
+
+/// What a start would take in of a configuration, as far as this user can see what was good last.
+pub fn judge(path: &Path, examine: &dyn Examine) -> Result<Judged, Fault> {
+    judged(path, examine).map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))
+}
+
+/// The same, with all mistakes if nothing would be taken in.
+pub fn judged(path: &Path, examine: &dyn Examine) -> Result<Judged, Diagnostics> {
+    let copies = config::state_dir(path).ok().map(|state| GoodCopies::of(&state));
+    let kept = |name: &OsStr| copies.as_ref()?.read(name);
+    let (before, refused) = (Before::Kept(&kept), BTreeMap::new());
+    let judgement = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
+    Config::judge(path, examine, (&mut Cache::default(), None), &judgement)
 }
 
 /// The launcher's program: beside this one, or in `../libexec/bulkhead`.

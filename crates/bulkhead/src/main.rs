@@ -19,6 +19,7 @@ mod find;
 mod guard;
 mod isolation;
 mod layers;
+mod left_out;
 mod locate;
 mod memory;
 mod new;
@@ -77,7 +78,10 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Relaunch { name, server } => commands::relaunch(&find::run_dir(&server)?, &name),
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
-        Command::Reload { server, dry_run, json } => reload::reload(&find::run_dir(&server)?, dry_run, json),
+        Command::Reload { site, server, all_or_nothing, dry_run, json } => {
+            let what = reload::Order { site, all_or_nothing, dry_run };
+            reload::reload(&find::run_dir(&server)?, &what, json)
+        }
         Command::Send { words, all, server, json } => send::send(&find::run_dir(&server)?, &words, all, json),
         Command::Republish { site, server, json } => {
             republish::republish(&find::run_dir(&server)?, site.as_deref(), json)

@@ -13,7 +13,11 @@ use serde_json::{Value, json};
 
 use crate::admin::{give, printable};
 use crate::fault::Fault;
+use crate::left_out::LeftOut;
 use crate::table::print;
+
+/// The exit code if files of sites were left out, and all else is done.
+const LEFT_OUT: u8 = 3;
 
 /// What has changed in the configuration, and what that means.
 #[derive(Debug, Default, Deserialize)]
@@ -22,6 +26,8 @@ struct Changes {
     changes: Vec<Change>,
     #[serde(default)]
     processes: Vec<Effect>,
+    #[serde(default)]
+    left_out: Vec<LeftOut>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,16 +44,45 @@ struct Effect {
     why: String,
 }
 
+/// What is to be read again, and how.
+#[derive(Debug)]
+pub struct Order {
+    /// The site whose file alone is taken in.
+    pub site: Option<String>,
+    /// Whether one file of a site that is wrong refuses everything.
+    pub all_or_nothing: bool,
+    /// Whether it is only said what would change.
+    pub dry_run: bool,
+}
+
+impl Order {
+    /// As the admin role takes it; a server of an earlier version takes what it knows.
+    fn json(&self) -> Value {
+        let mut order = json!({ "command": "reload", "dry_run": self.dry_run });
+        if self.all_or_nothing {
+            order["all_or_nothing"] = true.into();
+        }
+        if let Some(site) = &self.site {
+            order["site"] = site.as_str().into();
+        }
+        order
+    }
+}
+
 /// Has the configuration read again, and changes what has changed; or only says what would change.
-pub fn reload(run_dir: &Path, dry_run: bool, as_json: bool) -> Result<ExitCode, Fault> {
-    let before = Instant::now();
-    let mut answer = give(run_dir, &json!({ "command": "reload", "dry_run": dry_run }))?;
+pub fn reload(run_dir: &Path, order: &Order, as_json: bool) -> Result<ExitCode, Fault> {
+    let (before, dry_run) = (Instant::now(), order.dry_run);
+    let mut answer = give(run_dir, &order.json())?;
+    let is_whole = answer["left_out"].as_array().is_none_or(Vec::is_empty);
+    let code = if is_whole { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) };
     if as_json {
         let list = |value: Value| if value.is_null() { json!([]) } else { value };
         let (changes, processes) = (list(answer["changes"].take()), list(answer["processes"].take()));
-        let plan = json!({ "dry_run": dry_run, "changes": changes, "processes": processes });
+        let left_out = list(answer["left_out"].take());
+        let plan =
+            json!({ "dry_run": dry_run, "changes": changes, "processes": processes, "left_out": left_out });
         print(&format!("{plan:#}"))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let changes: Changes = serde_json::from_value(answer)
         .map_err(|error| Fault::Failed(format!("the answer is no list of changes: {error}")))?;
@@ -56,7 +91,8 @@ pub fn reload(run_dir: &Path, dry_run: bool, as_json: bool) -> Result<ExitCode, 
         let _ = write!(text, "reloaded in {:.2} s", before.elapsed().as_secs_f64());
     }
     print(text.trim_end())?;
-    Ok(ExitCode::SUCCESS)
+    changes.left_out.iter().for_each(|left| eprintln!("{}", left.text()));
+    Ok(code)
 }
 
 impl Changes {

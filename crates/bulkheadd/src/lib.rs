@@ -21,14 +21,19 @@ mod transactions;
 mod upgrade;
 mod upgrades;
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::rc::Rc;
+
+use config::{Before, Cache, Config, Diagnostics, Judged, Judgement, Tolerance};
 
 use components::registry::Started;
 use entry::Entry;
 use given::Given;
 use site_watch::SiteWatch;
 use supervisor::examine::{Depth, Examiner};
+use supervisor::good_copies::GoodCopies;
 use supervisor::opened_files::OpenedFiles;
 
 /// What the user is told who starts it with the wrong words.
@@ -73,15 +78,27 @@ fn start(started: Started, given: Given) -> ExitCode {
     // What changes while the files are read is not missed.
     let mut site_watch = SiteWatch::default();
     site_watch.look(&started.config);
-    let config = config::Config::load_again(&started.config, &Examiner::new(Depth::Start), &mut read_files);
-    let loaded = match config {
-        Ok(loaded) => loaded,
+    let judged = match judge(&started, &mut read_files) {
+        Ok(judged) => judged,
         Err(diagnostics) => {
             eprintln!("{diagnostics}");
             return ExitCode::from(2);
         }
     };
-    site_watch.all_is_read(&loaded.0);
-    let launcher = launcher::Launcher::new(loaded, (read_files, site_watch), started, given);
+    let left_out = judged.left_out.iter().filter_map(|left| left.file.file_name()).map(OsStr::to_owned);
+    site_watch.all_is_read(&judged.config, left_out);
+    let launcher = launcher::Launcher::new(judged, (read_files, site_watch), started, given);
     upgrade::ended(launcher.and_then(launcher::Launcher::run))
+}
+
+/// The configuration for a start: where a file of sites is wrong, the copy of it that was good last stands in.
+fn judge(started: &Started, read_files: &mut Cache) -> Result<Judged, Diagnostics> {
+    let copies = config::state_dir(&started.config).ok().map(|state| GoodCopies::of(&state));
+    let kept = |name: &OsStr| copies.as_ref()?.read(name);
+    let (before, refused) = (Before::Kept(&kept), BTreeMap::new());
+    let judgement = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
+    let judged =
+        Config::judge(&started.config, &Examiner::new(Depth::Start), (read_files, None), &judgement)?;
+    judged.mistakes.iter().for_each(|(mistake, _)| eprintln!("{mistake}"));
+    Ok(judged)
 }

@@ -75,13 +75,22 @@ impl SiteWatch {
         self.watched.as_ref().filter(|watched| watched.is_whole).map(|watched| &watched.changed)
     }
 
-    /// All files were read after the last look, or all those that may have changed.
-    pub(crate) fn all_is_read(&mut self, config: &Config) {
+    /// All files were read after the last look, or all those that may have changed; but those of which nothing was taken in are read
+    /// again the next time.
+    pub(crate) fn all_is_read(&mut self, config: &Config, left_out: impl Iterator<Item = OsString>) {
         let folder = config.include.as_ref().map(|include| include.folder.as_path());
         self.watched.take_if(|watched| Some(watched.folder.as_path()) != folder);
         if let Some(watched) = &mut self.watched {
             watched.is_whole = true;
             watched.changed.clear();
+            watched.changed.extend(left_out);
+        }
+    }
+
+    /// One file alone was read after the last look.
+    pub(crate) fn is_read(&mut self, name: &OsStr) {
+        if let Some(watched) = &mut self.watched {
+            watched.changed.remove(name);
         }
     }
 }
@@ -180,7 +189,7 @@ mod tests {
 
         fn all_is_read(&mut self) {
             let config = Config::load(&self.folder.path().join("b.toml")).unwrap();
-            self.watch.all_is_read(&config);
+            self.watch.all_is_read(&config, std::iter::empty());
         }
     }
 

@@ -3,13 +3,15 @@
 //! Runs in: the launcher. Sees: no input. Never: does anything by itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::time::Instant;
 
-use config::Source;
+use config::{Judged, LeftOut, Source, Tolerance};
 
 use crate::staged::Staged;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
+use supervisor::examine::Refused;
 use supervisor::life::Life;
 use supervisor::slots::Running;
 
@@ -57,9 +59,13 @@ pub(crate) struct Transaction {
     pub(crate) has_chain: bool,
     pub(crate) awaits_chain: bool,
     pub(crate) failures: Vec<String>,
+    /// Files of sites of which a process has not come up, each with the reason.
+    pub(crate) refused: Refused,
     /// Processes that are to take the place of others, each with its slot.
     pub(crate) successors: Vec<(usize, u64)>,
     pub(crate) is_reload: bool,
+    /// How it was ordered, if it is a reload.
+    pub(crate) wanted: Option<Wanted>,
     /// What becomes of the configuration, if that changes; nothing, if that was undone.
     pub(crate) reload: Option<Reload>,
 }
@@ -90,8 +96,10 @@ impl Transaction {
             has_chain: false,
             awaits_chain: false,
             failures: Vec::new(),
+            refused: Refused::new(),
             successors: Vec::new(),
             is_reload: false,
+            wanted: None,
             reload: None,
         }
     }
@@ -160,9 +168,10 @@ impl Transactions {
     }
 
     /// Makes a transaction one of a changed configuration.
-    pub(crate) fn set_reload(&mut self, id: u32, reload: Reload) {
+    pub(crate) fn set_reload(&mut self, id: u32, wanted: Wanted, reload: Reload) {
         if let Some(transaction) = self.open.get_mut(&id) {
             (transaction.is_reload, transaction.reload) = (true, Some(reload));
+            transaction.wanted = Some(wanted);
         }
     }
 
@@ -170,6 +179,13 @@ impl Transactions {
     pub(crate) fn fail(&mut self, id: u32, reason: String) {
         if let Some(transaction) = self.open.get_mut(&id) {
             transaction.failures.push(reason);
+        }
+    }
+
+    /// Notes why the change of a file of sites cannot hold; others are started all the same, so that all such files are known.
+    pub(crate) fn refuse(&mut self, id: u32, file: OsString, reason: String) {
+        if let Some(transaction) = self.open.get_mut(&id) {
+            transaction.refused.entry(file).or_insert(reason);
         }
     }
 
@@ -190,6 +206,52 @@ pub(crate) enum Look {
     Seen,
 }
 
+/// A reload that is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) mode: Mode,
+    pub(crate) look: Look,
+    /// What a file of sites that is wrong means for others.
+    pub(crate) tolerance: Tolerance,
+    /// The one file that is taken in.
+    pub(crate) only: Option<OsString>,
+    /// A file that must be good; whoever asks has just written it.
+    pub(crate) must: Option<OsString>,
+    /// Files of which processes have not come up.
+    pub(crate) refused: Refused,
+    /// How often it has been tried.
+    pub(crate) passes: u32,
+}
+
+impl Wanted {
+    /// One of these files, as it is ordered.
+    pub(crate) fn new(mode: Mode, look: Look) -> Self {
+        let (tolerance, refused) = (Tolerance::EachFile, Refused::new());
+        Self { mode, look, tolerance, only: None, must: None, refused, passes: 1 }
+    }
+
+    /// Leaves files out for something that is not in them, or that was found in them already.
+    pub(crate) fn leave_out(&mut self, refused: &Refused) {
+        for (name, reason) in refused {
+            self.refused.entry(name.clone()).or_insert_with(|| reason.clone());
+        }
+    }
+
+    /// The configuration, unless the file is left out that must be good.
+    pub(crate) fn accepts(&self, judged: Judged) -> Result<Judged, String> {
+        let is_it = |left: &&LeftOut| left.file.file_name() == self.must.as_deref();
+        match judged.left_out.iter().find(is_it).filter(|_| self.must.is_some()) {
+            Some(left) => Err(left.reason.clone()),
+            None => Ok(judged),
+        }
+    }
+
+    /// What `bulkhead reload` and SIGHUP mean.
+    pub(crate) fn all() -> Self {
+        Self::new(Mode::CarryOut, Look::All)
+    }
+}
+
 /// Whether a reload is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -206,6 +268,10 @@ pub(crate) struct Reload {
     pub(crate) effects: Vec<Effect>,
     /// The texts of the configuration that is to run.
     pub(crate) source: Source,
+    /// The one file that was taken in; and the files that were left out.
+    pub(crate) only: Option<OsString>,
+    /// The same.
+    pub(crate) left_out: Vec<LeftOut>,
     /// What was made for it, which is undone if one process does not come up.
     pub(crate) staged: Staged,
     /// Sites that come, by number.

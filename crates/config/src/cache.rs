@@ -18,6 +18,7 @@ use sys::file_version::FileVersion;
 use crate::diagnostic::Text;
 use crate::raw::{RawSite, in_files};
 use crate::schema::{Config, Site, SiteFile};
+use crate::source::Source;
 use crate::taken::Taken;
 
 /// LIMIT: a file that was changed so lately is read again the next time, as one more change might have the same time.
@@ -125,6 +126,20 @@ impl Cache {
     /// The names of those whose changes nobody sees who watches the folder.
     pub(crate) fn unseen(&self) -> impl Iterator<Item = &OsString> {
         self.files.iter().filter(|(_, file)| !file.is_seen).map(|(name, _)| name)
+    }
+
+    /// Whether these are the files that a source has, with their texts.
+    pub(crate) fn is_of(&self, source: &Source) -> bool {
+        let same = |name: &OsStr, text: &Rc<Text>| {
+            let known = self.files.get(name);
+            known.is_some_and(|known| Rc::ptr_eq(&known.text, text) || known.text.as_str() == text.as_str())
+        };
+        self.main == *source.main
+            && self.files.len() == source.included.len()
+            && source
+                .included
+                .iter()
+                .all(|(path, text)| path.file_name().is_some_and(|name| same(name, text)))
     }
 
     /// What all sites have that no other may have. It is gone from here until it is given back.

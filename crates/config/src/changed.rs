@@ -30,12 +30,21 @@ use crate::source::Source;
 use crate::taken::Taken;
 use crate::{check, document, files};
 
+/// What becomes of files whose changes nobody sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unseen {
+    /// They are looked at as well.
+    Looked,
+    /// They are what they were.
+    Known,
+}
+
 /// The configuration, if nothing is wrong with it. `changed` are names of files that may have changed since `cache` was filled.
 pub(crate) fn load(
     path: &Path,
     examine: &dyn Examine,
     cache: &mut Cache,
-    changed: &BTreeSet<OsString>,
+    (changed, unseen): (&BTreeSet<OsString>, Unseen),
 ) -> Option<(Config, Source)> {
     let name = path.display().to_string();
     let (text, dir) = files::read(path, &name).ok()?;
@@ -44,8 +53,8 @@ pub(crate) fn load(
     }
     let mut problems = Problems::new(&name, &text);
     cache.next().into_iter().for_each(|next| problems.go_on_at(next));
-    let names: BTreeSet<&OsString> =
-        changed.iter().filter(|name| is_read(name)).chain(cache.unseen()).collect();
+    let unseen = cache.unseen().filter(|_| unseen == Unseen::Looked);
+    let names: BTreeSet<&OsString> = changed.iter().filter(|name| is_read(name)).chain(unseen).collect();
     let Looked { gone, new } = look(cache, &Opener::of(&dir), &names, &mut problems)?;
     let count = cache.files().len() - gone.len() + new.iter().filter(|file| is_unknown(cache, file)).count();
     if count > SITE_FILES_MAX || !problems.is_empty() {

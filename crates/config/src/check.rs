@@ -216,7 +216,8 @@ fn site_names(sites: &[ListedSite], problems: &mut Problems) {
         let name = site.name.as_ref();
         if let Some(first) = name.and_then(|name| seen.first(name, site.offset)) {
             let message = format!("{} is defined twice (first at {})", site.label, problems.place(first));
-            problems.report_help(site.offset, message, "give one of the two another name");
+            let help = "give one of the two another name";
+            problems.report_conflict((site.offset, first), name.map_or("", |name| name), message, help);
         }
     }
 }
@@ -243,7 +244,7 @@ fn routes(raw: &RawConfig, problems: &mut Problems) {
                     0 | 1 => "give one of the two sites another `host` or `path`",
                     _ => "give one of the two sites another `host` or `path`, or each its own `listen`",
                 };
-                problems.report_help(host.offset, message, help);
+                problems.report_conflict((host.offset, *first), &host.value, message, help);
             } else if let Some((first, _)) = twice {
                 let place = problems.place(*first);
                 let message = format!("`host` {} is twice in {} (first at {place})", what(), site.label);
@@ -372,7 +373,12 @@ pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: 
                     site.label
                 );
                 let help = "move the file out of every folder that is published";
-                problems.report_help(file.offset, message, help);
+                problems.report_conflict(
+                    (file.offset, root.offset),
+                    &file.value.to_string_lossy(),
+                    message,
+                    help,
+                );
             }
         }
     }

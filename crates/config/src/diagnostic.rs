@@ -81,6 +81,45 @@ impl Diagnostics {
     }
 }
 
+/// A mistake, and what says which file is to blame.
+struct Found {
+    offset: usize,
+    diagnostic: Diagnostic,
+    /// The file, if the mistake is told at another place than in it.
+    of: Option<String>,
+    /// The other place of a conflict, and what both places want to have.
+    conflict: Option<(usize, String)>,
+}
+
+/// A mistake, with the file that has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Blame {
+    pub(crate) file: String,
+    pub(crate) diagnostic: Diagnostic,
+    /// The other place of a conflict.
+    pub(crate) conflict: Option<Rival>,
+}
+
+/// The other place of a conflict.
+#[derive(Clone, Debug)]
+pub(crate) struct Rival {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    /// What both want to have.
+    pub(crate) what: String,
+}
+
+impl Blame {
+    /// What is wrong at the other place, if that is the one which does not get what both want.
+    pub(crate) fn of_rival(&self, rival: &Rival) -> Diagnostic {
+        let Diagnostic { severity, file, line, column, helps, .. } = &self.diagnostic;
+        let message = format!("{} is already another site's (at {file}:{line}:{column})", quote(&rival.what));
+        let (file, helps) = (rival.file.clone(), helps.clone());
+        Diagnostic { severity: *severity, file, line: rival.line, column: rival.column, message, helps }
+    }
+}
+
 /// Mistakes found so far in the files of one configuration.
 pub(crate) struct Problems {
     /// In the order in which they were read.
@@ -89,8 +128,7 @@ pub(crate) struct Problems {
     numbers: BTreeMap<usize, usize>,
     /// The offset of the first byte of the next text.
     next: usize,
-    /// Each with its offset.
-    found: Vec<(usize, Diagnostic)>,
+    found: Vec<Found>,
     warnings: Vec<(usize, Diagnostic)>,
     /// Lines of which all has been said: what the parser made of a broken value is not the operator's.
     settled: Vec<Line>,
@@ -168,6 +206,34 @@ impl Problems {
         self.push(offset, message.into(), Vec::new());
     }
 
+    /// The same of a file about which is told where another one names it.
+    pub(crate) fn report_of(
+        &mut self,
+        file: &Path,
+        offset: usize,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let count = self.found.len();
+        self.push(offset, message.into(), vec![help.into()]);
+        let new = self.found.get_mut(count).into_iter();
+        new.for_each(|found| found.of = Some(file.display().to_string()));
+    }
+
+    /// Notes a mistake of which either of two places may be the cause, as both want to have `what`, with its remedy.
+    pub(crate) fn report_conflict(
+        &mut self,
+        (offset, other): (usize, usize),
+        what: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let count = self.found.len();
+        self.push(offset, message.into(), vec![help.into()]);
+        let new = self.found.get_mut(count).into_iter();
+        new.for_each(|found| found.conflict = Some((other, what.to_owned())));
+    }
+
     /// Notes a mistake at an offset, and its remedy.
     pub(crate) fn report_help(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
         self.push(offset, message.into(), vec![help.into()]);
@@ -200,9 +266,14 @@ impl Problems {
     /// Takes no more mistakes on the lines of the last file that have one so far.
     pub(crate) fn settle(&mut self) {
         let last = self.texts.len() - 1;
-        let lines = self.found.iter().map(|(offset, _)| self.line(*offset)).filter(|line| line.0 == last);
+        let lines = self.found.iter().map(|found| self.line(found.offset)).filter(|line| line.0 == last);
         let lines: Vec<Line> = lines.collect();
         self.settled.extend(lines);
+    }
+
+    /// The names of the files, in the order in which they were read.
+    pub(crate) fn files(&self) -> Vec<&str> {
+        self.texts.iter().map(|text| text.file.as_str()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -218,13 +289,28 @@ impl Problems {
     /// All mistakes, sorted by place.
     pub(crate) fn into_diagnostics(mut self) -> Diagnostics {
         let found = std::mem::take(&mut self.found);
+        let found = found.into_iter().map(|found| (found.offset, found.diagnostic)).collect();
         Diagnostics(self.sorted(found))
+    }
+
+    /// Which file has which mistake, in the order in which they were found.
+    pub(crate) fn blames(&self) -> Vec<Blame> {
+        let file = |offset| self.texts[self.number(offset)].file.clone();
+        let blame = |found: &Found| Blame {
+            file: found.of.clone().unwrap_or_else(|| file(found.offset)),
+            diagnostic: found.diagnostic.clone(),
+            conflict: found.conflict.as_ref().map(|(other, what)| {
+                let ((_, line), column) = self.position(*other);
+                Rival { file: file(*other), line, column, what: what.clone() }
+            }),
+        };
+        self.found.iter().map(blame).collect()
     }
 
     fn push(&mut self, offset: usize, message: String, helps: Vec<String>) {
         if !self.settled.contains(&self.line(offset)) {
             let mistake = self.diagnostic(Severity::Error, offset, message, helps);
-            self.found.push((offset, mistake));
+            self.found.push(Found { offset, diagnostic: mistake, of: None, conflict: None });
         }
     }
 

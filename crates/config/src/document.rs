@@ -115,17 +115,22 @@ pub(crate) fn state_dir_of(text: &str, dir: &Path, problems: &mut Problems) -> O
 fn include_sites(files: Vec<SiteFile>, problems: &mut Problems) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
     let (mut read, mut sites, mut is_sound) = (Vec::new(), Vec::new(), true);
     for SiteFile { path, stamp, is_seen, content } in files {
+        let is_running = matches!(content, Content::Running(_));
         let (text, found, known) = match content {
             Content::Known(known) => {
                 problems.adopt(&known.text);
                 let found = known.sites.iter().map(|(raw, site)| (raw.clone(), Some(site.clone())));
                 (known.text.clone(), found.collect(), Some(known))
             }
-            Content::Text(written) => {
+            Content::Text(written) | Content::Running(written) => {
                 let text = problems.add(&path.display().to_string(), &written);
                 let found = included(&path, &written, text.base(), problems);
                 is_sound &= found.is_some();
-                let found = found.into_iter().flatten().map(|raw| (Rc::new(raw), None));
+                let found = found.into_iter().flatten().map(|raw| {
+                    let raw = Rc::new(raw);
+                    let known = is_running.then(|| raw.finished()).flatten();
+                    (raw, known)
+                });
                 (text, found.collect::<Vec<_>>(), None)
             }
         };
@@ -148,6 +153,16 @@ pub(crate) fn included(
     root.check_keys(INCLUDED, problems);
     let dir = path.parent().unwrap_or(Path::new("/"));
     Some(sites::sites(&root, sites::Least::One, dir, problems))
+}
+
+/// The sites of a file as far as it can be read, whatever is wrong with it; and whether all of it could be.
+pub(crate) fn readable(path: &Path, text: &str) -> (Vec<RawSite>, bool) {
+    let mut problems = Problems::new(&path.display().to_string(), text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let root = Table::of_file(document.get_ref(), 0, INCLUDED.0);
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let sites = sites::sites(&root, sites::Least::None, dir, &mut problems);
+    (sites, errors.iter().all(leaves_the_rest_sound))
 }
 
 /// After these the parser still has every table and key right, so that the other mistakes can be told too.

@@ -26,6 +26,7 @@ use crate::rules::SITE_FILES_MAX;
 pub const SUFFIX: &str = ".toml";
 
 /// A file of sites.
+#[derive(Clone)]
 pub(crate) struct SiteFile {
     pub(crate) path: Rc<Path>,
     pub(crate) stamp: FileVersion,
@@ -36,9 +37,12 @@ pub(crate) struct SiteFile {
 }
 
 /// What there is of a file of sites.
+#[derive(Clone)]
 pub(crate) enum Content {
     /// Its text.
-    Text(String),
+    Text(Rc<str>),
+    /// A text that runs, and was found right before that.
+    Running(Rc<str>),
     /// What was made of it before.
     Known(Rc<KnownFile>),
 }
@@ -71,10 +75,10 @@ pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
 
 /// The files of a folder, in the order of their names. Those that begin with a dot are none: they are being written.
 ///
-/// What `cache` knows is not read again.
+/// What `cache` knows is not read again. With `only`, nothing but the file of this name is looked at.
 pub(crate) fn read(
     folder: &At<PathBuf>,
-    opener: &Opener,
+    (opener, only): (&Opener, Option<&OsStr>),
     cache: &Cache,
     problems: &mut Problems,
 ) -> Vec<SiteFile> {
@@ -110,6 +114,7 @@ pub(crate) fn read(
         problems.report(folder.offset, message);
         return Vec::new();
     }
+    names.retain(|(name, _)| only.is_none_or(|only| only == name));
     names.sort();
     let owner = opened.metadata().ok().map(|found| {
         alone(&folder.value, &found, opener, folder.offset, problems);
@@ -163,7 +168,7 @@ impl InFolder<'_> {
             safe(&path, &found, self.owner, offset, problems);
             let content = match self.cache.known(&path, &stamp) {
                 Some(known) => Content::Known(known),
-                None => Content::Text(files::text_of(&file)?),
+                None => Content::Text(files::text_of(&file)?.into()),
             };
             Ok((stamp, !is_link && found.nlink() == 1, content))
         });
@@ -172,7 +177,7 @@ impl InFolder<'_> {
             Err(why) => {
                 let message = format!("`include`: {}: {why}", show_path(&path));
                 let help = "correct it, or give it a name that does not end with `.toml`";
-                problems.report_help(offset, message, help);
+                problems.report_of(&path, offset, message, help);
                 None
             }
         }
@@ -209,16 +214,20 @@ fn alone(path: &Path, found: &Metadata, opener: &Opener, offset: usize, problems
 ///
 /// SECURITY: who may write here says which programs run, and which keys are used: the folder's owner and root, nobody else.
 fn safe(path: &Path, found: &Metadata, owner: Option<u32>, offset: usize, problems: &mut Problems) -> u32 {
+    let mut report = |message: String, help: String| match owner {
+        Some(_) => problems.report_of(path, offset, message, help),
+        None => problems.report_help(offset, message, help),
+    };
     let shown = || show_path(path);
     if found.mode() & 0o022 != 0 {
         let shown = shown();
         let message = format!("`include`: {shown} can be written by others than its owner");
-        problems.report_help(offset, message, format!("run `chmod go-w {shown}`"));
+        report(message, format!("run `chmod go-w {shown}`"));
     } else if let Some(owner) = owner.filter(|owner| ![0, *owner].contains(&found.uid())) {
         let shown = shown();
         let message =
             format!("`include`: {shown} belongs to uid {}, and its folder to uid {owner}", found.uid());
-        problems.report_help(offset, message, format!("run `chown {owner} {shown}`"));
+        report(message, format!("run `chown {owner} {shown}`"));
     }
     found.uid()
 }

@@ -22,6 +22,7 @@ mod examine;
 mod files;
 mod foreign;
 mod include;
+mod judge;
 mod parse;
 mod paths;
 mod place;
@@ -52,13 +53,14 @@ pub use data::{DataSource, Database, DatabaseServer, Engine};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
+pub use judge::{Before, Judged, Judgement, LeftOut, StandIn, Tolerance};
 pub use paths::{
     ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed,
     class_of, open_beside, open_here,
 };
 pub use remote::{DOOR, Identity, RemoteServer, Secured};
 pub use rewrite::Matcher;
-pub use rules::LAYERS;
+pub use rules::{FILE_BYTES_MAX, LAYERS};
 pub use schema::{
     AccessFormat, CertificateFiles, Checks, ClientCertificates, Conditioning, Config, Filter, Include,
     Isolation, Limits, Listener, Log, Network, Priority, PublicValue, Recycle, Restart, Resumption, Server,
@@ -122,7 +124,7 @@ impl Config {
         cache: &mut Cache,
         changed: &BTreeSet<OsString>,
     ) -> Result<(Config, Source), Diagnostics> {
-        match changed::load(path, examine, cache, changed) {
+        match changed::load(path, examine, cache, (changed, changed::Unseen::Looked)) {
             Some(loaded) => Ok(loaded),
             None => Self::load_again(path, examine, cache),
         }
@@ -176,7 +178,7 @@ fn load(
     let built = build(
         &text,
         &dir,
-        &|folder, problems| include::read(folder, opener, known, problems),
+        &|folder, problems| include::read(folder, (opener, None), known, problems),
         problems,
         last_checks,
     )?;
@@ -271,14 +273,31 @@ fn build(
     mut problems: Problems,
     last_checks: impl FnOnce(&RawConfig, &Path, &mut Problems),
 ) -> Result<Built, Diagnostics> {
+    let raw = check_built(text, dir, read_folder, &mut problems, last_checks);
+    finish_built(raw, dir, problems)
+}
+
+/// Runs all stages in which mistakes are found.
+fn check_built(
+    text: &str,
+    dir: &Path,
+    read_folder: document::ReadFolder<'_>,
+    problems: &mut Problems,
+    last_checks: impl FnOnce(&RawConfig, &Path, &mut Problems),
+) -> Option<RawConfig> {
     if !dir.is_absolute() {
         problems.report(0, format!("the folder {} is not an absolute path", dir.display()));
     }
-    let raw = document::read(text, dir, read_folder, &mut problems);
+    let raw = document::read(text, dir, read_folder, problems);
     if let Some(raw) = &raw {
-        check::all(raw, &mut problems);
-        last_checks(raw, dir, &mut problems);
+        check::all(raw, problems);
+        last_checks(raw, dir, problems);
     }
+    raw
+}
+
+/// The configuration, if there were none.
+fn finish_built(raw: Option<RawConfig>, dir: &Path, mut problems: Problems) -> Result<Built, Diagnostics> {
     match raw.and_then(|raw| raw.finish(dir)) {
         Some((config, included)) if problems.is_empty() => {
             let next = problems.next();

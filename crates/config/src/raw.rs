@@ -63,7 +63,7 @@ impl ListedSite {
     }
 
     fn finish(&self) -> Option<Arc<Site>> {
-        self.known.clone().or_else(|| RawSite::clone(&self.raw).finish().map(Arc::new))
+        self.known.clone().or_else(|| self.raw.finished())
     }
 }
 
@@ -386,6 +386,11 @@ impl RawSite {
             return true;
         };
         own.iter().any(|own| others.iter().any(|other| other.value == own.value))
+    }
+
+    /// The site without its places, if nothing in it was left out.
+    pub(crate) fn finished(&self) -> Option<Arc<Site>> {
+        self.clone().finish().map(Arc::new)
     }
 
     fn finish(self) -> Option<Site> {

@@ -224,7 +224,8 @@ pub(crate) fn redirect(
 /// Paths, of which the last may be a status.
 fn try_files(entry: &Entry<'_>, pattern: Option<&Pattern>, problems: &mut Problems) -> Option<Vec<String>> {
     let elements = entry.elements(problems)?;
-    if !(2..=TRY_FILES_MAX).contains(&elements.len()) {
+    let is_status = elements.len() == 1 && elements[0].plain().is_some_and(|only| only.starts_with('='));
+    if !is_status && !(2..=TRY_FILES_MAX).contains(&elements.len()) {
         let message = format!("`try_files` has {} entries; it has 2 to {TRY_FILES_MAX}", elements.len());
         let help = "write for example `[\"$uri\", \"$uri.html\", \"=404\"]`";
         problems.report_help(entry.offset, message, help);

@@ -175,7 +175,7 @@ pub(crate) const ROLES: usize = 3;
 /// LIMIT: sun_path is 108 bytes and must end in NUL (unix(7)).
 pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// LIMIT: a thousand sites of a kilobyte each fit; a device or a log given by mistake does not fill memory.
-pub(crate) const FILE_BYTES_MAX: u64 = 1024 * KIB;
+pub const FILE_BYTES_MAX: u64 = 1024 * KIB;
 /// LIMIT: sites are numbered with 16 bits, and a change takes a number.
 pub(crate) const SITE_FILES_MAX: usize = 50_000;
 

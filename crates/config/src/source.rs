@@ -2,6 +2,8 @@
 //!
 //! Runs in: the launcher (root). Input: texts that were read from the operator's files. Must never: look at the files again.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,13 +55,39 @@ impl Source {
         std::iter::once((&*self.path, &*self.main)).chain(included)
     }
 
+    /// The included files by their names.
+    pub(crate) fn by_name(&self) -> BTreeMap<OsString, (Rc<Path>, Rc<Text>)> {
+        let named = |(path, text): &(Rc<Path>, Rc<Text>)| {
+            Some((path.file_name()?.to_owned(), (path.clone(), text.clone())))
+        };
+        self.included.iter().filter_map(named).collect()
+    }
+
+    /// The names of the included files.
+    pub fn names(&self) -> impl Iterator<Item = &OsStr> {
+        self.included.iter().filter_map(|(path, _)| path.file_name())
+    }
+
+    /// The included files whose texts are others than in `before`: without that, all of them.
+    pub fn differing(&self, before: Option<&Self>) -> Vec<(&OsStr, &str)> {
+        let then: BTreeMap<&Path, &Rc<Text>> = before
+            .iter()
+            .flat_map(|before| before.included.iter().map(|(path, text)| (&**path, text)))
+            .collect();
+        let is_as_before = |path: &Path, text: &Rc<Text>| {
+            then.get(path).is_some_and(|old| Rc::ptr_eq(old, text) || old.as_str() == text.as_str())
+        };
+        let new = self.included.iter().filter(|(path, text)| !is_as_before(path, text));
+        new.filter_map(|(path, text)| Some((path.file_name()?, text.as_str()))).collect()
+    }
+
     /// The included files, as if they had just been read.
     pub(crate) fn site_files(&self) -> impl Iterator<Item = SiteFile> {
         self.included.iter().map(|(path, text)| SiteFile {
             path: path.clone(),
             stamp: FileVersion::default(),
             is_seen: false,
-            content: Content::Text(text.as_str().to_owned()),
+            content: Content::Text(text.as_str().into()),
         })
     }
 }

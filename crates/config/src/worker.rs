@@ -117,7 +117,8 @@ fn logs(sites: &[ListedSite], problems: &mut Problems) {
             let place = problems.place(first);
             let message =
                 format!("`access_log` {} is another site's as well (at {place})", quote(&log.value));
-            problems.report_help(log.offset, message, "give each site a log of its own");
+            let help = "give each site a log of its own";
+            problems.report_conflict((log.offset, first), &log.value, message, help);
         }
     }
 }
@@ -138,7 +139,7 @@ fn users(sites: &[ListedSite], problems: &mut Problems) {
             );
             let help = "give one of them another `user`, or leave it out; if that is meant, write \
                         `danger_shared_user = true` in both";
-            problems.report_help(user.offset, message, help);
+            problems.report_conflict((user.offset, at.offset), &user.value, message, help);
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod examine;
 mod examined;
 mod figures;
 pub mod foreign;
+pub mod good_copies;
 pub mod health_check;
 mod index;
 pub mod leaving;

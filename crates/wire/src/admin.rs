@@ -92,6 +92,42 @@ choice! {
     }
 }
 
+choice! {
+    /// What there is instead of a file of sites that was left out.
+    pub enum StandIn {
+        /// Its sites, as they run.
+        0 => Running,
+        /// The copy of the file as it was good last.
+        1 => LastGood,
+        /// 503 for its hosts.
+        2 => Unavailable,
+        /// Nothing.
+        3 => Nothing,
+    }
+}
+
+choice! {
+    /// Which files of sites a reload takes in.
+    pub enum Extent {
+        /// All of them, and the main file.
+        0 => All,
+        /// Those of which the kernel has said that something has happened to them.
+        1 => Seen,
+        /// That of one site.
+        2 => One,
+    }
+}
+
+/// The number that stands for the name of a site which the launcher may not know yet, as nobody sends the launcher a name: FNV-1a.
+/// Two names of one number are two files that whoever writes files of sites has named so.
+pub fn number_of_name(name: &str) -> u64 {
+    let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// LIMIT: bytes of what is wrong with a file of sites that was left out; what is longer is cut, and `check` says all of it.
+pub const LEFT_OUT_MAX: usize = 2048;
+
 /// LIMIT: bytes of why something cannot be done: some eighty mistakes of a configuration, each with its place and its remedy.
 pub const REASON_MAX: usize = 16 * 1024;
 
@@ -168,6 +204,12 @@ messages! {
         31 => UidShare { ticket: u32, first: u32, last: u32, taken: u32, left: u32, is_scarce: bool },
         /// After that: how many processes of a launcher before work on, and whether an upgrade is under way that replaces them.
         32 => Before { ticket: u32, processes: u32, is_upgrading: bool },
+        /// Before the answer to `Reload`, and before the end of that to `Status`: a file of sites that was left out, what there is
+        /// instead, its sites and hosts as far as they are known, whether it could be read to its end, and why.
+        33 => LeftOut {
+            ticket: u32, file: Text<4096>, stand_in: StandIn, sites: Text<512>, hosts: Text<1024>, is_whole: bool,
+            reason: Text<LEFT_OUT_MAX>,
+        },
     }
 }
 
@@ -215,5 +257,8 @@ messages! {
         28 => StatusOf {
             ticket: u32, by_role: bool, role: Role, by_site: bool, site: u32, from: u32, limit: u32,
         },
+        /// The same as `Reload` or `ReloadSites`, with more to say: whether one file of sites that is wrong refuses everything; which
+        /// files are taken in; and the site whose file alone that is, or whose file must be good, by the number of its name, or 0.
+        30 => ReloadOf { ticket: u32, dry_run: bool, all_or_nothing: bool, extent: Extent, site: u64 },
     }
 }

@@ -74,6 +74,8 @@ messages! {
         3 => Remote { files: RemoteFiles },
         /// The mistakes of the configuration, as one who has waited for such files has found them.
         4 => Mistakes { text: Text<MISTAKES_MAX> },
+        /// A file of sites that was left out, by its name, and why.
+        5 => LeftOut { file: Bytes<PATH_MAX>, reason: Text<PROBLEM_MAX> },
     }
 }
 

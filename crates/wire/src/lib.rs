@@ -24,7 +24,8 @@ pub mod templates;
 pub mod tls;
 
 pub use admin::{
-    ADMIN_SECRET_CHARS, Act, AdminToLauncher, LauncherToAdmin, Outcome, ProbeKind, REASON_MAX, Verb,
+    ADMIN_SECRET_CHARS, Act, AdminToLauncher, Extent, LEFT_OUT_MAX, LauncherToAdmin, Outcome, ProbeKind,
+    REASON_MAX, StandIn, Verb, number_of_name,
 };
 pub use broker::{BrokerToConnector, ConnectorToBroker, LauncherToBroker};
 pub use bundle::{

@@ -18,7 +18,9 @@ use crate::table::{align, print};
 
 /// Lists the sites of a configuration, also those that are disabled.
 pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
-    let loaded = locate::load(config)?;
+    let judged = locate::load_good(config)?;
+    judged.mistakes.iter().for_each(|(mistake, _)| eprintln!("{mistake}"));
+    let loaded = judged.config;
     let file_of = |name: &str| -> PathBuf {
         let files = loaded.include.iter().flat_map(|include| &include.files);
         let own = files.clone().find(|file| file.sites.iter().any(|site| site == name));

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use config::Config;
-use serde_json::json;
+use serde_json::{Value, json};
 use supervisor::examine::{Depth, Examiner};
 use supervisor::site_names::shown;
 
@@ -33,6 +33,7 @@ use self::folder::{Change, SiteFolder, State};
 use crate::admin::give;
 use crate::cli::{Server, SiteCommand};
 use crate::fault::Fault;
+use crate::left_out::LeftOut;
 use crate::table::print;
 use crate::{find, locate};
 
@@ -143,8 +144,8 @@ fn known(folder: &SiteFolder, config: &Path, name: &str) -> Result<State, Fault>
     config::check_name(name).map_err(Fault::Usage)?;
     folder.state(name).ok_or_else(|| {
         let file = folder.file(name);
-        let where_else = match Config::load(config) {
-            Ok(config) => whereabouts(&config, name),
+        let where_else = match locate::load_good(config) {
+            Ok(judged) => whereabouts(&judged.config, name),
             Err(_) => String::new(),
         };
         Fault::Usage(format!(
@@ -223,7 +224,8 @@ fn accept(config: &Path, name: &str, file: Option<&Path>, files: Files) -> Resul
     let deadline = Instant::now() + BUSY_MAX;
     let all = json!({ "command": "reload", "dry_run": false });
     // Of all files, the server knows which have changed.
-    let mut order = if files == Files::All { all.clone() } else { json!({ "command": "reload-sites" }) };
+    let seen = json!({ "command": "reload-sites", "site": name });
+    let mut order = if files == Files::All { all.clone() } else { seen };
     loop {
         match give(&run_dir, &order) {
             // A server of a version before this one reads all of them.
@@ -232,11 +234,25 @@ fn accept(config: &Path, name: &str, file: Option<&Path>, files: Files) -> Resul
             }
             Err(Fault::Busy(_)) if Instant::now() < deadline => std::thread::sleep(BUSY_POLL),
             Err(Fault::Unreachable(_)) => {
-                let checked = Config::load_with(config, &Examiner::new(Depth::Check));
-                return checked.map(|_| false).map_err(|mistakes| Fault::Usage(mistakes.to_string()));
+                let judged = locate::judge(config, &Examiner::new(Depth::Check))?;
+                let mut left_out = judged.left_out.iter();
+                return match left_out.find(|left| Some(left.file.as_path()) == file) {
+                    Some(left) => Err(Fault::Usage(left.reason.clone())),
+                    None => Ok(false),
+                };
             }
-            answer => return answer.map(|_| true),
+            answer => return answer.and_then(|answer| is_taken_in(&answer, name)),
         }
+    }
+}
+
+/// Whether the site is not left out of what the server has taken in.
+fn is_taken_in(answer: &Value, name: &str) -> Result<bool, Fault> {
+    let left_out: Option<Vec<LeftOut>> = serde_json::from_value(answer["left_out"].clone())
+        .map_err(|error| Fault::Failed(format!("the answer has no list of files: {error}")))?;
+    match left_out.into_iter().flatten().find(|left| left.sites.iter().any(|site| site == name)) {
+        Some(left) => Err(Fault::Failed(left.text())),
+        None => Ok(true),
     }
 }
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use supervisor::directories;
+use supervisor::good_copies::GoodCopies;
 use supervisor::site_names::generations::{Generation, Generations, Standing};
 use supervisor::site_names::holders::{Claim, Holder, Holders};
 use supervisor::site_names::{KEPT, left};
@@ -14,6 +15,7 @@ use supervisor::spawn::uids::Uids;
 
 use super::turn;
 use crate::fault::Fault;
+use crate::locate;
 
 /// The names of a server's sites, which no other command changes at the same time.
 #[derive(Debug)]
@@ -68,6 +70,13 @@ impl Record {
         Ok(uids.of_site(name))
     }
 
+    /// Takes the last good copy of a site's file away: nobody else comes by what it says.
+    pub fn forget_copy(&self, name: &str) -> Result<(), Fault> {
+        let copies = GoodCopies::of(&self.state);
+        let file = format!("{name}{}", config::SITE_FILE_SUFFIX);
+        copies.forget(file.as_ref()).map_err(Fault::io(copies.folder().join(&file).display()))
+    }
+
     /// The state folder.
     pub fn state(&self) -> &Path {
         &self.state
@@ -93,7 +102,7 @@ impl Record {
 
 /// Whose a site of a configuration is, which may have mistakes elsewhere; `None` if it has no such site.
 pub fn holder(config: &Path, name: &str) -> Result<Option<Holder>, Fault> {
-    let loaded = config::Config::load(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
+    let loaded = locate::load_good(config)?.config;
     let site = loaded.sites.iter().find(|site| site.name == name);
     Ok(site.map(|site| Claim::of(site).holder()))
 }

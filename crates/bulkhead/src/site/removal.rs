@@ -67,6 +67,7 @@ fn take_out(config: &Path, folder: &SiteFolder, name: &str) -> Result<Done, Faul
     match accepted {
         Ok(how) => {
             change.keep()?;
+            record.as_ref().map_or(Ok(()), |record| record.forget_copy(name))?;
             Ok(Done { site: name.to_owned(), word: "removed", how })
         }
         Err(fault) => {

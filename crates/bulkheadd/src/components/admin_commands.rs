@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use config::{LeftOut, StandIn};
 use wire::{Counters, LauncherToAdmin, Text};
 
 use crate::components::Component;
@@ -27,6 +28,8 @@ pub struct AdminCommands {
     pub targets: Targets,
     /// The status, which waits for the counters of all processes that it is about.
     status: FanOut<(u64, u32, StatusSelection)>,
+    /// The files of sites that were left out of what runs.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 impl AdminCommands {
@@ -41,7 +44,7 @@ impl AdminCommands {
     }
 
     fn with(targets: Targets) -> Self {
-        Self { targets, status: FanOut::default() }
+        Self { targets, status: FanOut::default(), left_out: Vec::new() }
     }
 }
 
@@ -106,6 +109,13 @@ impl AdminCommands {
         self.finish_status_if_complete(supervisor);
     }
 
+    /// Says which files of sites were left out.
+    fn send_left_out(&self, supervisor: &mut Supervisor, (admin, ticket): (u64, u32)) {
+        for left in &self.left_out {
+            supervisor.send(admin, &left_out_line(ticket, left), None);
+        }
+    }
+
     fn finish_status_if_complete(&mut self, supervisor: &mut Supervisor) {
         if self.status.is_open() && !supervisor.processes().values().any(|process| process.owes_report) {
             self.finish_status(supervisor);
@@ -129,6 +139,7 @@ impl AdminCommands {
             let (processes, is_upgrading) =
                 (supervisor.slots_before().count() as u32, supervisor.is_upgrading);
             supervisor.send(admin, &LauncherToAdmin::Before { ticket, processes, is_upgrading }, None);
+            self.send_left_out(supervisor, (admin, ticket));
             let missing = Text::new(supervisor.missing().join(", "));
             let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = supervisor.steps_us;
             let (longest_step, longest_lately) = (Text::new(longest_step), Text::new(longest_lately));
@@ -142,5 +153,25 @@ impl AdminCommands {
             };
             supervisor.send(admin, &end, None);
         }
+    }
+}
+
+/// What is said of a file that was left out.
+pub(crate) fn left_out_line(ticket: u32, left: &LeftOut) -> LauncherToAdmin {
+    let LeftOut { file, stand_in, sites, hosts, is_whole, reason } = left;
+    let stand_in = match stand_in {
+        StandIn::Running => wire::StandIn::Running,
+        StandIn::LastGood => wire::StandIn::LastGood,
+        StandIn::Unavailable => wire::StandIn::Unavailable,
+        StandIn::Nothing => wire::StandIn::Nothing,
+    };
+    LauncherToAdmin::LeftOut {
+        ticket,
+        file: Text::new(file.display().to_string()),
+        stand_in,
+        sites: Text::new(sites.join(", ")),
+        hosts: Text::new(hosts.join(", ")),
+        is_whole: *is_whole,
+        reason: Text::new(reason.as_str()),
     }
 }

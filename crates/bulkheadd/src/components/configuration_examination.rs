@@ -17,10 +17,10 @@ use sys::process::{Child, Exit};
 use wire::examination::{RemoteFiles, SUBJECTS_MAX};
 
 use crate::components::Component;
-use crate::transactions::{Asker, Look, Mode};
+use crate::transactions::{Asker, Wanted};
 use supervisor::Supervisor;
 use supervisor::error::{Error, during};
-use supervisor::examine::{Recorded, Recording};
+use supervisor::examine::{Recorded, Recording, Refused};
 use supervisor::leaving::Leaving;
 use supervisor::opened_files::OpenedFiles;
 
@@ -28,10 +28,10 @@ use supervisor::opened_files::OpenedFiles;
 const TIME: Duration = Duration::from_secs(60);
 
 /// What a configuration is examined for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// It is to take the place of the one that runs.
-    Reload { asker: Asker, mode: Mode, look: Look, attempt: u32 },
+    Reload { asker: Asker, wanted: Wanted, attempt: u32 },
     /// All of its files are to be known.
     Know,
 }
@@ -76,7 +76,7 @@ impl ConfigurationExamination {
         purpose: Purpose,
         first: Option<Recorded>,
         examine: &dyn Examine,
-        load: impl FnOnce(&dyn Examine) -> Result<(), Diagnostics>,
+        load: impl FnOnce(&dyn Examine) -> Result<Refused, Diagnostics>,
     ) -> Result<(), Error> {
         let memory = rustix::fs::memfd_create("findings", rustix::fs::MemfdFlags::CLOEXEC);
         let findings = File::from(memory.map_err(during("make a file in memory"))?);
@@ -87,14 +87,16 @@ impl ConfigurationExamination {
                 config::open_beside(others.clone());
             }
             let recording = Recording::of(examine);
-            let mistakes =
-                load(&recording).err().filter(|_| first.is_some()).map(|mistakes| mistakes.to_string());
+            let (left_out, mistakes) = match load(&recording) {
+                Ok(left_out) => (left_out, None),
+                Err(mistakes) => (Refused::new(), first.is_some().then(|| mistakes.to_string())),
+            };
             let files = match (&first, others.take_looked().is_empty()) {
                 (Some(_), _) => RemoteFiles::Examined,
                 (None, true) => RemoteFiles::Unnamed,
                 (None, false) => RemoteFiles::LeftOut,
             };
-            let said = recording.to_bytes(files, mistakes.as_deref());
+            let said = recording.to_bytes(files, mistakes.as_deref(), &left_out);
             (&findings).write_all(&said).map_err(|error| ("examination", error))
         };
         let child = supervisor.background().begin(&[findings.as_raw_fd()], work)?;

@@ -12,6 +12,7 @@ pub(crate) mod configuration_examination;
 pub(crate) mod core_copies;
 pub(crate) mod fan_out;
 pub(crate) mod file_reload;
+pub(crate) mod good_copies;
 pub(crate) mod health;
 mod health_checks;
 pub(crate) mod log_rotation;

@@ -34,6 +34,8 @@ pub(crate) enum Reloaded {
     /// What has changed in the configuration.
     #[default]
     All,
+    /// The same, but for so many files of sites that were left out.
+    Without(usize),
     /// Nothing: it was refused.
     Nothing,
 }
@@ -157,8 +159,9 @@ impl ServiceManager {
             count => format!(", waiting for room: {count}"),
         };
         let refused = match self.last_reload {
-            Reloaded::All => "",
-            Reloaded::Nothing => "; the last reload was refused",
+            Reloaded::All => String::new(),
+            Reloaded::Without(count) => format!("; files that were left out: {count}"),
+            Reloaded::Nothing => "; the last reload was refused".into(),
         };
         format!("sites: {sites}, workers: {workers}, processes: {processes}{broken}{without_room}{refused}")
     }

@@ -10,7 +10,7 @@ use crate::components::conditioning_report::Range;
 use crate::components::status_page::StatusSelection;
 use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
-use crate::transactions::{Asker, Look, Mode};
+use crate::transactions::{Asker, Look, Mode, Wanted};
 use supervisor::events::Received;
 
 /// How many messages of one child are taken before the others get their turn.
@@ -145,10 +145,17 @@ impl Launcher {
             },
             AdminToLauncher::Reload { ticket, dry_run } => {
                 let mode = if dry_run { Mode::DryRun } else { Mode::CarryOut };
-                self.begin_reload(Asker::Admin { admin, ticket }, mode, Look::All);
+                self.begin_reload(Asker::Admin { admin, ticket }, Wanted::new(mode, Look::All));
             }
             AdminToLauncher::ReloadSites { ticket } => {
-                self.begin_reload(Asker::Admin { admin, ticket }, Mode::CarryOut, Look::Seen);
+                self.begin_reload(Asker::Admin { admin, ticket }, Wanted::new(Mode::CarryOut, Look::Seen));
+            }
+            AdminToLauncher::ReloadOf { ticket, dry_run, all_or_nothing, extent, site } => {
+                let asker = Asker::Admin { admin, ticket };
+                match self.wanted(dry_run, all_or_nothing, (extent, site)) {
+                    Ok(wanted) => self.begin_reload(asker, wanted),
+                    Err(reason) => self.supervisor.answer_to(admin, ticket, Outcome::Failed, &reason),
+                }
             }
             AdminToLauncher::Reopen { ticket } => to.log_rotation.begin_reopen(supervisor, ticket),
             AdminToLauncher::Certificates { ticket } => {

@@ -8,6 +8,7 @@
 
 mod configure;
 mod holders;
+mod left_out;
 mod messages;
 mod reload;
 pub(crate) mod resume;
@@ -21,7 +22,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{Cache, Config, Source};
+use config::{Cache, Judged, Source};
 use rustix::event::epoll;
 
 use crate::components::Component;
@@ -32,6 +33,7 @@ use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
 use crate::components::configuration_examination::ConfigurationExamination;
 use crate::components::core_copies::CoreCopies;
+use crate::components::good_copies::GoodCopies;
 use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
 use crate::components::probes::Probes;
@@ -43,7 +45,7 @@ use crate::components::ticket_keys::TicketKeys;
 use crate::given::Given;
 use crate::launcher::step_clock::StepClock;
 use crate::site_watch::SiteWatch;
-use crate::transactions::{Asker, Look, Mode, Transactions};
+use crate::transactions::{Asker, Transactions, Wanted};
 use crate::upgrades::Upgrade;
 use supervisor::Supervisor;
 use supervisor::directories::{self, Directories};
@@ -89,11 +91,12 @@ struct Components {
     rehearsal: Rehearsal,
     configuration_examination: ConfigurationExamination,
     service_manager: ServiceManager,
+    good_copies: GoodCopies,
 }
 
 impl Components {
     /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 14] {
+    fn all(&mut self) -> [&mut dyn Component; 15] {
         let Self {
             admin_commands,
             certificates,
@@ -109,6 +112,7 @@ impl Components {
             rehearsal,
             configuration_examination,
             service_manager,
+            good_copies,
         } = self;
         [
             admin_commands,
@@ -125,6 +129,7 @@ impl Components {
             rehearsal,
             configuration_examination,
             service_manager,
+            good_copies,
         ]
     }
 }
@@ -161,7 +166,7 @@ pub struct Launcher {
 impl Launcher {
     /// Prepares everything that can fail before the first child is started.
     pub fn new(
-        (config, source): (Config, Source),
+        Judged { config, source, left_out, .. }: Judged,
         (read_files, site_watch): (Cache, SiteWatch),
         started: Started,
         given: Given,
@@ -216,12 +221,14 @@ impl Launcher {
             rehearsal: Rehearsal::default(),
             configuration_examination: ConfigurationExamination::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
+            good_copies: GoodCopies::default(),
         };
         let mut supervisor = Supervisor::new(context, directories, log, listeners, specs, signals)?;
         supervisor.keep_passed(passed);
         supervisor.watch_pipes(&components.stderr_drain.epoll)?;
         let config_path = started.config.clone();
         components.registry.register(&mut supervisor, started);
+        components.admin_commands.left_out = left_out;
         Ok(Self {
             supervisor,
             components,
@@ -248,6 +255,8 @@ impl Launcher {
         self.log_isolation();
         self.log_warnings();
         self.note_uids();
+        self.log_left_out("start");
+        self.keep_good_copies();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
         self.serve()
     }
@@ -432,7 +441,7 @@ impl Launcher {
     fn on_signal(&mut self) {
         for signal in self.supervisor.on_signal() {
             match signal {
-                Signal::Reload => self.begin_reload(Asker::Log, Mode::CarryOut, Look::All),
+                Signal::Reload => self.begin_reload(Asker::Log, Wanted::all()),
                 Signal::Upgrade => self.begin_upgrade(None, false),
                 Signal::Stop | Signal::Other => {}
             }
@@ -498,8 +507,9 @@ impl Launcher {
         for component in self.components.all() {
             component.on_exit(&mut self.supervisor, &mut ended);
         }
+        let slot = ended.process.slot;
         if let Some((ticket, reason)) = self.supervisor.on_end(ended) {
-            self.came_up(serial, ticket, Err(reason));
+            self.ended_for(ticket, (serial, Some(slot)), Err(reason));
         }
         self.supervisor.go_on_stopping();
     }

@@ -9,11 +9,12 @@
 //! that were started end, and nothing has changed.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use config::{Cache, Config, Diagnostics, Examine, Source};
+use config::{Before, Cache, Config, Diagnostics, Examine, Judged, Judgement, LeftOut, Source};
 use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::configuration_examination::{Examined, Purpose};
@@ -22,12 +23,12 @@ use crate::launcher::Launcher;
 use crate::launcher::staging::StagedChange;
 use crate::site_watch::SiteWatch;
 use crate::staged::Staged;
-use crate::transactions::{Asker, Look, Mode, Reload};
+use crate::transactions::{Asker, Look, Mode, Reload, Wanted};
 use supervisor::Supervisor;
 use supervisor::change::Change;
 use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
-use supervisor::examine::{Depth, Examiner, KnownCertificates, Recorded};
+use supervisor::examine::{Depth, Examiner, KnownCertificates, Recorded, Refused};
 use supervisor::life::Life;
 use supervisor::process::Untold;
 use supervisor::setup::route_table::RouteTable;
@@ -46,7 +47,7 @@ const LOGGED_MAX: usize = 20;
 
 impl Launcher {
     /// Reads the configuration again, and begins to change what has changed.
-    pub(super) fn begin_reload(&mut self, asker: Asker, mode: Mode, look: Look) {
+    pub(super) fn begin_reload(&mut self, asker: Asker, wanted: Wanted) {
         if self.supervisor.is_stopping() {
             return self.refuse_reload(asker, "the server stops");
         }
@@ -59,24 +60,24 @@ impl Launcher {
                 Asker::Log | Asker::Upgrade => self.transactions.is_reload_wanted = true,
             };
         }
-        if mode == Mode::CarryOut {
+        if wanted.mode == Mode::CarryOut {
             self.components.service_manager.reload_begins();
         }
         self.free_numbers();
-        self.begin_examination(asker, (mode, look), 1, None);
+        self.begin_examination(asker, wanted, 1, None);
     }
 
     /// `first` is what was found by a copy that does not wait for others' file systems, if one is to do that now.
-    fn begin_examination(
+    pub(super) fn begin_examination(
         &mut self,
         asker: Asker,
-        (mode, look): (Mode, Look),
+        wanted: Wanted,
         attempt: u32,
         first: Option<Recorded>,
     ) {
-        match self.examine_configuration(Purpose::Reload { asker, mode, look, attempt }, first) {
+        match self.examine_configuration(Purpose::Reload { asker, wanted: wanted.clone(), attempt }, first) {
             Ok(true) => self.transactions.is_reload_examined = true,
-            Ok(false) => self.go_on_reloading(asker, mode, look, None),
+            Ok(false) => self.go_on_reloading(asker, wanted, None),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
     }
@@ -86,22 +87,33 @@ impl Launcher {
         if self.supervisor.context().empty_root.is_none() {
             return Ok(false);
         }
-        let look = match purpose {
-            Purpose::Reload { look, .. } => look,
-            Purpose::Know => Look::All,
+        let wanted = match &purpose {
+            Purpose::Reload { wanted, .. } => wanted.clone(),
+            Purpose::Know => Wanted::all(),
         };
         self.site_watch.look(&self.config_path);
         self.look_at_generations();
-        let Self { supervisor, components, read_files, site_watch, config_path, identities, holders, .. } =
-            self;
+        let Self {
+            supervisor,
+            components,
+            read_files,
+            site_watch,
+            config_path,
+            identities,
+            holders,
+            source,
+            ..
+        } = self;
         let known = match purpose {
             Purpose::Reload { .. } => KnownCertificates::default(),
             Purpose::Know => KnownCertificates::of(components.certificates.files.known()),
         };
         let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders).knowing(known);
         // The copy's own, which ends with it.
-        let load =
-            |examine: &dyn Examine| load((config_path, read_files, site_watch), look, examine).map(drop);
+        let load = |examine: &dyn Examine| {
+            let judged = judge((config_path, read_files, site_watch), source, &wanted, examine)?;
+            Ok(refused_by(&judged.left_out))
+        };
         components.configuration_examination.begin(supervisor, purpose, first, &examiner, load)?;
         Ok(true)
     }
@@ -111,15 +123,15 @@ impl Launcher {
         let examined = self.components.configuration_examination.take_result();
         let Some(Examined { purpose, found, is_to_be_waited_for }) = examined else { return };
         match purpose {
-            Purpose::Know => drop(found.map(|found| self.read_configuration(Look::All, Some(&found)))),
-            Purpose::Reload { asker, mode, look, attempt } => {
+            Purpose::Know => found.into_iter().for_each(|found| self.know_left_out(Some(&found))),
+            Purpose::Reload { asker, wanted, attempt } => {
                 self.transactions.is_reload_examined = false;
                 match found {
                     _ if self.supervisor.is_stopping() => self.refuse_reload(asker, "the server stops"),
                     Some(found) if is_to_be_waited_for => {
-                        self.begin_examination(asker, (mode, look), attempt, Some(found));
+                        self.begin_examination(asker, wanted, attempt, Some(found));
                     }
-                    Some(found) => self.go_on_reloading(asker, mode, look, Some((&found, attempt))),
+                    Some(found) => self.go_on_reloading(asker, wanted, Some((&found, attempt))),
                     None => self.refuse_reload(
                         asker,
                         "the files and folders that it names could not be examined in time; see which of them does not answer",
@@ -129,38 +141,42 @@ impl Launcher {
         }
         // One that was ordered meanwhile; a transaction that has begun sees to it when it ends.
         if self.transactions.is_empty() && std::mem::take(&mut self.transactions.is_reload_wanted) {
-            self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
+            self.begin_reload(Asker::Log, Wanted::all());
         }
     }
 
     /// Begins to change what has changed. `found` is what is wrong with what the configuration names, if that is known.
-    fn go_on_reloading(&mut self, asker: Asker, mode: Mode, look: Look, found: Option<(&Recorded, u32)>) {
+    fn go_on_reloading(&mut self, asker: Asker, wanted: Wanted, found: Option<(&Recorded, u32)>) {
         if let Some(mistakes) = found.and_then(|(found, _)| found.mistakes()) {
             return self.refuse_reload(asker, mistakes);
         }
         if found.is_some_and(|(found, _)| found.leaves_out()) {
             self.supervisor.warn(NOT_EXAMINED);
         }
-        let read = self.read_configuration(look, found.map(|(found, _)| found));
+        let read = self.read_configuration(&wanted, found.map(|(found, _)| found));
         if let Some((_, attempt)) = found.filter(|(found, attempt)| found.is_short() && *attempt < ATTEMPTS) {
-            return self.begin_examination(asker, (mode, look), attempt + 1, None);
+            return self.begin_examination(asker, wanted, attempt + 1, None);
         }
-        let prepared = read.map_err(|mistakes| mistakes.to_string());
-        let prepared = prepared.and_then(|(config, source)| Ok((prepare(&self.supervisor, config)?, source)));
-        let (prepared, source) = match prepared {
+        let judged = read.map_err(|mistakes| mistakes.to_string());
+        let judged = judged.and_then(|judged| wanted.accepts(judged));
+        let prepared = judged.and_then(|Judged { config, source, left_out, .. }| {
+            Ok((prepare(&self.supervisor, config)?, source, left_out))
+        });
+        let (prepared, source, left_out) = match prepared {
             Ok(prepared) => prepared,
             Err(reason) => return self.refuse_reload(asker, &reason),
         };
-        if mode == Mode::DryRun {
+        if wanted.mode == Mode::DryRun {
             self.send_plan(asker, &prepared.changes, &prepared.effects);
+            self.send_left_out(asker, &left_out);
             return self.report(asker, "");
         }
         match self.sockets(&prepared.config) {
             Ok(sockets) => {
-                if look == Look::All {
+                if wanted.look == Look::All && wanted.only.is_none() {
                     self.components.certificates.files.look_soon();
                 }
-                self.carry_out_reload(asker, prepared, source, sockets);
+                self.carry_out_reload((asker, wanted), prepared, (source, left_out), sockets);
             }
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
@@ -170,16 +186,21 @@ impl Launcher {
     /// is examined, unless it is known what is wrong with that.
     fn read_configuration(
         &mut self,
-        look: Look,
+        wanted: &Wanted,
         found: Option<&Recorded>,
-    ) -> Result<(Config, Source), Diagnostics> {
+    ) -> Result<Judged, Diagnostics> {
         self.site_watch.look(&self.config_path);
         self.look_at_generations();
         let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref(), &self.holders);
         let examine = found.map_or(&examiner as &dyn Examine, |found| found);
-        let read = load((&self.config_path, &mut self.read_files, &self.site_watch), look, examine);
-        if let Ok((config, _)) = &read {
-            self.site_watch.all_is_read(config);
+        let mut wanted = wanted.clone();
+        found.into_iter().for_each(|found| wanted.leave_out(found.left_out()));
+        let from = (&*self.config_path, &mut self.read_files, &self.site_watch);
+        let read = judge(from, &self.source, &wanted, examine);
+        match (&read, &wanted.only) {
+            (Ok(judged), None) => self.site_watch.all_is_read(&judged.config, names_of(&judged.left_out)),
+            (Ok(judged), Some(only)) if judged.left_out.is_empty() => self.site_watch.is_read(only),
+            _ => {}
         }
         read
     }
@@ -193,10 +214,18 @@ impl Launcher {
     /// it does after a start.
     pub(super) fn know_files(&mut self) {
         if self.supervisor.context().config.include.is_some() {
-            // A mistake is for those to hear who order a reload.
             if let Ok(false) = self.examine_configuration(Purpose::Know, None) {
-                let _ = self.read_configuration(Look::All, None);
+                self.know_left_out(None);
             }
+        }
+    }
+
+    /// Reads all files, and takes notice of those that are wrong: of the launcher before, only what runs is known. A mistake of the main
+    /// file is for those to hear who order a reload.
+    fn know_left_out(&mut self, found: Option<&Recorded>) {
+        if let Ok(judged) = self.read_configuration(&Wanted::all(), found) {
+            self.take_left_out(judged.left_out, None);
+            self.log_left_out("upgrade");
         }
     }
 
@@ -238,9 +267,9 @@ impl Launcher {
     /// Starts everything that a changed configuration needs.
     fn carry_out_reload(
         &mut self,
-        asker: Asker,
+        (asker, wanted): (Asker, Wanted),
         prepared: Prepared,
-        source: Source,
+        (source, left_out): (Source, Vec<LeftOut>),
         listeners: Vec<Vec<OwnedFd>>,
     ) {
         let id = self.transactions.open(asker);
@@ -268,6 +297,8 @@ impl Launcher {
             changes,
             effects,
             source,
+            only: wanted.only.clone(),
+            left_out,
             staged,
             added: added.clone(),
             gone: gone.clone(),
@@ -276,7 +307,7 @@ impl Launcher {
             replaces_gates,
             replaces_chain,
         };
-        self.transactions.set_reload(id, reload);
+        self.transactions.set_reload(id, wanted, reload);
         match made {
             Ok(()) => {
                 self.warn_of_lack(false);
@@ -356,7 +387,13 @@ impl Launcher {
             let keys = if keys.is_empty() { keys } else { format!(": {keys}") };
             self.supervisor.info(format!("reload: {change} {}{keys}", change.verb().word()));
         }
-        self.components.service_manager.reload_ends(&self.supervisor, Reloaded::All);
+        self.take_left_out(reload.left_out.clone(), reload.only.as_deref());
+        self.log_left_out("reload");
+        let reloaded = match self.components.admin_commands.left_out.len() {
+            0 => Reloaded::All,
+            count => Reloaded::Without(count),
+        };
+        self.components.service_manager.reload_ends(&self.supervisor, reloaded);
         let more = reload.changes.len().saturating_sub(LOGGED_MAX);
         if more > 0 {
             self.supervisor.info(format!("reload: {more} more changes"));
@@ -369,6 +406,7 @@ impl Launcher {
         self.supervisor.info(format!("reloaded in {:?}", begun.elapsed()));
         self.components.registry.on_reload(&mut self.supervisor);
         self.send_plan(asker, &reload.changes, &reload.effects);
+        self.send_left_out(asker, &reload.left_out);
         self.report(asker, "");
     }
 
@@ -461,16 +499,28 @@ impl Launcher {
     }
 }
 
-/// Loads a configuration: what is new of its files of sites, or what the kernel has said so of.
-fn load(
+/// Judges a configuration beside what runs: what is new of its files of sites, or what the kernel has said so of.
+fn judge(
     (path, read_files, site_watch): (&Path, &mut Cache, &SiteWatch),
-    look: Look,
+    running: &Source,
+    wanted: &Wanted,
     examine: &dyn Examine,
-) -> Result<(Config, Source), Diagnostics> {
-    match site_watch.changed().filter(|_| look == Look::Seen) {
-        Some(changed) => Config::load_changed(path, examine, read_files, changed),
-        None => Config::load_again(path, examine, read_files),
-    }
+) -> Result<Judged, Diagnostics> {
+    let changed = site_watch.changed().filter(|_| wanted.look == Look::Seen);
+    let Wanted { tolerance, only, refused, .. } = wanted;
+    let (before, only) = (Before::Running(running), only.as_deref());
+    let judgement = Judgement { before, tolerance: *tolerance, only, refused };
+    Config::judge(path, examine, (read_files, changed), &judgement)
+}
+
+/// What another process has to know of files that were left out.
+fn refused_by(left_out: &[LeftOut]) -> Refused {
+    let names = names_of(left_out).zip(left_out);
+    names.map(|(name, left)| (name, left.reason.clone())).collect()
+}
+
+fn names_of(left_out: &[LeftOut]) -> impl Iterator<Item = OsString> {
+    left_out.iter().map(|left| left.file.file_name().unwrap_or_default().to_owned())
 }
 
 fn serving_specs(supervisor: &Supervisor) -> impl Iterator<Item = (usize, &ProcessSpec)> {

@@ -211,6 +211,7 @@ impl Components {
             rehearsal: Default::default(),
             configuration_examination: Default::default(),
             service_manager: ServiceManager::new(given.notifier, given.watchdog),
+            good_copies: Default::default(),
         })
     }
 }

@@ -14,7 +14,7 @@ use wire::{Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::launcher::{Launcher, processor_count};
-use crate::transactions::{Asker, Look, Mode, Stage, Transaction};
+use crate::transactions::{Asker, Stage, Transaction, Wanted};
 use supervisor::admission::Claim;
 use supervisor::change::Change;
 use supervisor::examinations::News;
@@ -204,7 +204,8 @@ impl Launcher {
                 }
             }
             Err(reason) => {
-                self.transactions.fail(id, format!("{}: {reason}", self.supervisor.spec(slot).title()));
+                let reason = format!("{}: {reason}", self.supervisor.spec(slot).title());
+                self.fail_of(id, slot, reason);
             }
         }
         self.configure_new();
@@ -212,10 +213,35 @@ impl Launcher {
 
     /// A process of a transaction has come up, has said that it uses what it was sent, or has failed to.
     pub(super) fn came_up(&mut self, serial: u64, id: u32, result: Result<(), String>) {
+        let slot = self.supervisor.process(serial).map(|process| process.slot);
+        self.ended_for(id, (serial, slot), result);
+    }
+
+    /// The same of a process that may be gone, and was in this slot.
+    pub(super) fn ended_for(
+        &mut self,
+        id: u32,
+        (serial, slot): (u64, Option<usize>),
+        result: Result<(), String>,
+    ) {
         let Some(transaction) = self.transactions.get(id) else { return };
         transaction.waiting.remove(&serial);
-        transaction.failures.extend(result.err());
+        match (result, slot) {
+            (Ok(()), _) => {}
+            (Err(reason), Some(slot)) => self.fail_of(id, slot, reason),
+            (Err(reason), None) => self.transactions.fail(id, reason),
+        }
         self.advance(id);
+    }
+
+    /// Notes why a transaction cannot hold; or only the change of the file of the site that a slot is of.
+    fn fail_of(&mut self, id: u32, slot: usize, reason: String) {
+        let is_reload =
+            self.transactions.get(id).is_some_and(|of| of.stage == Stage::Starting && of.is_reload);
+        match self.file_of_slot(slot).filter(|_| is_reload) {
+            Some(file) => self.transactions.refuse(id, file, reason),
+            None => self.transactions.fail(id, reason),
+        }
     }
 
     /// Takes notice of what has become of a chain of filters.
@@ -239,7 +265,9 @@ impl Launcher {
             return;
         }
         match transaction.stage {
-            Stage::Starting if stopping || !transaction.failures.is_empty() => {
+            Stage::Starting
+                if stopping || !transaction.failures.is_empty() || !transaction.refused.is_empty() =>
+            {
                 self.undo(id);
                 self.end(id);
             }
@@ -284,14 +312,27 @@ impl Launcher {
     fn end(&mut self, id: u32) {
         let Some(transaction) = self.transactions.open.remove(&id) else { return };
         self.supervisor.end_ticket(id);
-        let Transaction { asker, name, begun, stage, failures, successors, reload, is_reload, .. } =
-            transaction;
-        let reason = failures.join("; ");
-        match reload {
-            Some(reload) => self.end_reload(asker, begun, &reload, &reason),
-            None if is_reload => self.refuse_reload(asker, &reason),
-            None if matches!(asker, Asker::Upgrade) => self.replaced(&name, &reason),
-            None => self.report(asker, &reason),
+        let Transaction {
+            asker,
+            name,
+            begun,
+            stage,
+            failures,
+            refused,
+            successors,
+            reload,
+            is_reload,
+            wanted,
+            ..
+        } = transaction;
+        let is_of_files = failures.is_empty() && !refused.is_empty();
+        let reason = failures.into_iter().chain(refused.values().cloned()).collect::<Vec<_>>().join("; ");
+        match (reload, wanted) {
+            (Some(reload), _) => self.end_reload(asker, begun, &reload, &reason),
+            (None, Some(wanted)) if is_of_files => return self.try_without(asker, wanted, refused, &reason),
+            _ if is_reload => self.refuse_reload(asker, &reason),
+            _ if matches!(asker, Asker::Upgrade) => self.replaced(&name, &reason),
+            _ => self.report(asker, &reason),
         }
         // After the answer: the admin process that passes it on may be one that goes.
         if stage == Stage::Committed {
@@ -303,7 +344,7 @@ impl Launcher {
             }
         }
         if std::mem::take(&mut self.transactions.is_reload_wanted) {
-            self.begin_reload(Asker::Log, Mode::CarryOut, Look::All);
+            self.begin_reload(Asker::Log, Wanted::all());
         }
     }
 

@@ -82,7 +82,7 @@ impl Bench {
 
     /// What has changed alone, if that is enough.
     fn quick(&mut self) -> Option<Config> {
-        let loaded = super::load(&self.main(), &NoExaminer, &mut self.cache, &self.changed);
+        let loaded = super::load(&self.main(), &NoExaminer, &mut self.cache, (&self.changed, Unseen::Looked));
         loaded.map(|(config, source)| {
             self.changed.clear();
             assert_eq!(Config::of_source(&source, None).unwrap().sites, config.sites);

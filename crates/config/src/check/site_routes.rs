@@ -73,7 +73,8 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems) {
             problems.report_help(matcher.offset, message, "make one route of the two");
         }
         place(site, route, problems);
-        if let (Some(Action::TryFiles(_)), false) = (&route.action, has_files) {
+        let looks = |tried: &[String]| tried.iter().any(|one| !one.starts_with('='));
+        if matches!(&route.action, Some(Action::TryFiles(tried)) if !has_files && looks(tried)) {
             let message = format!("`try_files` looks for files, and {} has no `root`", site.label);
             problems.report_help(route.offset, message, "add `root = \"public\"`");
         }

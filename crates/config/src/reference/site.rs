@@ -318,7 +318,8 @@ pub(super) const ROUTE: &[Row] = &[
         "array of 2 to 8 paths",
         "none",
         "answers as for the first of these paths at which there is a file, or a folder with an index file, or as \
-         for the last, which may be a status: `[\"$uri\", \"$uri.html\", \"=404\"]`",
+         for the last, which may be a status: `[\"$uri\", \"$uri.html\", \"=404\"]`. A status alone, `[\"=503\"]`, is the answer in \
+         any case, also where there is no `root`",
     ),
     Row::other(
         "upstream",

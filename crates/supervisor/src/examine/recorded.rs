@@ -5,15 +5,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 use config::{Examine, Finding, Setting, Severity, Subject};
 use wire::examination::{
     ConfigurationToLauncher as Item, RemoteFiles, SUBJECTS_MAX, read_items, write_items,
 };
-use wire::{NUMBERS_MAX, Text};
+use wire::{Bytes, NUMBERS_MAX, Text};
 
 use super::finding::error;
+
+/// Names of files of sites that are left out, each with the reason.
+pub type Refused = BTreeMap<OsString, String>;
 
 /// The number of each subject, made of all that is asked of it: equal ones are told apart by their order.
 fn numbers(subjects: &[Subject<'_>]) -> Vec<u64> {
@@ -47,7 +52,7 @@ impl<'e> Recording<'e> {
     }
 
     /// All of that, as it is said; with what has become of files that may not answer, and the mistakes that are known of by that.
-    pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>) -> Vec<u8> {
+    pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>, left_out: &Refused) -> Vec<u8> {
         let found = self.found.borrow();
         let subjects: Vec<u64> = found.keys().copied().collect();
         let subjects =
@@ -61,7 +66,11 @@ impl<'e> Recording<'e> {
             })
         });
         let mistakes = mistakes.map(|text| Item::Mistakes { text: Text::new(text) });
-        let others = std::iter::once(Item::Remote { files }).chain(mistakes);
+        let left_out = left_out.iter().map(|(name, reason)| Item::LeftOut {
+            file: Bytes(name.as_encoded_bytes().to_vec()),
+            reason: Text::new(reason),
+        });
+        let others = std::iter::once(Item::Remote { files }).chain(mistakes).chain(left_out);
         write_items(&subjects.chain(findings).chain(others).collect::<Vec<_>>())
     }
 }
@@ -90,6 +99,7 @@ pub struct Recorded {
     /// What has become of files that may not answer; `None` if nothing was said of them.
     remote: Option<RemoteFiles>,
     mistakes: Option<String>,
+    left_out: Refused,
 }
 
 impl Recorded {
@@ -106,6 +116,10 @@ impl Recorded {
                 }
                 Item::Remote { files } => recorded.remote = Some(files),
                 Item::Mistakes { text } => recorded.mistakes = Some(text.as_str().into()),
+                Item::LeftOut { file, reason } => {
+                    let name = OsStr::from_bytes(&file.0).to_owned();
+                    recorded.left_out.insert(name, reason.as_str().into());
+                }
             }
         }
         Some(recorded)
@@ -124,6 +138,11 @@ impl Recorded {
     /// The mistakes of the configuration, if the other process has found some that are not to be found here.
     pub fn mistakes(&self) -> Option<&str> {
         self.mistakes.as_deref()
+    }
+
+    /// The files of sites that the other process has left out.
+    pub fn left_out(&self) -> &Refused {
+        &self.left_out
     }
 
     fn lacking(&self) -> Finding {
@@ -192,8 +211,14 @@ mod tests {
         let recording = Recording::of(&Stub);
         let there = said(&path, &recording);
         assert!(there.contains("/a") && there.contains("/b"), "{there}");
-        let recorded = Recorded::of_bytes(&recording.to_bytes(RemoteFiles::LeftOut, Some("bad"))).unwrap();
+        let recorded = Recorded::of_bytes(&recording.to_bytes(
+            RemoteFiles::LeftOut,
+            Some("bad"),
+            &Refused::from([("b.toml".into(), "no".into())]),
+        ))
+        .unwrap();
         assert!(recorded.leaves_out() && !recorded.has_waited() && recorded.mistakes() == Some("bad"));
+        assert_eq!(recorded.left_out().get(OsStr::new("b.toml")).map(String::as_str), Some("no"));
         assert_eq!(said(&path, &recorded), there);
         assert!(!recorded.is_short());
         // The same folder is another question when another site has it.

@@ -1,0 +1,430 @@
+//! Files of sites are judged one by one: one with a mistake is left out, and something stands in for it, so that all others are
+//! taken in.
+//!
+//! Runs in: the launcher (root), and the `bulkhead` command. Input: the operator's files, and what these files were before. Must
+//! never: have a file take what another file has; accept a mistake of the main file, or one that no file alone is to blame for.
+//!
+//! A configuration is built as it always is. If there are mistakes, each has a file; all files that have mistakes of their own are
+//! left out together, then those that want what another file has, one after the other, and the configuration is built again,
+//! until nothing is wrong. What is the same for all is checked in the same way in each: there is no second set of rules.
+
+mod closed;
+mod contest;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use sys::file_version::FileVersion;
+
+use crate::cache::Cache;
+use crate::changed::Unseen;
+use crate::diagnostic::{Blame, Diagnostic, Diagnostics, Problems, Text};
+use crate::examine::Examine;
+use crate::include::{self, Content, SiteFile};
+use crate::judge::contest::Loser;
+use crate::paths::Opener;
+use crate::place::At;
+use crate::raw::RawConfig;
+use crate::schema::Config;
+use crate::source::Source;
+use crate::{Built, changed, check_built, document, files, finish_built};
+
+/// LIMIT: how often a configuration is built for one judgement; each time after the first, at least one file more is left out, and
+/// most often all that are.
+const BUILDS_MAX: usize = 64;
+
+/// What becomes of everything if one file of sites has a mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// That file is left out.
+    EachFile,
+    /// Nothing is taken in.
+    AllOrNothing,
+}
+
+/// What files of sites were before they were changed.
+#[derive(Clone, Copy)]
+pub enum Before<'b> {
+    /// Nothing is known of that.
+    Nothing,
+    /// What runs.
+    Running(&'b Source),
+    /// Copies of those that were good last, by the names of the files.
+    Kept(&'b dyn Fn(&OsStr) -> Option<String>),
+}
+
+/// How files of sites are judged.
+#[derive(Clone, Copy)]
+pub struct Judgement<'j> {
+    /// What they were.
+    pub before: Before<'j>,
+    /// What a mistake means for others.
+    pub tolerance: Tolerance,
+    /// The one file that is taken in; all others, and the main file, stay as they run.
+    pub only: Option<&'j OsStr>,
+    /// Files that are left out for something that is not in them, each with the reason.
+    pub refused: &'j BTreeMap<OsString, String>,
+}
+
+/// A configuration without what was left out.
+#[derive(Debug)]
+pub struct Judged {
+    /// All that is taken in, and what stands in for the rest.
+    pub config: Config,
+    /// The texts of that.
+    pub source: Source,
+    /// The files that were left out, in the order of their names.
+    pub left_out: Vec<LeftOut>,
+    /// All mistakes that were found, each with the file that it leaves out, if that is known by itself.
+    pub mistakes: Vec<(Diagnostic, Option<PathBuf>)>,
+}
+
+/// A file of sites that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The file.
+    pub file: PathBuf,
+    /// What there is instead.
+    pub stand_in: StandIn,
+    /// The names of its sites, and its hosts, as far as they are known.
+    pub sites: Vec<String>,
+    /// The same.
+    pub hosts: Vec<String>,
+    /// Whether the file could be read to its end, so that it has no other hosts.
+    pub is_whole: bool,
+    /// Why, a line for each mistake.
+    pub reason: String,
+}
+
+/// What there is instead of a file that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandIn {
+    /// Its sites, as they run.
+    Running,
+    /// The copy of the file as it was good last.
+    LastGood,
+    /// 503 for its hosts.
+    Unavailable,
+    /// Nothing: it is new, or its hosts are others', or nobody knows them.
+    Nothing,
+}
+
+/// How far the search for something that stands in for a file has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Before,
+    /// Nothing yet: when all others are settled, 503 for the hosts that none of them has.
+    Waiting,
+    Closed(closed::Tls),
+    Nothing,
+}
+
+/// A file that is left out.
+struct Left {
+    stage: Stage,
+    content: Option<Content>,
+    reasons: Vec<String>,
+}
+
+/// A judgement under way.
+struct Judge<'j> {
+    judgement: &'j Judgement<'j>,
+    main: &'j str,
+    running: BTreeMap<OsString, (Rc<Path>, Rc<Text>)>,
+    folder: OnceCell<PathBuf>,
+    /// The files as they are, once they were read.
+    found: RefCell<Option<BTreeMap<OsString, SiteFile>>>,
+    kept: RefCell<BTreeMap<OsString, Option<Rc<str>>>>,
+    left: BTreeMap<OsString, Left>,
+    mistakes: Vec<(Diagnostic, Option<PathBuf>)>,
+}
+
+impl Config {
+    /// The configuration without those files of sites that have a mistake. What was found right is kept in `cache`. If it is known
+    /// which files can have changed, others are not looked at unless something is wrong.
+    ///
+    /// # Errors
+    /// Every mistake found, if not all of them are to blame on files of sites, or if nothing is to be left out.
+    pub fn judge(
+        path: &Path,
+        examine: &dyn Examine,
+        (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
+        judgement: &Judgement<'_>,
+    ) -> Result<Judged, Diagnostics> {
+        if let Some((config, source)) = quickly(path, examine, (cache, changed), judgement) {
+            return Ok(Judged { config, source, left_out: Vec::new(), mistakes: Vec::new() });
+        }
+        let name = path.display().to_string();
+        let (text, dir) = match (judgement.only, judgement.before) {
+            (Some(_), Before::Running(source)) => {
+                (source.main.to_string(), source.path.parent().unwrap_or(Path::new("/")).to_owned())
+            }
+            _ => files::read(path, &name)?,
+        };
+        cache.begin(&text);
+        let mut judge = Judge::new(judgement, &text);
+        for (name, reason) in judgement.refused {
+            judge.leave_out(name, reason.clone(), cache);
+        }
+        for _ in 0..BUILDS_MAX {
+            let (problems, raw) = judge.build((&name, &dir), examine, cache);
+            if !problems.is_empty() {
+                judge.mistakes(&problems, cache)?;
+                continue;
+            }
+            if judge.close(raw.as_ref()) {
+                continue;
+            }
+            let Built { config, included, next } = finish_built(raw, &dir, problems)?;
+            cache.keep(included, next, &config);
+            let source = Source::of(path, &text, cache);
+            let left_out = judge.left_out();
+            return Ok(Judged { config, source, left_out, mistakes: judge.mistakes });
+        }
+        let message = format!("too many files are in each other's way: it was tried {BUILDS_MAX} times");
+        Err(Diagnostics::of_file(&name, message, "correct the files that `bulkhead check` names first"))
+    }
+}
+
+/// What was changed alone, if nothing is wrong with that.
+fn quickly(
+    path: &Path,
+    examine: &dyn Examine,
+    (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
+    judgement: &Judgement<'_>,
+) -> Option<(Config, Source)> {
+    if !judgement.refused.is_empty() {
+        return None;
+    }
+    match (judgement.only, judgement.before) {
+        (Some(only), Before::Running(source)) if cache.is_of(source) => {
+            changed::load(path, examine, cache, (&BTreeSet::from([only.to_owned()]), Unseen::Known))
+        }
+        (Some(_), _) => None,
+        (None, _) => changed::load(path, examine, cache, (changed?, Unseen::Looked)),
+    }
+}
+
+impl<'j> Judge<'j> {
+    fn new(judgement: &'j Judgement<'j>, main: &'j str) -> Self {
+        let running = match judgement.before {
+            Before::Running(source) => source.by_name(),
+            Before::Nothing | Before::Kept(_) => BTreeMap::new(),
+        };
+        Self {
+            judgement,
+            main,
+            running,
+            folder: OnceCell::new(),
+            found: RefCell::default(),
+            kept: RefCell::default(),
+            left: BTreeMap::new(),
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// Builds the configuration of what is left.
+    fn build(
+        &self,
+        (name, dir): (&str, &Path),
+        examine: &dyn Examine,
+        cache: &Cache,
+    ) -> (Problems, Option<RawConfig>) {
+        let mut problems = Problems::new(name, self.main);
+        cache.next().into_iter().for_each(|next| problems.go_on_at(next));
+        let opener = Opener::of(dir);
+        let read =
+            |folder: &At<PathBuf>, problems: &mut Problems| self.files(folder, (&opener, cache), problems);
+        let raw = check_built(self.main, dir, &read, &mut problems, |raw, dir, problems| {
+            files::check(raw, dir, problems);
+            crate::examine::all(raw, dir, examine, problems);
+        });
+        (problems, raw)
+    }
+
+    /// The files that are taken in, and what stands in for others.
+    fn files(
+        &self,
+        folder: &At<PathBuf>,
+        (opener, cache): (&Opener, &Cache),
+        problems: &mut Problems,
+    ) -> Vec<SiteFile> {
+        let _ = self.folder.set(folder.value.clone());
+        let mut found = self.found.borrow_mut();
+        let found = found.get_or_insert_with(|| {
+            let read = include::read(folder, (opener, self.judgement.only), cache, problems).into_iter();
+            let mut found: BTreeMap<OsString, SiteFile> =
+                read.filter_map(|file| Some((file.path.file_name()?.to_owned(), file))).collect();
+            if let Some(only) = self.judgement.only {
+                let others = self.running.keys().filter(|name| *name != only);
+                found.extend(others.filter_map(|name| {
+                    let content = self.running_content(name, cache)?;
+                    Some((name.clone(), stand_in(&folder.value, name, content)))
+                }));
+            }
+            found
+        });
+        let names: BTreeSet<&OsString> = found.keys().chain(self.left.keys()).collect();
+        let file = |name: &OsString| match self.left.get(name) {
+            None => found.get(name).cloned(),
+            Some(left) => left.content.clone().map(|content| stand_in(&folder.value, name, content)),
+        };
+        names.into_iter().filter_map(file).collect()
+    }
+
+    /// What runs of a file.
+    fn running_content(&self, name: &OsStr, cache: &Cache) -> Option<Content> {
+        let (_, text) = self.running.get(name)?;
+        let known = cache.file(name).filter(|known| known.text.as_str() == text.as_str());
+        let is_same = matches!(self.judgement.before, Before::Running(source) if *source.main == *self.main);
+        Some(match known {
+            Some(known) => Content::Known(known.clone()),
+            None if is_same => Content::Running(text.as_str().into()),
+            // Under another main file something else may be right.
+            None => Content::Text(text.as_str().into()),
+        })
+    }
+
+    /// The copy of a file as it was good last.
+    fn kept(&self, name: &OsStr) -> Option<Rc<str>> {
+        let Before::Kept(read) = self.judgement.before else { return None };
+        let mut kept = self.kept.borrow_mut();
+        kept.entry(name.to_owned()).or_insert_with(|| read(name).map(Rc::from)).clone()
+    }
+
+    /// Leaves files out that have mistakes.
+    fn mistakes(&mut self, problems: &Problems, cache: &Cache) -> Result<(), Diagnostics> {
+        let blames = problems.blames();
+        let all = || {
+            let mistakes = blames.iter().map(|blame| blame.diagnostic.clone());
+            Diagnostics(problems.in_order(mistakes.collect()))
+        };
+        let new = all().0.into_iter().filter(|one| self.mistakes.iter().all(|(known, _)| known != one));
+        self.mistakes.extend(new.map(|one| (one, None)).collect::<Vec<_>>());
+        if self.judgement.tolerance == Tolerance::AllOrNothing {
+            return Err(all());
+        }
+        let (contests, own): (Vec<Blame>, Vec<Blame>) =
+            blames.iter().cloned().partition(|blame| blame.is_contest());
+        let losers = match own.is_empty() {
+            false => own.into_iter().map(Loser::of).collect(),
+            true => self.losers(contests),
+        };
+        let mut reasons: BTreeMap<OsString, Vec<String>> = BTreeMap::new();
+        for Loser { file, reason, found } in losers {
+            let name = self.name_of(&file).ok_or_else(all)?;
+            let known = self.mistakes.iter_mut().filter(|(known, _)| *known == found);
+            known.for_each(|(_, leaves_out)| *leaves_out = Some(PathBuf::from(&file)));
+            reasons.entry(name).or_default().push(reason.to_string());
+        }
+        for (name, why) in reasons {
+            if !self.leave_out(&name, why.join("\n"), cache) {
+                return Err(all());
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of a file of the folder, by its path; `None` for the main file.
+    fn name_of(&self, file: &str) -> Option<OsString> {
+        let path = Path::new(file);
+        (path.parent() == self.folder.get().map(PathBuf::as_path))
+            .then(|| path.file_name())?
+            .map(OsStr::to_owned)
+    }
+
+    /// Leaves a file out, or what stands in for it. Whether there is something else to be tried.
+    fn leave_out(&mut self, name: &OsStr, reason: String, cache: &Cache) -> bool {
+        let stage = self.left.get(name).map(|left| left.stage);
+        let (next, content) = match (stage, self.judgement.before) {
+            (None, Before::Running(_)) => match self.running_content(name, cache) {
+                Some(content) => (Stage::Before, Some(content)),
+                None => (Stage::Nothing, None),
+            },
+            (None, Before::Kept(_)) => match self.kept(name) {
+                Some(text) => (Stage::Before, Some(Content::Text(text))),
+                None => (Stage::Waiting, None),
+            },
+            (None, Before::Nothing) => (Stage::Nothing, None),
+            (Some(Stage::Before), Before::Kept(_)) => (Stage::Waiting, None),
+            (Some(Stage::Closed(closed::Tls::Theirs)), _) => {
+                (Stage::Closed(closed::Tls::None), self.closed_again(name))
+            }
+            (Some(Stage::Closed(closed::Tls::None)), _) => (Stage::Nothing, None),
+            (Some(Stage::Before | Stage::Waiting | Stage::Nothing), _) => return false,
+        };
+        let left = self.left.entry(name.to_owned());
+        let left = left.or_insert_with(|| Left { stage: next, content: None, reasons: Vec::new() });
+        // What was wrong with something that was to stand in is nothing that the operator has to correct.
+        if stage.is_none() {
+            left.reasons.push(reason);
+        }
+        (left.stage, left.content) = (next, content);
+        true
+    }
+
+    /// All that was left out.
+    fn left_out(&self) -> Vec<LeftOut> {
+        let folder = self.folder.get().cloned().unwrap_or_default();
+        let left = self.left.iter().map(|(name, left)| {
+            let file = folder.join(name);
+            let (sites, hosts, is_whole) = self.said_of(name, left);
+            let stand_in = match (left.stage, self.judgement.before) {
+                (Stage::Before, _) if left.content.as_ref().is_some_and(closed::is_closed) => {
+                    StandIn::Unavailable
+                }
+                (Stage::Before, Before::Running(_)) => StandIn::Running,
+                (Stage::Before, _) => StandIn::LastGood,
+                (Stage::Closed(_), _) => StandIn::Unavailable,
+                (Stage::Waiting | Stage::Nothing, _) => StandIn::Nothing,
+            };
+            LeftOut { file, stand_in, sites, hosts, is_whole, reason: left.reasons.join("\n") }
+        });
+        left.collect()
+    }
+}
+
+/// What is in the place of a file. No version of the file is this one, so that it is read again the next time.
+fn stand_in(folder: &Path, name: &OsStr, content: Content) -> SiteFile {
+    let path = folder.join(name).into();
+    SiteFile { path, stamp: FileVersion::default(), is_seen: false, content }
+}
+
+impl Blame {
+    /// Whether two files want the same.
+    fn is_contest(&self) -> bool {
+        self.conflict.as_ref().is_some_and(|rival| rival.file != self.file)
+    }
+}
+
+impl Problems {
+    /// Mistakes by the places where they are.
+    fn in_order(&self, mut mistakes: Vec<Diagnostic>) -> Vec<Diagnostic> {
+        let files = self.files();
+        let place = |one: &Diagnostic| {
+            let file = files.iter().position(|file| *file == one.file).unwrap_or(files.len());
+            (file, one.line, one.column)
+        };
+        mistakes.sort_by_key(place);
+        mistakes
+    }
+}
+
+/// What a file has beside what it says of itself, for the rest of the module.
+fn text_of(content: &Content) -> Rc<str> {
+    match content {
+        Content::Text(text) | Content::Running(text) => text.clone(),
+        Content::Known(known) => known.text.as_str().into(),
+    }
+}
+
+/// The sites of a text as far as it can be read.
+fn readable(folder: &Path, name: &OsStr, text: &str) -> (Vec<crate::raw::RawSite>, bool) {
+    document::readable(&folder.join(name), text)
+}
+
+#[cfg(test)]
+mod tests;
