@@ -213,10 +213,10 @@ impl Launcher {
     /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one file then, as
     /// it does after a start.
     pub(super) fn know_files(&mut self) {
-        if self.supervisor.context().config.include.is_some() {
-            if let Ok(false) = self.examine_configuration(Purpose::Know, None) {
-                self.know_left_out(None);
-            }
+        if self.supervisor.context().config.include.is_some()
+            && let Ok(false) = self.examine_configuration(Purpose::Know, None)
+        {
+            self.know_left_out(None);
         }
     }
 
