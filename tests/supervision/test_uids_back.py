@@ -85,6 +85,15 @@ class GivenBack(unittest.TestCase):
         self.assertRegex(table, r"\d+ +site/shop +kept")
         self.assertNotIn("role/", table)
 
+    def test_a_file_of_sites_with_a_mistake_keeps_all_from_being_given_back(self):
+        self.removed()
+        bad = self.folder / "sites/bad.toml"
+        bad.write_text('[[site]]\nname = "bad"\nhost = ["bad.test"]\nrot = "main"\n')
+        self.addCleanup(bad.unlink, missing_ok=True)
+        self.assertEqual(self.listed()["site/shop"][1], "left")
+        self.assertIn("nobody knows which uids its sites have", self.site("uids", "--give-back", "--all", code=2))
+        bad.unlink()
+
     def test_what_owns_a_file_anywhere_is_not(self):
         worker, tools = self.removed()
         self.assertEqual([self.listed()[name][1] for name in ("site/shop", "service/shop/tools")], ["left"] * 2)

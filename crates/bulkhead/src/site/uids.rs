@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use config::Config;
+use config::{Config, Examine, Finding, Judged, Setting, Subject};
 use serde_json::{Value, json};
 use supervisor::directories;
 use supervisor::error::range_text;
@@ -31,6 +31,7 @@ use crate::admin::{give, printable};
 use crate::cli::{Server, UidsOf};
 use crate::fault::Fault;
 use crate::find;
+use crate::locate;
 use crate::table::{align, print};
 
 /// LIMIT: folders that are named in the answer for people; `--json` has all.
@@ -71,6 +72,8 @@ struct Line {
 /// The table, and what it is compared with.
 struct View {
     config: Config,
+    /// Files of sites with a mistake, of which others stand in the configuration.
+    left_out: Vec<PathBuf>,
     table: Uids,
     state: PathBuf,
     lines: Vec<Line>,
@@ -91,6 +94,15 @@ impl Outcome {
     }
 }
 
+/// Whose uids are which does not depend on what is in the files that a configuration names.
+struct Unexamined;
+
+impl Examine for Unexamined {
+    fn examine(&self, _: &Setting<'_>, _: &[Subject<'_>]) -> Vec<(usize, Finding)> {
+        Vec::new()
+    }
+}
+
 /// Lists uids, or gives some back.
 pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
     if !rustix::process::geteuid().is_root() {
@@ -108,6 +120,13 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
             "say whose uids are given back: `--give-back NAME`, or `--give-back --all`".into(),
         ));
     }
+    if let Some(file) = view.left_out.first() {
+        return Err(Fault::Usage(format!(
+            "{} has a mistake, so that nobody knows which uids its sites have: correct the file, which `bulkhead check` does not \
+             take, and run this again",
+            file.display()
+        )));
+    }
     let chosen = view.chosen(config, what)?;
     // Other commands are not to wait for a search.
     drop(record);
@@ -118,7 +137,7 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
 
 impl View {
     fn of(path: &Path) -> Result<Self, Fault> {
-        let config = Config::load(path).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
+        let Judged { config, left_out, .. } = locate::judge(path, &Unexamined)?;
         let (server, state) = (&config.server, config.server.state_dir.clone());
         let written = server.user_range_given.then_some(&server.user_range);
         let range = uid_range::wanted(written, &server.user_range, &state).map_err(failed)?;
@@ -140,7 +159,8 @@ impl View {
         });
         let mut lines: Vec<Line> = lines.collect();
         lines.sort_by_key(|line| line.back.uid);
-        Ok(Self { config, table, state, lines })
+        let left_out = left_out.into_iter().map(|left| left.file).collect();
+        Ok(Self { config, left_out, table, state, lines })
     }
 
     /// The lines of a name, which is a site's, or as the table has it.

@@ -127,7 +127,9 @@ impl Launcher {
     pub(super) fn log_left_out(&mut self, when: &str) {
         let left_out = self.components.admin_commands.left_out.clone();
         for left in left_out.iter().take(LOGGED_MAX) {
-            let reason = left.reason.replace('\n', "; ");
+            let reason: Vec<&str> =
+                left.reason.lines().map(|line| line.trim_start_matches([' ', '='])).collect();
+            let reason = reason.join("; ");
             self.supervisor.warn(format!(
                 "{when}: {} is left out, {}: {reason}",
                 left.file.display(),
