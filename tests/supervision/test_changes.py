@@ -195,7 +195,7 @@ class DryRun(unittest.TestCase):
     def test_it_says_what_would_be_and_does_nothing(self):
         with Reloading([MAIN, site("old")]) as server:
             before, port = server.pids("gate", "site", "bin/probe", "logger"), free_port()
-            self.assertEqual(server.plan("--dry-run"), {"dry_run": True, "changes": [], "processes": []})
+            self.assertEqual(server.plan("--dry-run"), {"dry_run": True, "changes": [], "processes": [], "left_out": []})
             changed = site("main", [service("probe", requests=5), service("second", "/second", command=["bin/probe"])], listing=True)
             server.write_config([changed, site("new")], listeners=[port], log={"access_format": "json"})
             plan = server.plan("--dry-run")
