@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
@@ -13,6 +12,7 @@ import pytest
 import guarded
 from guarded_servers import python
 from harness import free_port, rootless_too, wait_for_time
+from new_connections import NewConnections
 
 pytestmark = pytest.mark.alone
 
@@ -20,36 +20,20 @@ pytestmark = pytest.mark.alone
 WAIT_MAX = 1.2
 
 
-class NewConnections:
-    """Clients that connect for each request and retry nothing: when each began, how long it took, and whether it failed."""
+def clients_of(guard, port=None):
+    """Clients of the guarded server."""
 
-    def __init__(self, guard, port=None, clients=4):
-        self.guard, self.port, self.done, self.ended = guard, port, [], threading.Event()
-        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
-        for thread in self.threads:
-            thread.start()
+    def ask():
+        with guarded.Client(guard, port) as client:
+            client.get("/")
 
-    def _run(self):
-        while not self.ended.is_set():
-            begun, fault = time.monotonic(), None
-            try:
-                with guarded.Client(self.guard, self.port) as client:
-                    client.get("/")
-            except (OSError, AssertionError) as error:
-                fault = repr(error)
-            self.done.append((begun, time.monotonic() - begun, fault))
-            time.sleep(0.005)
-
-    def finish(self):
-        self.ended.set()
-        for thread in self.threads:
-            thread.join(60)
+    return NewConnections(ask, 4)
 
 
 class HungGate(unittest.TestCase):
     def stops(self, guard, port=None):
         """Stops the gate under load; whoever comes then is served by its successor."""
-        clients, gate = NewConnections(guard, port), guard.gate
+        clients, gate = clients_of(guard, port), guard.gate
         guard.until(lambda: len(clients.done) > 50, "clients are served")
         os.kill(gate.pid, signal.SIGSTOP)
         stopped = time.monotonic()
@@ -107,7 +91,7 @@ class HungGate(unittest.TestCase):
             with subprocess.Popen(["nice", "-n", "-10", *spinning]) as greedy:
                 os.sched_setaffinity(greedy.pid, processor)
                 try:
-                    clients = NewConnections(guard)
+                    clients = clients_of(guard)
                     wait_for_time(4)
                 finally:
                     greedy.kill()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import unittest
 
@@ -18,6 +17,7 @@ import client
 from client import until
 from every_role import every_role
 from harness import Server, rootless_too, site, wait_for_time
+from new_connections import NewConnections
 
 pytestmark = pytest.mark.alone
 
@@ -27,32 +27,16 @@ STOPPED = [float(seconds) for seconds in os.environ.get("BULKHEAD_STOPPED", "2")
 WAIT_MAX = 1.2
 
 
-class NewConnections:
-    """Clients that connect for each request and retry nothing: when each request began, how long it took, and what came of it."""
+def clients_of(server, clients=8):
+    """Clients of the server's first site."""
 
-    def __init__(self, port, clients=8):
-        self.port, self.done, self.stopped = port, [], threading.Event()
-        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(clients)]
-        for thread in self.threads:
-            thread.start()
+    def ask():
+        with client.Connection(server.port, timeout=90) as connection:
+            connection.send(client.request("/", headers=["Connection: close"]))
+            status = connection.response().status
+            return None if status == 200 else status
 
-    def _run(self):
-        while not self.stopped.is_set():
-            begun, fault = time.monotonic(), None
-            try:
-                with client.Connection(self.port, timeout=90) as connection:
-                    connection.send(client.request("/", headers=["Connection: close"]))
-                    status = connection.response().status
-                    fault = None if status == 200 else status
-            except OSError as error:
-                fault = repr(error)
-            self.done.append((begun, time.monotonic() - begun, fault))
-            time.sleep(0.005)
-
-    def finish(self):
-        self.stopped.set()
-        for thread in self.threads:
-            thread.join(100)
+    return NewConnections(ask, clients)
 
 
 class Gates(unittest.TestCase):
@@ -60,7 +44,7 @@ class Gates(unittest.TestCase):
     def test_connections_of_a_gate_that_is_stopped_wait_for_its_successor(self):
         for seconds in STOPPED:
             with self.subTest(seconds=seconds), Server([site()], (), server={"gates": 2}) as server:
-                clients, gate = NewConnections(server.port), server.process("gate 0")
+                clients, gate = clients_of(server), server.process("gate 0")
                 self.assertTrue(until(lambda: len(clients.done) > 50))
                 gate.signal(signal.SIGSTOP)
                 stopped = time.monotonic()
@@ -101,7 +85,7 @@ class Gates(unittest.TestCase):
             with subprocess.Popen(["nice", "-n", "-10", *spinning]) as greedy:
                 os.sched_setaffinity(greedy.pid, {min(os.sched_getaffinity(0))})
                 try:
-                    clients = NewConnections(server.port, 4)
+                    clients = clients_of(server, 4)
                     wait_for_time(4)
                     self.assertTrue(gate.alive, server.log())
                 finally:
