@@ -127,6 +127,22 @@ pub fn leave(descriptor: OwnedFd) {
     }
 }
 
+/// A connection that an event loop may read from and close.
+#[derive(Debug)]
+pub enum Connection {
+    /// Of TCP.
+    Tcp(OwnedFd),
+    /// Another stream.
+    Other(OwnedFd),
+}
+
+impl From<Connection> for OwnedFd {
+    fn from(connection: Connection) -> Self {
+        let (Connection::Tcp(socket) | Connection::Other(socket)) = connection;
+        socket
+    }
+}
+
 /// A connection that a less trusted process has sent, if an event loop may read from it and close it; what is none is left to who may
 /// wait for its closing.
 ///
@@ -137,13 +153,18 @@ pub fn leave(descriptor: OwnedFd) {
 ///
 /// # Errors
 /// It lingers, is no connection, or is one that brings descriptors along.
-pub fn connection(descriptor: impl Into<OwnedFd>) -> io::Result<OwnedFd> {
+pub fn connection(descriptor: impl Into<OwnedFd>) -> io::Result<Connection> {
     let descriptor = Foreign::from(descriptor.into());
-    let is_one = match is_tcp(&descriptor) {
-        true => !lingers(&descriptor),
-        false => is_stream(&descriptor) && !lingers(&descriptor) && is_quiet(&descriptor),
-    };
-    if is_one { Ok(descriptor.into_inner()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    if is_tcp(&descriptor) {
+        let is_one = !lingers(&descriptor);
+        return is_one.then(|| Connection::Tcp(descriptor.into_inner())).ok_or_else(no_connection);
+    }
+    let is_one = is_stream(&descriptor) && !lingers(&descriptor) && is_quiet(&descriptor);
+    is_one.then(|| Connection::Other(descriptor.into_inner())).ok_or_else(no_connection)
+}
+
+fn no_connection() -> io::Error {
+    io::ErrorKind::InvalidInput.into()
 }
 
 /// Whether closing waits for nothing. A TCP socket that does not linger is that, and so is a Unix socket that takes no descriptor
@@ -384,7 +405,7 @@ mod tests {
         }] {
             let (one, other) = make().unwrap();
             assert_eq!(rustix::io::write(&one, &[7; 100_000]).unwrap(), 100_000);
-            let other = connection(other).unwrap();
+            let other = OwnedFd::from(connection(other).unwrap());
             assert!(is_harmless(&other) || !refuses_descriptors(&other));
             let file = std::fs::File::open("/dev/null").unwrap();
             let sent = seqpacket::send(&one, b"x", Some(file.as_fd()));

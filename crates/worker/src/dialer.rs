@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sys::foreign::{connection, leave};
+use sys::foreign::{Connection, connection, leave};
 use tokio::sync::{Notify, oneshot};
 use wire::{FromConnector, ToConnector, Unreachable};
 
@@ -67,7 +67,7 @@ impl<S> Default for Dialer<S> {
     }
 }
 
-impl<S: TryFrom<OwnedFd, Error = io::Error> + 'static> Dialer<S> {
+impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
     /// Takes over the channel to a connector, in place of an earlier one.
     ///
     /// # Errors

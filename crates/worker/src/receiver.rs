@@ -283,7 +283,7 @@ impl Receiver {
             let guard =
                 ConnectionGuard { id: bundle.id, from: Rc::downgrade(source), receiver: self.clone() };
             // SECURITY: the source may have it from somebody else, and goes on. The connection is over at once.
-            if let Ok(stream) = connection(descriptor) {
+            if let Ok(stream) = connection(descriptor).map(OwnedFd::from) {
                 arrived.push_back(Arrival {
                     stream,
                     preread: bundle.preread.0,

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn, socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
-use sys::foreign::is_tcp;
+use sys::foreign::{Connection, is_tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pair::Pair;
@@ -23,17 +23,33 @@ pub enum ServerStream {
     Unix(Pair),
 }
 
-/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of.
+/// Takes over a socket of this process's own; fails as that of a [`Connection`] does.
 impl TryFrom<OwnedFd> for ServerStream {
     type Error = io::Error;
 
     fn try_from(socket: OwnedFd) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&socket, true)?;
         if is_tcp(&socket) {
-            // What comes in small pieces must not wait for acknowledgements.
-            set_tcp_nodelay(&socket, true)?;
-            return Ok(Self::Tcp(Pair::new(socket)?));
+            Connection::Tcp(socket).try_into()
+        } else {
+            Connection::Other(socket).try_into()
         }
+    }
+}
+
+/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of. Whether the socket blocks
+/// makes no difference to a [`Pair`].
+impl TryFrom<Connection> for ServerStream {
+    type Error = io::Error;
+
+    fn try_from(connection: Connection) -> io::Result<Self> {
+        let socket = match connection {
+            Connection::Tcp(socket) => {
+                // What comes in small pieces must not wait for acknowledgements.
+                set_tcp_nodelay(&socket, true)?;
+                return Ok(Self::Tcp(Pair::new(socket)?));
+            }
+            Connection::Other(socket) => socket,
+        };
         if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "it is a socket of another kind"));
         }

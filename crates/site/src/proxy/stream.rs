@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::StatusCode;
+use sys::foreign::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use wire::Unreachable;
@@ -38,11 +39,11 @@ pub(crate) struct BackendStream {
 }
 
 /// Takes over a connected socket; fails if that is no stream that a server could be at the other end of.
-impl TryFrom<OwnedFd> for BackendStream {
+impl TryFrom<Connection> for BackendStream {
     type Error = io::Error;
 
-    fn try_from(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self::new(socket.try_into()?))
+    fn try_from(connection: Connection) -> io::Result<Self> {
+        Ok(Self::new(connection.try_into()?))
     }
 }
 
