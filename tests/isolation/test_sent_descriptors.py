@@ -122,9 +122,10 @@ class OfAServer(Serving):
             for kind in [*self.worst_kinds(), *self.some(self.kinds, CASES)]:
                 with socket.socket(socket.AF_UNIX) as client:
                     client.connect(str(self.server.folder / "run/admin.sock"))
+                    send_all = plain(made, kind)
                     admin.signal(signal.SIGSTOP)
                     try:
-                        taken = plain(client, made, kind)
+                        taken = send_all(client)
                     finally:
                         seen = Standstill(admin)
                         admin.signal(signal.SIGCONT)

@@ -13,6 +13,7 @@ import select
 import socket
 import struct
 import tempfile
+import threading
 
 import fuse_mount
 
@@ -26,6 +27,8 @@ _OTHERS = {
 }[os.uname().machine]
 #: Of memory and files: to free them takes its time.
 _LARGE = 16 << 20
+#: Seconds after which a close is one that waits.
+ALONE = 0.2
 #: Each close of it waits, not only the last.
 IN_FUSE = "file in FUSE"
 
@@ -54,7 +57,7 @@ class Made:
     """What was made, and what must live until it is closed by whoever got it. Use it with `with`."""
 
     def __init__(self):
-        self.held, self.left = contextlib.ExitStack(), []
+        self.held, self.left, self.closing = contextlib.ExitStack(), [], []
 
     def __enter__(self):
         self.nobody = self.held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
@@ -66,6 +69,8 @@ class Made:
         for descriptor in self.left:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+        for thread in self.closing:
+            thread.join()
 
     def make(self, kind):
         """A new descriptor of a kind; raises OSError where there is none."""
@@ -73,10 +78,14 @@ class Made:
 
     def let_go(self, descriptor, kind, others):
         """Closes it, if others have it and closing it is theirs to wait for; else when nobody waits any more."""
-        if others and kind != IN_FUSE:
-            os.close(descriptor)
-        else:
-            self.left.append(descriptor)
+        if not others or kind == IN_FUSE:
+            return self.left.append(descriptor)
+        # Where the others have died meanwhile it is ours to wait for after all, until what it leads to is closed.
+        thread = threading.Thread(target=os.close, args=(descriptor,))
+        thread.start()
+        thread.join(ALONE)
+        if thread.is_alive():
+            self.closing.append(thread)
 
     def keep(self, descriptor):
         self.held.callback(os.close, descriptor)

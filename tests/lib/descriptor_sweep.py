@@ -29,7 +29,8 @@ QUIET = 2
 #: Seconds that a receiver may be asleep in a call, and away beyond that for each second that it is away when nothing is sent: on a
 #: machine with two processors and as many tests, one that would be there is not always seen there.
 BAR, FACTOR = 0.05, 4
-#: How often a batch is tried whose receiver stood still: what a sender can do, it can do again.
+#: How often a batch is tried whose receiver stood still, or was killed as one that hangs while we had it stopped: what a sender can
+#: do, it can do again.
 TRIES = 3
 DESCRIPTORS_MAX = 253
 #: More than any message of ours.
@@ -39,24 +40,24 @@ CAN_SEND = os.geteuid() == 0 and bool(peers())
 WHY_NOT = "only root may send in others' places, and only where the kernel has unix_diag"
 
 
-def plain(end, made, kind):
+def plain(made, kind):
     """A message with one."""
-    return send_all(end, made, kind, 1)
+    return prepared(made, kind, 1)
 
 
-def again(end, made, kind):
+def again(made, kind):
     """Messages of which some are still there when the receiver has had enough and closes the channel."""
-    return send_all(end, made, kind, 1, times=8)
+    return prepared(made, kind, 1, times=8)
 
 
-def crowded(end, made, kind):
+def crowded(made, kind):
     """As many as a message can carry; no receiver has use for more than 64."""
-    return send_all(end, made, kind, 40 if kind.startswith("inotify") else 2, copies=127)
+    return prepared(made, kind, 40 if kind.startswith("inotify") else 2, copies=127)
 
 
-def long(end, made, kind):
+def long(made, kind):
     """A message that is longer than what anybody reads of it."""
-    return send_all(end, made, kind, 1, data=b"\xee" * LONG)
+    return prepared(made, kind, 1, data=b"\xee" * LONG)
 
 
 WAYS = (plain, again, crowded, long)
@@ -65,19 +66,25 @@ WAYS = (plain, again, crowded, long)
 def framed(edge):
     """A way for each message of an edge that is about descriptors: the receiver takes it for what it says."""
     def way(name, count, data):
-        send_one = lambda end, made, kind: send_all(end, made, kind, count, data=data)
-        send_one.__name__ = f"{name} {data.hex()}"
-        return send_one
+        one = lambda made, kind: prepared(made, kind, count, data=data)
+        one.__name__ = f"{name} {data.hex()}"
+        return one
     return [way(*carrier) for carrier in carriers().get(edge, ())]
 
 
-def send_all(end, made, kind, count, copies=1, times=1, data=b"\xee" * 30):
-    """Sends messages, and closes the descriptors: from then on they are the receiver's. How many the kernel has taken."""
+def prepared(made, kind, count, copies=1, times=1, data=b"\xee" * 30):
+    """Makes descriptors; what it gives sends messages with them at an end, and closes them: from then on they are the receiver's. How
+    many messages the kernel has taken.
+
+    To make them takes its time, and who is stopped for as long as that is taken for one that hangs, and killed."""
     descriptors = many(made, kind, count)
-    taken = sum(send(end, data, (descriptors * copies)[:DESCRIPTORS_MAX]) for _ in range(times))
-    for descriptor in descriptors:
-        made.let_go(descriptor, kind, taken)
-    return taken
+
+    def send_all(end):
+        taken = sum(send(end, data, (descriptors * copies)[:DESCRIPTORS_MAX]) for _ in range(times))
+        for descriptor in descriptors:
+            made.let_go(descriptor, kind, taken)
+        return taken
+    return send_all
 
 
 def is_read(end):
@@ -98,11 +105,12 @@ def sent_to(channel, cases, made, dies=True, patience=5):
     """Sends while the receiver is stopped, and has it seen from then on until all is read. How many messages were taken."""
     taken = 0
     receiver = channel.receiver.process
+    messages = [(kind, way(made, kind)) for kind, way in cases]
     with contextlib.closing(channel.sender.copy()) as end:
         receiver.signal(signal.SIGSTOP)
         try:
-            for kind, way in cases:
-                count = way(end, made, kind)
+            for kind, send_all in messages:
+                count = send_all(end)
                 if count and not channel.takes:
                     raise AssertionError(f"{channel} takes {kind}")
                 taken += count
@@ -119,10 +127,11 @@ def sent_to(channel, cases, made, dies=True, patience=5):
 
 def die(channel, cases, made):
     """Sends, and has the receiver killed before it has read any. How many messages were taken."""
+    messages = [way(made, kind) for kind, way in cases]
     with contextlib.closing(channel.sender.copy()) as end:
         channel.receiver.process.signal(signal.SIGSTOP)
         try:
-            return sum(way(end, made, kind) for kind, way in cases)
+            return sum(send_all(end) for send_all in messages)
         finally:
             channel.receiver.process.kill()
 
@@ -184,7 +193,7 @@ class Sweeping(unittest.TestCase):
                 self.ready()
                 channel, seen = self.one(edge, cases)
                 stood = seen.asleep >= BAR or seen.away >= BAR + FACTOR * quiet
-                if not stood:
+                if not stood and channel.receiver.process.alive:
                     break
             words = [(kind, way.__name__) for kind, way in cases]
             self.assertFalse(stood, f"{channel}: asleep {seen.asleep:.3f} s in call {seen.call}, away {seen.away:.3f} s: {words}")
