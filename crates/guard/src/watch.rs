@@ -222,6 +222,7 @@ impl Guard {
     fn on_control_end(&mut self) {
         if let Some(control) = self.control.take() {
             self.reactor.unwatch(&control);
+            sys::seqpacket::empty(&control);
         }
         if self.command.is_none() {
             self.end(0);

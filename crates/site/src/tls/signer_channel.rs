@@ -100,6 +100,13 @@ pub struct Line {
     stir: Notify,
 }
 
+impl Drop for Line {
+    /// Whoever closes a channel closes what waits in it.
+    fn drop(&mut self) {
+        sys::seqpacket::empty(&self.socket);
+    }
+}
+
 #[derive(Debug)]
 struct State {
     ticket: u32,
@@ -149,6 +156,8 @@ pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result
                 () = line.stir.notified() => {}
             }
         }
+        // The last to be closed is emptied before.
+        drop(watched);
         keys.forget(&line);
         keys.news().notify_waiters();
     });
@@ -398,5 +407,23 @@ mod tests {
             assert!(line.hear_some().is_err());
             assert!(line.state().gone);
         }
+    }
+
+    /// What was sent behind nonsense is closed with the channel, which nobody in the site waits for.
+    #[test]
+    fn no_wait_for_what_lingers_in_a_channel_that_is_closed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut lingering = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        lingering.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut lingering, &[0; 65_536]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(100_000))).unwrap();
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        let line = line(ours, &Arc::new(Keys::default()));
+        sys::seqpacket::send(&theirs, &[0xAB; 40], Some(std::os::fd::AsFd::as_fd(&lingering))).unwrap();
+        drop(lingering);
+        drop(theirs);
+        let begun = Instant::now();
+        drop(line);
+        assert!(begun.elapsed() < Duration::from_secs(5));
     }
 }
