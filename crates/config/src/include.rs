@@ -82,6 +82,19 @@ pub(crate) fn read(
     cache: &Cache,
     problems: &mut Problems,
 ) -> Vec<SiteFile> {
+    let Some((opened, mut names)) = listed(folder, opener, problems) else { return Vec::new() };
+    names.retain(|(name, _)| only.is_none_or(|only| only == name));
+    names.sort();
+    let of_folder = InFolder::of(folder, &opened, (opener, cache), problems);
+    names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
+}
+
+/// A folder with the names of its files, and whether each is a link.
+pub(crate) fn listed(
+    folder: &At<PathBuf>,
+    opener: &Opener,
+    problems: &mut Problems,
+) -> Option<(File, Vec<(OsString, bool)>)> {
     let opened = match opener.folder(Class::Own, &folder.value) {
         Ok(opened) => File::from(opened),
         Err(fault) => {
@@ -93,16 +106,16 @@ pub(crate) fn read(
                 _ => (fault.problem(), fault.remedy()),
             };
             problems.report_help(folder.offset, format!("`include`: the folder {shown} {what}"), help);
-            return Vec::new();
+            return None;
         }
     };
-    let mut names = match list(&opened) {
+    let names = match list(&opened) {
         Ok(names) => names,
         Err(error) => {
             let shown = show_path(&folder.value);
             let message = format!("`include`: the folder {shown} cannot be read: {error}");
             problems.report_help(folder.offset, message, "let the user who starts bulkhead read it");
-            return Vec::new();
+            return None;
         }
     };
     if names.len() > SITE_FILES_MAX {
@@ -112,16 +125,9 @@ pub(crate) fn read(
             names.len()
         );
         problems.report(folder.offset, message);
-        return Vec::new();
+        return None;
     }
-    names.retain(|(name, _)| only.is_none_or(|only| only == name));
-    names.sort();
-    let owner = opened.metadata().ok().map(|found| {
-        alone(&folder.value, &found, opener, folder.offset, problems);
-        safe(&folder.value, &found, None, folder.offset, problems)
-    });
-    let of_folder = InFolder { folder, opened: &opened, opener, owner, cache };
-    names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
+    Some((opened, names))
 }
 
 /// Whether files of this name are read.
@@ -153,24 +159,51 @@ pub(crate) struct InFolder<'c> {
     pub(crate) cache: &'c Cache,
 }
 
-impl InFolder<'_> {
+/// A file that was opened: what it is, and its content.
+pub(crate) type Opened<C> = Result<(Metadata, Result<C, files::Unread>), files::Unread>;
+
+impl<'c> InFolder<'c> {
+    /// Of a folder that is open; who may write in it is looked at.
+    pub(crate) fn of(
+        folder: &'c At<PathBuf>,
+        opened: &'c File,
+        (opener, cache): (&'c Opener, &'c Cache),
+        problems: &mut Problems,
+    ) -> Self {
+        let owner = opened.metadata().ok().map(|found| {
+            alone(&folder.value, &found, opener, folder.offset, problems);
+            safe(&folder.value, &found, None, folder.offset, problems)
+        });
+        Self { folder, opened, opener, owner, cache }
+    }
+
     /// A file, as it is now.
     pub(crate) fn file(&self, name: &OsStr, is_link: bool, problems: &mut Problems) -> Option<SiteFile> {
         let path = self.folder.value.join(name);
-        let offset = self.folder.offset;
         // Before the file is read: what is written meanwhile is read the next time.
         let read = self.open(name, is_link).map_err(files::Unread::Io).and_then(|file| {
-            let found = file.metadata().map_err(files::Unread::Io)?;
-            if !found.is_file() {
-                return Err(files::Unread::NotAFile);
-            }
-            let stamp = FileVersion::of(&found);
-            safe(&path, &found, self.owner, offset, problems);
-            let content = match self.cache.known(&path, &stamp) {
-                Some(known) => Content::Known(known),
-                None => Content::Text(files::text_of(&file)?.into()),
+            let found = regular(&file)?;
+            let content = match self.cache.known(&path, &FileVersion::of(&found)) {
+                Some(known) => Ok(Content::Known(known)),
+                None => files::text_of(&file, found.len()).map(|text| Content::Text(text.into())),
             };
-            Ok((stamp, !is_link && found.nlink() == 1, content))
+            Ok((found, content))
+        });
+        self.taken(path, is_link, read, problems)
+    }
+
+    /// A file that was read.
+    pub(crate) fn taken(
+        &self,
+        path: PathBuf,
+        is_link: bool,
+        read: Opened<Content>,
+        problems: &mut Problems,
+    ) -> Option<SiteFile> {
+        let offset = self.folder.offset;
+        let read = read.and_then(|(found, content)| {
+            safe(&path, &found, self.owner, offset, problems);
+            Ok((FileVersion::of(&found), !is_link && found.nlink() == 1, content?))
         });
         match read {
             Ok((stamp, is_seen, content)) => Some(SiteFile { path: path.into(), stamp, is_seen, content }),
@@ -192,9 +225,20 @@ impl InFolder<'_> {
                 false => Ok(found.file.into()),
             };
         }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(self.opened, name, flags, Mode::empty())?.into())
+        Ok(open_plain(self.opened, name)?)
     }
+}
+
+/// Opens a file of a folder that is no link, without waiting.
+pub(crate) fn open_plain(folder: &File, name: &OsStr) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
+}
+
+/// What a file is, which must be a regular one.
+pub(crate) fn regular(file: &File) -> Result<Metadata, files::Unread> {
+    let found = file.metadata().map_err(files::Unread::Io)?;
+    if found.is_file() { Ok(found) } else { Err(files::Unread::NotAFile) }
 }
 
 /// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the main file's
