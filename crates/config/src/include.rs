@@ -83,18 +83,26 @@ pub(crate) fn read(
     problems: &mut Problems,
 ) -> Vec<SiteFile> {
     let Some((opened, mut names)) = listed(folder, opener, problems) else { return Vec::new() };
-    names.retain(|(name, _)| only.is_none_or(|only| only == name));
-    names.sort();
+    names.retain(|file| only.is_none_or(|only| only == file.name));
+    names.sort_by(|one, two| one.name.cmp(&two.name));
     let of_folder = InFolder::of(folder, &opened, (opener, cache), problems);
-    names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
+    names.into_iter().filter_map(|file| of_folder.file(&file.name, file.is_link, problems)).collect()
 }
 
-/// A folder with the names of its files, and whether each is a link.
+/// A file of a folder, before it is looked at.
+pub(crate) struct Listed {
+    pub(crate) name: OsString,
+    pub(crate) is_link: bool,
+    /// Whether it is a regular file of the folder itself.
+    pub(crate) is_plain: bool,
+}
+
+/// A folder with its files.
 pub(crate) fn listed(
     folder: &At<PathBuf>,
     opener: &Opener,
     problems: &mut Problems,
-) -> Option<(File, Vec<(OsString, bool)>)> {
+) -> Option<(File, Vec<Listed>)> {
     let opened = match opener.folder(Class::Own, &folder.value) {
         Ok(opened) => File::from(opened),
         Err(fault) => {
@@ -136,14 +144,15 @@ pub(crate) fn is_read(name: &OsStr) -> bool {
     bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".")
 }
 
-/// The names of the files, and whether each is a link.
-fn list(folder: &File) -> std::io::Result<Vec<(OsString, bool)>> {
+fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
         let entry = entry?;
         let name = entry.file_name();
         if is_read(&name) {
-            names.push((name, entry.file_type().is_ok_and(|kind| kind.is_symlink())));
+            let kind = entry.file_type().ok();
+            let is_link = kind.is_some_and(|kind| kind.is_symlink());
+            names.push(Listed { name, is_link, is_plain: kind.is_some_and(|kind| kind.is_file()) });
         }
     }
     Ok(names)
@@ -158,9 +167,6 @@ pub(crate) struct InFolder<'c> {
     pub(crate) owner: Option<u32>,
     pub(crate) cache: &'c Cache,
 }
-
-/// A file that was opened: what it is, and its content.
-pub(crate) type Opened<C> = Result<(Metadata, Result<C, files::Unread>), files::Unread>;
 
 impl<'c> InFolder<'c> {
     /// Of a folder that is open; who may write in it is looked at.
@@ -180,30 +186,20 @@ impl<'c> InFolder<'c> {
     /// A file, as it is now.
     pub(crate) fn file(&self, name: &OsStr, is_link: bool, problems: &mut Problems) -> Option<SiteFile> {
         let path = self.folder.value.join(name);
+        let offset = self.folder.offset;
         // Before the file is read: what is written meanwhile is read the next time.
         let read = self.open(name, is_link).map_err(files::Unread::Io).and_then(|file| {
-            let found = regular(&file)?;
-            let content = match self.cache.known(&path, &FileVersion::of(&found)) {
-                Some(known) => Ok(Content::Known(known)),
-                None => files::text_of(&file, found.len()).map(|text| Content::Text(text.into())),
-            };
-            Ok((found, content))
-        });
-        self.taken(path, is_link, read, problems)
-    }
-
-    /// A file that was read.
-    pub(crate) fn taken(
-        &self,
-        path: PathBuf,
-        is_link: bool,
-        read: Opened<Content>,
-        problems: &mut Problems,
-    ) -> Option<SiteFile> {
-        let offset = self.folder.offset;
-        let read = read.and_then(|(found, content)| {
+            let found = file.metadata().map_err(files::Unread::Io)?;
+            if !found.is_file() {
+                return Err(files::Unread::NotAFile);
+            }
+            let stamp = FileVersion::of(&found);
             safe(&path, &found, self.owner, offset, problems);
-            Ok((FileVersion::of(&found), !is_link && found.nlink() == 1, content?))
+            let content = match self.cache.known(&path, &stamp) {
+                Some(known) => Content::Known(known),
+                None => Content::Text(files::text_of(&file, found.len())?.into()),
+            };
+            Ok((stamp, !is_link && found.nlink() == 1, content))
         });
         match read {
             Ok((stamp, is_seen, content)) => Some(SiteFile { path: path.into(), stamp, is_seen, content }),
@@ -233,12 +229,6 @@ impl<'c> InFolder<'c> {
 pub(crate) fn open_plain(folder: &File, name: &OsStr) -> rustix::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
-}
-
-/// What a file is, which must be a regular one.
-pub(crate) fn regular(file: &File) -> Result<Metadata, files::Unread> {
-    let found = file.metadata().map_err(files::Unread::Io)?;
-    if found.is_file() { Ok(found) } else { Err(files::Unread::NotAFile) }
 }
 
 /// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the main file's

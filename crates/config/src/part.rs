@@ -16,10 +16,10 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::cache::ReadFile;
+use crate::cache::{Cache, ReadFile};
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document;
-use crate::include::{Content, SiteFile};
+use crate::include::{self, InFolder, Listed};
 use crate::paths::Opener;
 use crate::place::At;
 use crate::raw::{ListedSite, RawConfig};
@@ -27,6 +27,7 @@ use crate::schema::Config;
 use crate::{check, files, finish_built};
 
 use kin::{Kin, Near};
+use reading::Texts;
 
 impl Config {
     /// The configuration as far as the site called `site` has to do with it, with all sites that have a host or an account in common
@@ -55,10 +56,17 @@ impl Config {
         let Some(mut names) = names else { return Ok(None) };
         names.insert(site.to_owned());
         let opener = Opener::of(&dir);
-        let found = folder.get().map_or_else(Vec::new, |folder| reading::all(folder, &opener, &mut problems));
+        let listed = folder.get().and_then(|folder| include::listed(folder, &opener, &mut problems));
+        let (opened, listed) = listed.unzip();
+        let cache = Cache::default();
+        let of_folder = folder.get().zip(opened.as_ref());
+        let of_folder =
+            of_folder.map(|(folder, opened)| InFolder::of(folder, opened, (&opener, &cache), &mut problems));
+        let texts = opened.as_ref().zip(listed).map(|(opened, listed)| Texts::read(opened, listed));
+        let texts = texts.unwrap_or_default();
         let kin = Kin::new(names, folder.get().map(|folder| &*folder.value), &raw.server);
-        let mut part = Part { kin, main: vec![Near::Far; raw.sites.len()], found, decoded: Vec::new() };
-        if !problems.is_empty() || part.grow(&raw, &mut problems).is_none() {
+        let mut part = Part { kin, main: vec![Near::Far; raw.sites.len()], texts, decoded: Vec::new() };
+        if !problems.is_empty() || part.grow(&raw, of_folder.as_ref(), &mut problems).is_none() {
             return Err(problems.into_diagnostics());
         }
         if !part.has(&raw, site) {
@@ -82,13 +90,18 @@ struct Part {
     /// How near each site of the main file is.
     main: Vec<Near>,
     /// Files that have not been decoded.
-    found: Vec<SiteFile>,
+    texts: Texts,
     decoded: Vec<Decoded>,
 }
 
 impl Part {
     /// Finds all that has to do with what has been found so far, until there is no more. `None` if a file cannot be decoded.
-    fn grow(&mut self, raw: &RawConfig, problems: &mut Problems) -> Option<()> {
+    fn grow(
+        &mut self,
+        raw: &RawConfig,
+        folder: Option<&InFolder<'_>>,
+        problems: &mut Problems,
+    ) -> Option<()> {
         let mut is_first = true;
         loop {
             let mut grows = std::mem::replace(&mut is_first, false);
@@ -103,13 +116,8 @@ impl Part {
                 return Some(());
             }
             let kin = &self.kin;
-            let is_near = |file: &SiteFile| match &file.content {
-                Content::Text(text) => kin.may_be_in(text),
-                Content::Running(_) | Content::Known(_) => true,
-            };
-            let (decode, rest): (Vec<_>, Vec<_>) = self.found.drain(..).partition(is_near);
-            self.found = rest;
-            for file in decode {
+            for Listed { name, is_link, .. } in self.texts.take(|text| kin.may_be_in(text)) {
+                let file = folder?.file(&name, is_link, problems)?;
                 let (mut files, sites) = document::include_sites(vec![file], problems)?;
                 self.decoded.push(Decoded { file: files.pop()?, sites, near: Near::Far });
             }
