@@ -168,6 +168,25 @@ class NobodyThere(unittest.TestCase):
             self.assertIn("alone: no server is running", text)
 
 
+class OneUid(unittest.TestCase):
+    """Sites that run as one account, of which the file says nothing any more."""
+
+    def test_those_that_have_a_uid_fall_together(self):
+        shared = {"user": "nobody", "danger_shared_user": True}
+        with Server([site("one", **shared), site("far"), site("two", **shared)], programs=()) as server:
+            (about,) = json.loads(server.command("status", "--config", server.config, "--json", "--site", "one").stdout)["processes"]
+            text = server.config.read_text()
+            for key, value in (("user", '"nobody"'), ("danger_shared_user", "true")):
+                text = text.replace(f"{key} = {value}\n", "")
+            server.config.write_text(text)
+            answer = server.command("explain", "--config", server.config, "--json", "one")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+            (one,) = json.loads(answer.stdout)["processes"]
+            self.assertEqual(one["falls_with_it"], [{"name": "two", "why": f"both have the uid {about['uid']}"}])
+            self.assertIn("users two", lost(one))
+            self.assertEqual([run["pid"] for run in one["running"]], [about["pid"]])
+
+
 @rootless_too
 class SitesInFiles(unittest.TestCase):
     """Of a site, only files that may have to do with it are decoded."""
