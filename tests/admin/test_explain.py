@@ -108,6 +108,18 @@ class Explain(unittest.TestCase):
         )
         self.assertEqual(sockets("main/direct") - sockets("main/probe"), 2)
 
+    def test_one_process_is_as_in_the_whole(self):
+        """What is said of one that belongs to a site is found out without the others."""
+        whole = self.explained()
+        for name in NAMES:
+            of_one, in_whole = self.explained(name)[name], dict(whole[name])
+            if name in ("main", "other") or "/" in name:
+                in_whole["blast"] = {key: in_whole["blast"][key] for key in ("all", "part")}
+            with self.subTest(name):
+                self.assertEqual(of_one, in_whole)
+        notes = lambda *words: json.loads(self.explain("--json", *words))["notes"]
+        self.assertEqual(notes("other"), notes())
+
     def test_one_process_in_detail(self):
         text = self.explain("main/direct")
         pid = self.server.process("bin/direct").pid
@@ -156,6 +168,89 @@ class NobodyThere(unittest.TestCase):
             self.assertIn("alone: no server is running", text)
 
 
+class OneUid(unittest.TestCase):
+    """Sites that run as one account, of which the file says nothing any more."""
+
+    def test_those_that_have_a_uid_fall_together(self):
+        shared = {"user": "nobody", "danger_shared_user": True}
+        with Server([site("one", **shared), site("far"), site("two", **shared)], programs=()) as server:
+            (about,) = json.loads(server.command("status", "--config", server.config, "--json", "--site", "one").stdout)["processes"]
+            text = server.config.read_text()
+            for key, value in (("user", '"nobody"'), ("danger_shared_user", "true")):
+                text = text.replace(f"{key} = {value}\n", "")
+            server.config.write_text(text)
+            answer = server.command("explain", "--config", server.config, "--json", "one")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+            (one,) = json.loads(answer.stdout)["processes"]
+            self.assertEqual(one["falls_with_it"], [{"name": "two", "why": f"both have the uid {about['uid']}"}])
+            self.assertIn("users two", lost(one))
+            self.assertEqual([run["pid"] for run in one["running"]], [about["pid"]])
+
+
+@rootless_too
+class SitesInFiles(unittest.TestCase):
+    """Of a site, only files that may have to do with it are decoded."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        for name in ("sites", "public/in", "other"):
+            (cls.folder / name).mkdir(parents=True)
+        cls.config = cls.folder / "bulkhead.toml"
+        cls.config.write_text('include = "sites/*.toml"\n[[listen]]\naddress = "127.0.0.1:1"\n')
+
+    def setUp(self):
+        for path in (self.folder / "sites").iterdir():
+            path.unlink()
+
+    def write(self, name, host, root="other", more=""):
+        text = f'[[site]]\nname = "{name}"\nhost = ["{host}"]\nroot = "../{root}"\n{more}'
+        (self.folder / f"sites/{name}.toml").write_text(text)
+
+    def explain(self, *words):
+        return subprocess.run([program("bulkhead"), "explain", "--config", self.config, *words], capture_output=True, text=True)
+
+    def of(self, name):
+        answer = self.explain("--json", name)
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
+        return json.loads(answer.stdout)["processes"][0]
+
+    def test_what_has_to_do_with_it_is_found(self):
+        shared = 'user = "nobody"\ndanger_shared_user = true\n'
+        self.write("one", "one.test", "public", shared)
+        self.write("host", "One.test", more='path = "/host/"\n')
+        self.write("account", "\\u0061.test", more=shared)
+        self.write("inside", "inside.test", "public/in")
+        self.write("far", "far.test")
+        one = self.of("one")
+        whole = json.loads(self.explain("--json").stdout)["processes"]
+        (expected,) = (process for process in whole if process["name"] == "one")
+        self.assertEqual({**one, "blast": expected["blast"]}, expected)
+        self.assertEqual([other["name"] for other in one["falls_with_it"]], ["account"])
+        self.assertLessEqual({"users account", "files sites/../public/in", "site one"}, lost(one))
+        self.assertIn("users host", lost(one, "part"))
+
+    def test_a_mistake_elsewhere_is_not_in_its_way(self):
+        self.write("one", "one.test")
+        self.write("bad", "bad.test", more="nonsense = 1\n")
+        self.assertEqual(self.of("one")["name"], "one")
+        for words in ((), ("bad",), ("gate",)):
+            answer = self.explain(*words)
+            self.assertEqual((answer.returncode, answer.stdout), (2, ""))
+            self.assertIn("unknown key `nonsense`", answer.stderr)
+        self.write("bad", "one.test", more="nonsense = 1\n")
+        answer = self.explain("one")
+        self.assertEqual((answer.returncode, answer.stdout), (2, ""))
+        self.assertIn("unknown key `nonsense`", answer.stderr)
+        self.assertIn("is already site \"bad\"", answer.stderr)
+
+    def test_a_name_that_nobody_has(self):
+        self.write("one", "one.test")
+        answer = self.explain("one/shop")
+        self.assertEqual((answer.returncode, answer.stdout), (2, ""))
+        self.assertIn("there is no `one/shop` in this configuration; the names are: bulkheadd, gate, one,", answer.stderr)
+
+
 class ManySites(unittest.TestCase):
     """What it takes grows with what there is to say: processor time, which does not depend on what else the machine does."""
 
@@ -185,6 +280,20 @@ class ManySites(unittest.TestCase):
         read = min(self.spent("site", "list") for _ in range(3))
         self.assertLess(self.spent("explain"), 6 * read)
         self.assertLess(self.spent("explain", f"s{self.SITES - 1}"), 3 * read)
+
+    def test_of_one_among_many_files_it_is_little_beside_all(self):
+        """Where all files are decoded, and all that they name is looked for, it takes a third of what it takes for all. What is
+        left is to open and read each: a twentieth."""
+        text = self.config.read_text()
+        head, *sites = text.split("[[site]]")
+        self.addCleanup(self.config.write_text, text)
+        folder = self.config.parent / "sites"
+        folder.mkdir()
+        for number, site in enumerate(sites):
+            (folder / f"s{number}.toml").write_text("[[site]]" + site.replace('"r/', '"../r/'))
+        self.config.write_text('include = "sites/*.toml"\n' + head)
+        one = min(self.spent("explain", "--json", f"s{self.SITES - 1}") for _ in range(3))
+        self.assertLess(one, self.spent("explain", "--json") / 8)
 
 
 if __name__ == "__main__":

@@ -131,10 +131,19 @@ impl Admin {
             | Command::Probe { .. } => false,
         };
         let message = match command {
-            Command::Status { role: None, site: None, after: 0, limit: None } => {
+            Command::Status { role: None, site: None, after: 0, limit: None, alike: false } => {
                 AdminToLauncher::Status { ticket: number }
             }
-            Command::Status { role, site, after, limit } => {
+            Command::Status { role: None, site: Some(site), after: 0, limit: None, alike: true } => {
+                match self.target(&site) {
+                    Ok(site) => AdminToLauncher::StatusAlike { ticket: number, site },
+                    Err(reply) => return (reply, Vec::new()),
+                }
+            }
+            Command::Status { alike: true, .. } => {
+                return (Reply::wrong("`alike` goes with a `site`, and with nothing else"), Vec::new());
+            }
+            Command::Status { role, site, after, limit, alike: false } => {
                 match self.page(number, (role, site), after, limit) {
                     Ok(message) => message,
                     Err(reply) => return (reply, Vec::new()),

@@ -30,6 +30,9 @@ pub enum Command {
         /// So many lines.
         #[serde(default)]
         limit: Option<u32>,
+        /// Besides the processes of a site the launcher, and all that have its uid or that of one of these.
+        #[serde(default)]
+        alike: bool,
     },
     /// Say what every gate and site has shed, and why.
     Conditioning {},
@@ -137,11 +140,14 @@ mod tests {
     fn reads_every_command() {
         let status = |role: Option<&str>, site: Option<&str>, after, limit| {
             let [role, site] = [role, site].map(|name| name.map(str::to_owned));
-            Ok(Command::Status { role, site, after, limit })
+            Ok(Command::Status { role, site, after, limit, alike: false })
         };
         assert_eq!(Command::parse(br#"{"command":"status"}"#), status(None, None, 0, None));
         let page = Command::parse(br#"{"command":"status","role":"site","after":7,"limit":100}"#);
         assert_eq!(page, status(Some("site"), None, 7, Some(100)));
+        let alike = Command::parse(br#"{"command":"status","site":"shop","alike":true}"#);
+        let site = Some("shop".to_owned());
+        assert_eq!(alike, Ok(Command::Status { role: None, site, after: 0, limit: None, alike: true }));
         assert_eq!(Command::parse(br#"{"command":"conditioning"}"#), Ok(Command::Conditioning {}));
         assert_eq!(Command::parse(br#"{"command":"reopen"}"#), Ok(Command::Reopen {}));
         let reload = |dry_run, all_or_nothing, site: Option<&str>| {

@@ -272,6 +272,33 @@ fn a_part_of_a_status_is_asked_for_by_numbers_and_says_where_the_next_begins() {
 }
 
 #[test]
+fn processes_with_the_uids_of_a_site_are_asked_for_with_it_alone() {
+    run(async || {
+        let admin = started().await;
+        let answer = admin.ask("{\"command\":\"status\",\"site\":\"packages\",\"alike\":true}\n");
+        let AdminToLauncher::StatusAlike { ticket, site: 1 } = admin.received().await else {
+            panic!("the processes of a site were asked for, with those of their uids");
+        };
+        admin.send(process(ticket)).await;
+        admin.send(status_end(ticket, Text::new(""))).await;
+        assert_eq!(answer.await.unwrap()["processes"].as_array().unwrap().len(), 1);
+        for (order, error) in [
+            ("{\"command\":\"status\",\"alike\":true}\n", "`alike` goes with a `site`"),
+            (
+                "{\"command\":\"status\",\"site\":\"packages\",\"alike\":true,\"limit\":1}\n",
+                "`alike` goes with a `site`",
+            ),
+            ("{\"command\":\"status\",\"site\":\"nobody\",\"alike\":true}\n", "there is no \"nobody\""),
+        ] {
+            let answer = admin.ask(order).await.unwrap();
+            assert_eq!(answer["usage"], true);
+            assert!(answer["error"].as_str().unwrap().contains(error), "{answer}");
+        }
+        assert!(admin.launcher.try_receive().is_none());
+    });
+}
+
+#[test]
 fn a_name_that_the_launcher_takes_back_is_unknown() {
     run(async || {
         let admin = started().await;

@@ -112,7 +112,10 @@ pub(crate) fn state_dir_of(text: &str, dir: &Path, problems: &mut Problems) -> O
 }
 
 /// Decodes files of sites; the files, and all their sites. `None` if the syntax of one left nothing to decode.
-fn include_sites(files: Vec<SiteFile>, problems: &mut Problems) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
+pub(crate) fn include_sites(
+    files: Vec<SiteFile>,
+    problems: &mut Problems,
+) -> Option<(Vec<ReadFile>, Vec<ListedSite>)> {
     let (mut read, mut sites, mut is_sound) = (Vec::new(), Vec::new(), true);
     for SiteFile { path, stamp, is_seen, content } in files {
         let is_running = matches!(content, Content::Running(_));

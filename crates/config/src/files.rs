@@ -66,14 +66,14 @@ pub(crate) fn text(path: &Path) -> Result<String, Unread> {
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(Unread::Io)?;
     match file.metadata().map_err(Unread::Io)? {
         // A folder has always been one that cannot be read.
-        found if found.is_file() || found.is_dir() => text_of(&file),
+        found if found.is_file() || found.is_dir() => text_of(&file, found.len()),
         _ => Err(Unread::NotAFile),
     }
 }
 
-/// The text of a regular file that is open.
-pub(crate) fn text_of(file: &File) -> Result<String, Unread> {
-    let mut bytes = Vec::new();
+/// The text of a regular file that is open, and has about this size: it is read in one go.
+pub(crate) fn text_of(file: &File, size: u64) -> Result<String, Unread> {
+    let mut bytes = Vec::with_capacity(size.min(FILE_BYTES_MAX) as usize + 1);
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Unread::Io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Unread::TooLarge);

@@ -82,6 +82,27 @@ pub(crate) fn read(
     cache: &Cache,
     problems: &mut Problems,
 ) -> Vec<SiteFile> {
+    let Some((opened, mut names)) = listed(folder, opener, problems) else { return Vec::new() };
+    names.retain(|file| only.is_none_or(|only| only == file.name));
+    names.sort_by(|one, two| one.name.cmp(&two.name));
+    let of_folder = InFolder::of(folder, &opened, (opener, cache), problems);
+    names.into_iter().filter_map(|file| of_folder.file(&file.name, file.is_link, problems)).collect()
+}
+
+/// A file of a folder, before it is looked at.
+pub(crate) struct Listed {
+    pub(crate) name: OsString,
+    pub(crate) is_link: bool,
+    /// Whether it is a regular file of the folder itself.
+    pub(crate) is_plain: bool,
+}
+
+/// A folder with its files.
+pub(crate) fn listed(
+    folder: &At<PathBuf>,
+    opener: &Opener,
+    problems: &mut Problems,
+) -> Option<(File, Vec<Listed>)> {
     let opened = match opener.folder(Class::Own, &folder.value) {
         Ok(opened) => File::from(opened),
         Err(fault) => {
@@ -93,16 +114,16 @@ pub(crate) fn read(
                 _ => (fault.problem(), fault.remedy()),
             };
             problems.report_help(folder.offset, format!("`include`: the folder {shown} {what}"), help);
-            return Vec::new();
+            return None;
         }
     };
-    let mut names = match list(&opened) {
+    let names = match list(&opened) {
         Ok(names) => names,
         Err(error) => {
             let shown = show_path(&folder.value);
             let message = format!("`include`: the folder {shown} cannot be read: {error}");
             problems.report_help(folder.offset, message, "let the user who starts bulkhead read it");
-            return Vec::new();
+            return None;
         }
     };
     if names.len() > SITE_FILES_MAX {
@@ -112,16 +133,9 @@ pub(crate) fn read(
             names.len()
         );
         problems.report(folder.offset, message);
-        return Vec::new();
+        return None;
     }
-    names.retain(|(name, _)| only.is_none_or(|only| only == name));
-    names.sort();
-    let owner = opened.metadata().ok().map(|found| {
-        alone(&folder.value, &found, opener, folder.offset, problems);
-        safe(&folder.value, &found, None, folder.offset, problems)
-    });
-    let of_folder = InFolder { folder, opened: &opened, opener, owner, cache };
-    names.into_iter().filter_map(|(name, is_link)| of_folder.file(&name, is_link, problems)).collect()
+    Some((opened, names))
 }
 
 /// Whether files of this name are read.
@@ -130,14 +144,15 @@ pub(crate) fn is_read(name: &OsStr) -> bool {
     bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".")
 }
 
-/// The names of the files, and whether each is a link.
-fn list(folder: &File) -> std::io::Result<Vec<(OsString, bool)>> {
+fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
         let entry = entry?;
         let name = entry.file_name();
         if is_read(&name) {
-            names.push((name, entry.file_type().is_ok_and(|kind| kind.is_symlink())));
+            let kind = entry.file_type().ok();
+            let is_link = kind.is_some_and(|kind| kind.is_symlink());
+            names.push(Listed { name, is_link, is_plain: kind.is_some_and(|kind| kind.is_file()) });
         }
     }
     Ok(names)
@@ -153,7 +168,21 @@ pub(crate) struct InFolder<'c> {
     pub(crate) cache: &'c Cache,
 }
 
-impl InFolder<'_> {
+impl<'c> InFolder<'c> {
+    /// Of a folder that is open; who may write in it is looked at.
+    pub(crate) fn of(
+        folder: &'c At<PathBuf>,
+        opened: &'c File,
+        (opener, cache): (&'c Opener, &'c Cache),
+        problems: &mut Problems,
+    ) -> Self {
+        let owner = opened.metadata().ok().map(|found| {
+            alone(&folder.value, &found, opener, folder.offset, problems);
+            safe(&folder.value, &found, None, folder.offset, problems)
+        });
+        Self { folder, opened, opener, owner, cache }
+    }
+
     /// A file, as it is now.
     pub(crate) fn file(&self, name: &OsStr, is_link: bool, problems: &mut Problems) -> Option<SiteFile> {
         let path = self.folder.value.join(name);
@@ -168,7 +197,7 @@ impl InFolder<'_> {
             safe(&path, &found, self.owner, offset, problems);
             let content = match self.cache.known(&path, &stamp) {
                 Some(known) => Content::Known(known),
-                None => Content::Text(files::text_of(&file)?.into()),
+                None => Content::Text(files::text_of(&file, found.len())?.into()),
             };
             Ok((stamp, !is_link && found.nlink() == 1, content))
         });
@@ -192,9 +221,14 @@ impl InFolder<'_> {
                 false => Ok(found.file.into()),
             };
         }
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(self.opened, name, flags, Mode::empty())?.into())
+        Ok(open_plain(self.opened, name)?)
     }
+}
+
+/// Opens a file of a folder that is no link, without waiting.
+pub(crate) fn open_plain(folder: &File, name: &OsStr) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
 }
 
 /// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the main file's

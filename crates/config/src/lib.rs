@@ -24,6 +24,7 @@ mod foreign;
 mod include;
 mod judge;
 mod parse;
+mod part;
 mod paths;
 mod place;
 mod raw;

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::data::DataSource;
@@ -588,6 +588,14 @@ pub struct Service {
 impl Service {
     /// The folder of its own files, if it has one.
     pub fn files_folder(&self, server: &Server, site: &Site) -> Option<PathBuf> {
-        self.files.then(|| server.state_dir.join("files").join(&site.name).join(&self.name))
+        self.files.then(|| files_folder(&server.state_dir, &site.name, &self.name))
     }
+}
+
+/// The folder in `state_dir` in which services have folders of their own.
+pub(crate) const FILES: &str = "files";
+
+/// The folder of the files of a service of a site.
+pub(crate) fn files_folder(state_dir: &Path, site: &str, service: &str) -> PathBuf {
+    state_dir.join(FILES).join(site).join(service)
 }

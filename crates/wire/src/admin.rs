@@ -257,6 +257,8 @@ messages! {
         28 => StatusOf {
             ticket: u32, by_role: bool, role: Role, by_site: bool, site: u32, from: u32, limit: u32,
         },
+        /// List the processes of one site, those of others that have a uid of one of them or of the launcher, and the launcher.
+        31 => StatusAlike { ticket: u32, site: u32 },
         /// The same as `Reload` or `ReloadSites`, with more to say: whether one file of sites that is wrong refuses everything; which
         /// files are taken in; and the site whose file alone that is, or whose file must be good, by the number of its name, or 0.
         30 => ReloadOf { ticket: u32, dry_run: bool, all_or_nothing: bool, extent: Extent, site: u64 },

@@ -614,6 +614,7 @@ impl Samples for AdminToLauncher {
                 from: 1,
                 limit: 0,
             },
+            Self::StatusAlike { ticket: 12, site: u32::MAX },
             Self::Upgrade { ticket: 9, dry_run: false },
             Self::Unban { ticket: 6, address_high: 0, address_low: u64::MAX },
         ];

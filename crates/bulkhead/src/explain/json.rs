@@ -4,28 +4,34 @@
 
 use serde_json::{Value, json};
 
-use super::Report;
 use super::calls;
 use super::contacts::Contact;
 use super::model::{Blast, Model, Reach};
 use super::ours::connections;
+use super::{Extent, Report};
 
 /// All of it, or only what is about the process with the number `chosen`.
 pub fn report(report: &Report, chosen: Option<usize>) -> Value {
+    let extent = report.extent(chosen);
     let kept = |number: &usize| chosen.is_none_or(|chosen| chosen == *number);
     let processes: Vec<Value> =
-        (0..report.posts.len()).filter(kept).map(|number| process(report, number)).collect();
+        (0..report.posts.len()).filter(kept).map(|number| process(report, number, extent)).collect();
     let mut value = json!({
         "configuration": report.file,
         "server": { "running": report.server.is_ok(), "why_not": report.server.as_ref().err() },
         "notes": report.notes,
-        "assets": report.ours.assets.iter().map(|asset| json!({
-            "kind": asset.kind.name(),
-            "name": asset.name,
-            "site": asset.site.and_then(|site| report.config.sites.get(site)).map(|site| &site.name),
-        })).collect::<Vec<_>>(),
         "processes": processes,
     });
+    if extent == Extent::Whole {
+        let assets = report.ours.assets.iter().map(|asset| {
+            json!({
+                "kind": asset.kind.name(),
+                "name": asset.name,
+                "site": asset.site.and_then(|site| report.config.sites.get(site)).map(|site| &site.name),
+            })
+        });
+        value["assets"] = assets.collect();
+    }
     if chosen.is_none() {
         let servers = report.servers();
         let compared = servers.iter().map(|(name, assumed, model)| server(name, assumed, model));
@@ -34,7 +40,7 @@ pub fn report(report: &Report, chosen: Option<usize>) -> Value {
     value
 }
 
-fn process(report: &Report, number: usize) -> Value {
+fn process(report: &Report, number: usize, extent: Extent) -> Value {
     let post = &report.posts[number];
     let lives = report.server.iter().flat_map(|running| running.of(&post.name));
     let running = lives.map(|live| {
@@ -52,7 +58,7 @@ fn process(report: &Report, number: usize) -> Value {
         "name": post.name,
         "role": post.role.name(),
         "running": running.collect::<Vec<_>>(),
-        "blast": blast(report.ours.blast_of(&lost)),
+        "blast": blast(report.ours.blast_of(&lost), extent),
         "losses": losses(&report.ours, &lost),
         "falls_with_it": falls.collect::<Vec<_>>(),
         "calls": calls::json(report, post),
@@ -82,17 +88,20 @@ fn losses(model: &Model, losses: &[Reach]) -> Vec<Value> {
     value.collect()
 }
 
-fn blast(blast: Blast) -> Value {
-    json!({
-        "all": blast.whole, "part": blast.part, "assets": blast.total,
-        "share_lost": rounded(blast.lost()), "share_touched": rounded(blast.touched()),
-    })
+fn blast(blast: Blast, extent: Extent) -> Value {
+    match extent {
+        Extent::Whole => json!({
+            "all": blast.whole, "part": blast.part, "assets": blast.total,
+            "share_lost": rounded(blast.lost()), "share_touched": rounded(blast.touched()),
+        }),
+        Extent::OfSite => json!({ "all": blast.whole, "part": blast.part }),
+    }
 }
 
 fn server(name: &str, assumed: &str, model: &Model) -> Value {
     let summary = model.summary();
     let processes = model.processes.iter().zip(model.blasts()).map(
-        |(process, lost)| json!({ "name": process.name, "trusted": process.is_root, "blast": blast(lost) }),
+        |(process, lost)| json!({ "name": process.name, "trusted": process.is_root, "blast": blast(lost, Extent::Whole) }),
     );
     json!({
         "server": name,

@@ -19,6 +19,7 @@ mod names;
 mod others;
 mod ours;
 mod panel;
+mod part;
 mod running;
 mod svg;
 mod table;
@@ -61,6 +62,40 @@ pub enum Form {
     Svg,
 }
 
+/// Of how much of the configuration and the server an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Of all of it.
+    Whole,
+    /// Of what one site has to do with: of how much else there is, nothing is said.
+    OfSite,
+}
+
+/// What is known of the configuration and the server.
+#[derive(Debug)]
+struct Gathered {
+    config: Config,
+    /// Every process of ours.
+    posts: Vec<Post>,
+    /// The server, or why it cannot be asked.
+    server: Result<Running, String>,
+    /// The process that is asked about.
+    chosen: Option<usize>,
+}
+
+impl Gathered {
+    /// Everything.
+    fn whole(path: &Path, partition: Option<&str>) -> Result<Self, Fault> {
+        let config = locate::load(path)?;
+        let posts = posts(&config);
+        let names: Vec<&str> = posts.iter().map(|post| post.name.as_str()).collect();
+        let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
+        let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
+        let server = server.map_err(|fault| fault.to_string());
+        Ok(Self { config, posts, server, chosen })
+    }
+}
+
 /// Everything that there is to say, for the renderers.
 #[derive(Debug)]
 struct Report {
@@ -85,18 +120,13 @@ impl Report {
     #[cfg(test)]
     fn new(file: String, config: Config, granted: Granted, server: Result<Running, String>) -> Self {
         let posts = posts(&config);
-        Self::of(file, config, granted, server, posts, None)
+        Self::of(file, Gathered { config, posts, server, chosen: None }, granted)
     }
 
-    /// Of every process, and beside other servers; or of the process `chosen` in every respect, and of others what falls with it.
-    fn of(
-        file: String,
-        config: Config,
-        granted: Granted,
-        server: Result<Running, String>,
-        posts: Vec<Post>,
-        chosen: Option<usize>,
-    ) -> Self {
+    /// Of every process, and beside other servers; or of the process that is asked about in every respect, and of others what falls
+    /// with it.
+    fn of(file: String, gathered: Gathered, granted: Granted) -> Self {
+        let Gathered { config, posts, server, chosen } = gathered;
         let assets = assets::of(&config, &granted);
         let uids = server.as_ref().map(Running::uids).unwrap_or_default();
         let mut notes = server.as_ref().map(|running| running.notes(&posts, chosen)).unwrap_or_default();
@@ -109,6 +139,12 @@ impl Report {
         let ours = ours::model(facts, &posts, &uids, chosen);
         let others = if chosen.is_none() { others::all(&config, &assets) } else { Vec::new() };
         Self { file, config, granted, posts, hosts, directory, ours, others, server, notes }
+    }
+
+    /// Of how much the answer about a process is, or that about all.
+    fn extent(&self, chosen: Option<usize>) -> Extent {
+        let is_of_site = chosen.is_some_and(|post| self.posts[post].site.is_some());
+        if is_of_site { Extent::OfSite } else { Extent::Whole }
     }
 
     /// Our own server, and then the others: name, what is assumed, model.
@@ -133,16 +169,13 @@ impl Report {
 /// Says what falls with `partition`, or with each process.
 pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Result<ExitCode, Fault> {
     let path = locate::config(named)?;
-    let config = locate::load(&path)?;
-    let posts = posts(&config);
-    let names: Vec<&str> = posts.iter().map(|post| post.name.as_str()).collect();
-    let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
-    let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
-    let server = server.map_err(|fault| fault.to_string());
-    let granted = Granted::read(&config);
     // A picture has all of them, and the chosen one is framed.
-    let alone = chosen.filter(|_| matches!(form, Form::Text | Form::Json));
-    let report = Report::of(path.display().to_string(), config, granted, server, posts, alone);
+    let is_of_one = matches!(form, Form::Text | Form::Json);
+    let part = partition.filter(|_| is_of_one).and_then(|name| part::of(&path, name));
+    let gathered = part.map_or_else(|| Gathered::whole(&path, partition), Ok)?;
+    let (chosen, granted) = (gathered.chosen, Granted::read(&gathered.config));
+    let alone = chosen.filter(|_| is_of_one);
+    let report = Report::of(path.display().to_string(), Gathered { chosen: alone, ..gathered }, granted);
     print(&match (form, chosen) {
         (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
         (Form::Svg, _) => svg::report(&report, chosen)?,

@@ -4,11 +4,12 @@
 //! compromised: its words are made fit for a terminal here, and a uid is compared with the kernel's. Never: takes
 //! a server that cannot be asked for one that agrees.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use wire::Role;
 
 use crate::admin::{give, printable};
 use crate::fault::Fault;
@@ -61,6 +62,21 @@ pub fn ask(run_dir: &Path, name: Option<&str>) -> Result<Running, Fault> {
     read(&give(run_dir, &json!({ "command": "status" }))?, name)
 }
 
+/// The same of the processes of `site` alone, of those that have a uid of one of these, and of the launcher, if the server can tell.
+pub fn ask_of(run_dir: &Path, site: &str, name: &str) -> Result<Running, Fault> {
+    match give(run_dir, &json!({ "command": "status", "site": site, "alike": true })) {
+        Ok(answer) => read(&answer, Some(name)),
+        Err(fault @ Fault::Unreachable(_)) => Err(fault),
+        // The server does not have this site, or is of a version before.
+        Err(_) => ask(run_dir, Some(name)),
+    }
+}
+
+/// The site that a process belongs to, by its name; others have a role's.
+pub fn site_of(name: &str) -> &str {
+    name.split(['/', ':', '#']).next().unwrap_or(name)
+}
+
 fn read(answer: &Value, wanted: Option<&str>) -> Result<Running, Fault> {
     let lines = Vec::<Line>::deserialize(&answer["processes"])
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
@@ -99,6 +115,16 @@ impl Running {
     /// The uid of each name.
     pub fn uids(&self) -> Uids {
         self.processes.iter().map(|live| (live.name.clone(), live.uid)).collect()
+    }
+
+    /// The sites that have processes with a uid of one of a site's; `None` if one is a role's, with which something of all sites falls.
+    pub fn alike(&self, site: &str) -> Option<BTreeSet<String>> {
+        let own = self.processes.iter().filter(|live| site_of(&live.name) == site);
+        let uids: HashSet<u32> = own.map(|live| live.uid).collect();
+        let alike = self.processes.iter().filter(|live| uids.contains(&live.uid));
+        let names: BTreeSet<&str> = alike.map(|live| site_of(&live.name)).collect();
+        let has_role = Role::ALL.iter().any(|role| names.contains(role.name()));
+        (!has_role).then(|| names.into_iter().map(str::to_owned).collect())
     }
 
     /// Where the server is not what the configuration says, or what it should be: in every respect, or as far as the process

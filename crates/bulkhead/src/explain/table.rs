@@ -6,10 +6,10 @@ use std::collections::HashMap;
 
 use crate::table::align;
 
-use super::Report;
 use super::draw::wrap;
 use super::model::{Blast, Kind, Loss, Reach};
 use super::ours::connections;
+use super::{Extent, Report};
 
 /// The longest list of names in a cell, in characters; a longer one is counted.
 const NAMES_CHARS_MAX: usize = 24;
@@ -27,7 +27,7 @@ const MORE_LEGEND: &str = " TABLES: those that statements name; `part of` is by 
 
 /// The whole table, and the comparison.
 pub fn all(report: &Report) -> String {
-    let mut text = heading(report);
+    let mut text = heading(report, Extent::Whole);
     text += "\n\nIf a process falls into an attacker's hands, this falls with it:\n\n";
     let more = more_columns(report);
     let header = ["PROCESS", "UID", "ALL", "PART", "SITES", "SERVICES", "FILES", "USERS", "LOGS", "CONNS"];
@@ -47,13 +47,14 @@ pub fn all(report: &Report) -> String {
 }
 
 /// Where all this comes from, and what is wrong with it.
-pub fn heading(report: &Report) -> String {
-    let mut text = match &report.server {
-        Ok(running) => {
+pub fn heading(report: &Report, extent: Extent) -> String {
+    let mut text = match (&report.server, extent) {
+        (Ok(_), Extent::OfSite) => format!("{}, and the server that runs", report.file),
+        (Ok(running), Extent::Whole) => {
             let count = running.processes.iter().filter(|live| live.pid != 0).count();
             format!("{}, and the server that runs: {count} processes", report.file)
         }
-        Err(why) => format!("{}, alone: {why}", report.file),
+        (Err(why), _) => format!("{}, alone: {why}", report.file),
     };
     for note in &report.notes {
         text += &format!("\nnote: {note}");

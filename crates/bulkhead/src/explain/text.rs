@@ -7,13 +7,13 @@ use wire::Role;
 use crate::layers::Mark;
 use crate::table::align;
 
-use super::Report;
 use super::calls;
 use super::contacts::{Contact, Post};
 use super::model::Reach;
 use super::ours::connections;
 use super::running::Live;
 use super::table::heading;
+use super::{Extent, Report};
 
 /// Everything about the process with this number.
 pub fn one(report: &Report, number: usize) -> String {
@@ -22,7 +22,7 @@ pub fn one(report: &Report, number: usize) -> String {
     for live in lives(report, post) {
         text += &format!("  {}\n", running(live));
     }
-    text += &format!("{}\n", heading(report));
+    text += &format!("{}\n", heading(report, report.extent(Some(number))));
     text += &losses(report, number);
     text += &fallen(report, number);
     text += &format!("\n\nCONNECTIONS: {}.", connections(&report.config, post).1);
@@ -103,10 +103,13 @@ fn losses(report: &Report, number: usize) -> String {
         vec![reach.loss.name().into(), asset.kind.name().into(), asset.name.clone(), reach.how.to_string()]
     });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+    let all = match report.extent(Some(number)) {
+        Extent::Whole => format!(" of {}", blast.total),
+        Extent::OfSite => String::new(),
+    };
     format!(
-        "\nIf it falls into an attacker's hands, {} of {} assets fall altogether, and {} in part:\n\n{}",
+        "\nIf it falls into an attacker's hands, {}{all} assets fall altogether, and {} in part:\n\n{}",
         blast.whole,
-        blast.total,
         blast.part,
         align(&rows, &[])
     )
@@ -186,7 +189,7 @@ mod tests {
     fn one_service_without_a_server() {
         let text = detail(&demo(None), "packages/search");
         assert!(text.starts_with("packages/search: the service of packages at /search\ndemo.toml, alone: "));
-        assert!(text.contains("3 of 19 assets fall altogether, and 2 in part:"), "{text}");
+        assert!(text.contains("3 assets fall altogether, and 2 in part:"), "{text}");
         assert!(text.contains("all   files    data"), "{text}");
         assert!(text.contains("No other process falls with it."), "{text}");
         assert!(text.contains("SENDS TO   MESSAGE"), "{text}");

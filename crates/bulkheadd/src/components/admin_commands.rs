@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use config::{LeftOut, StandIn};
-use wire::{Counters, LauncherToAdmin, Text};
+use wire::{Counters, LauncherToAdmin, Outcome, Text};
 
 use crate::components::Component;
 use crate::components::fan_out::FanOut;
@@ -84,6 +84,22 @@ impl AdminCommands {
         }
         self.status.join((admin, ticket, selection));
         self.finish_status_if_complete(supervisor);
+    }
+
+    /// The same of the site with this number, and of all that has a uid of one of its processes or the launcher's.
+    pub(crate) fn begin_status_alike(
+        &mut self,
+        supervisor: &mut Supervisor,
+        (admin, ticket): (u64, u32),
+        site: u32,
+    ) {
+        let site = match self.targets.target(site) {
+            Some((_, [])) => return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+            Some((name, _)) => Some(name.to_owned()),
+            None => return supervisor.protocol_violation(admin),
+        };
+        let selection = StatusSelection { site, with_alike: true, ..StatusSelection::default() };
+        self.begin_status(supervisor, (admin, ticket), selection);
     }
 
     /// Takes a process's counters.

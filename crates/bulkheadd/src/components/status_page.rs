@@ -3,7 +3,7 @@
 //! Runs in: the launcher. Sees: enumerations and numbers of the admin role, which may be compromised. Never: asks or describes a
 //! process that is not on the page.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use wire::{Counters, LauncherToAdmin, Role, Text};
 
@@ -19,6 +19,8 @@ pub(crate) struct StatusSelection {
     pub(crate) role: Option<Role>,
     /// Those of one site, by its name.
     pub(crate) site: Option<String>,
+    /// Besides these the launcher, and all processes that have its uid or that of one of these.
+    pub(crate) with_alike: bool,
     /// From the slot before this number on; 0 is the launcher, and all slots.
     pub(crate) from: u32,
     /// So many lines, or a few more where the processes of the first slot are more.
@@ -27,7 +29,7 @@ pub(crate) struct StatusSelection {
 
 impl Default for StatusSelection {
     fn default() -> Self {
-        Self { role: None, site: None, from: 0, limit: u32::MAX }
+        Self { role: None, site: None, with_alike: false, from: 0, limit: u32::MAX }
     }
 }
 
@@ -50,6 +52,12 @@ impl StatusSelection {
         self.role.is_none_or(|role| role == spec.role) && self.site.as_ref().is_none_or(is_of)
     }
 
+    /// The uids of the processes that fit and of the launcher, where others of these uids are wanted as well.
+    fn uids(&self, supervisor: &Supervisor) -> HashSet<u32> {
+        let fitting = supervisor.specs().iter().filter(|spec| self.with_alike && self.fits(spec));
+        fitting.map(uid).chain(self.with_alike.then(own_uid)).collect()
+    }
+
     /// The page that this is.
     pub(crate) fn page(&self, supervisor: &Supervisor) -> StatusPage {
         let mut of_slot: HashMap<usize, Vec<u64>> = HashMap::new();
@@ -57,10 +65,11 @@ impl StatusSelection {
             of_slot.entry(process.slot).or_default().push(*serial);
         }
         let is_launchers = self.role.is_none_or(|role| role == Role::Launcher) && self.site.is_none();
+        let (is_launchers, uids) = (is_launchers || self.with_alike, self.uids(supervisor));
         let mut page = StatusPage { has_launcher: is_launchers && self.from == 0, ..StatusPage::default() };
         let mut left = (self.limit as usize).saturating_sub(usize::from(page.has_launcher));
         let specs = supervisor.specs().iter().enumerate().skip(self.from.saturating_sub(1) as usize);
-        for (slot, _) in specs.filter(|(_, spec)| self.fits(spec)) {
+        for (slot, _) in specs.filter(|(_, spec)| self.fits(spec) || uids.contains(&uid(spec))) {
             let serials = of_slot.remove(&slot).unwrap_or_default();
             let is_said =
                 !serials.is_empty() || !supervisor.slot(slot).life.is_over() && !supervisor.is_vacant(slot);
@@ -99,13 +108,22 @@ impl StatusPage {
     }
 }
 
+fn own_uid() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+/// The uid that processes of a slot have.
+fn uid(spec: &ProcessSpec) -> u32 {
+    spec.identity.map_or_else(own_uid, jail::Identity::id)
+}
+
 fn of_launcher(supervisor: &Supervisor, ticket: u32) -> LauncherToAdmin {
     LauncherToAdmin::Process {
         ticket,
         role: Role::Launcher,
         name: Text::new(""),
         pid: std::process::id(),
-        uid: rustix::process::getuid().as_raw(),
+        uid: own_uid(),
         state: Text::new("serving"),
         restarts: 0,
         age_ms: supervisor.age().as_millis() as u64,
@@ -139,7 +157,7 @@ fn of_process(
         role: spec.role,
         name: Text::new(spec.label()),
         pid: process.map_or(0, |process| process.child.pid),
-        uid: spec.identity.map_or(rustix::process::getuid().as_raw(), jail::Identity::id),
+        uid: uid(spec),
         state: Text::new(state),
         restarts: slot.restarts,
         age_ms: process.map_or(0, |process| process.since.elapsed().as_millis() as u64),

@@ -114,8 +114,11 @@ impl Launcher {
                     Some((name, _)) => Some(name.to_owned()),
                     None => return supervisor.protocol_violation(admin),
                 };
-                let selection = StatusSelection { role, site, from, limit };
+                let selection = StatusSelection { role, site, with_alike: false, from, limit };
                 to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
+            }
+            AdminToLauncher::StatusAlike { ticket, site } => {
+                to.admin_commands.begin_status_alike(supervisor, (admin, ticket), site);
             }
             AdminToLauncher::Conditioning { ticket } => {
                 to.conditioning_report.begin_survey(supervisor, admin, ticket);
