@@ -139,7 +139,7 @@ class OfAServer(Serving):
 class OnAnOlderKernel(Serving):
     """Before 6.16, where no socket refuses descriptors: channels take what is sent on them, and the launcher's are pipes."""
 
-    PREFIX = (sys.executable, older_kernel.__file__)
+    PREFIX = (PYTHON, older_kernel.__file__)
 
     def batches(self, edge):
         ways = (plain, *framed(edge))

@@ -246,6 +246,11 @@ impl Wanted {
         }
     }
 
+    /// Whether whoever has ordered it may have changed anything that the configuration names.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.look == Look::All && self.only.is_none()
+    }
+
     /// What `bulkhead reload` and SIGHUP mean.
     pub(crate) fn all() -> Self {
         Self::new(Mode::CarryOut, Look::All)

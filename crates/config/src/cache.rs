@@ -3,7 +3,7 @@
 //! Runs in: the launcher (root). Input: the operator's files. Must never: take a file for what it was that may have changed since, or
 //! keep what was not found right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::Metadata;
@@ -16,8 +16,9 @@ use std::time::{Duration, SystemTime};
 use sys::file_version::FileVersion;
 
 use crate::diagnostic::Text;
+use crate::portions::{Portions, TextFile};
 use crate::raw::{RawSite, in_files};
-use crate::schema::{Config, Site, SiteFile};
+use crate::schema::{Config, Include, Site, SiteFile};
 use crate::source::Source;
 use crate::taken::Taken;
 
@@ -45,12 +46,13 @@ pub(crate) struct ReadFile {
 }
 
 /// A file of sites that was found right.
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct KnownFile {
     pub(crate) path: Rc<Path>,
     stamp: FileVersion,
     /// Whether any other change would have had another stamp.
     is_settled: bool,
-    is_seen: bool,
+    pub(crate) is_seen: bool,
     pub(crate) text: Rc<Text>,
     pub(crate) sites: Vec<(Rc<RawSite>, Arc<Site>)>,
     /// As the configuration names it.
@@ -58,6 +60,11 @@ pub(crate) struct KnownFile {
 }
 
 impl KnownFile {
+    /// The file, and its text.
+    pub(crate) fn text_file(&self) -> TextFile {
+        (self.path.clone(), self.text.clone())
+    }
+
     /// Whether the file, which has this stamp now, is as it was.
     pub(crate) fn is_as(&self, stamp: &FileVersion) -> bool {
         self.is_settled && self.stamp == *stamp
@@ -66,6 +73,7 @@ impl KnownFile {
 
 /// What `Config::load_again` has read. A file in it that has not changed is not read again, and its sites are looked at only
 /// beside others that have changed: what they name on disk is not looked for once more.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Default)]
 pub struct Cache {
     /// The main file: whatever changes there can change what is right in all others.
@@ -73,6 +81,10 @@ pub struct Cache {
     folder: Option<(PathBuf, FolderStamp)>,
     /// By their names, which is the order in which they are read.
     files: BTreeMap<OsString, Rc<KnownFile>>,
+    /// The texts of all of them.
+    texts: Portions,
+    /// How the configuration names them.
+    include: Option<Arc<Include>>,
     /// What their sites have that no other may have; made when it is first asked for.
     taken: Option<Taken>,
     /// Where the offsets of the next text begin; those of texts that are kept stay what they are.
@@ -123,6 +135,11 @@ impl Cache {
         self.files.values()
     }
 
+    /// The names of all of them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &OsString> {
+        self.files.keys()
+    }
+
     /// The names of those whose changes nobody sees who watches the folder.
     pub(crate) fn unseen(&self) -> impl Iterator<Item = &OsString> {
         self.files.iter().filter(|(_, file)| !file.is_seen).map(|(name, _)| name)
@@ -134,12 +151,24 @@ impl Cache {
             let known = self.files.get(name);
             known.is_some_and(|known| Rc::ptr_eq(&known.text, text) || known.text.as_str() == text.as_str())
         };
-        self.main == *source.main
-            && self.files.len() == source.included.len()
+        if self.main != *source.main || self.texts.is_one_with(&source.included) {
+            return self.main == *source.main;
+        }
+        self.files.len() == source.included.files().count()
             && source
                 .included
-                .iter()
+                .files()
                 .all(|(path, text)| path.file_name().is_some_and(|name| same(name, text)))
+    }
+
+    /// The texts of all files.
+    pub(crate) fn texts(&self) -> &Portions {
+        &self.texts
+    }
+
+    /// How the configuration names the files.
+    pub(crate) fn include(&self) -> Option<Arc<Include>> {
+        self.include.clone()
     }
 
     /// What all sites have that no other may have. It is gone from here until it is given back.
@@ -151,10 +180,16 @@ impl Cache {
         self.taken = Some(taken);
     }
 
+    /// Has all that was read count as settled.
+    #[cfg(test)]
+    pub(crate) fn settle(&mut self) {
+        self.files.values_mut().for_each(|file| Rc::make_mut(file).is_settled = true);
+    }
+
     /// Keeps what was read and found right, and nothing else.
     pub(crate) fn keep(&mut self, read: Vec<ReadFile>, next: usize, config: &Config) {
         self.files.clear();
-        self.taken = None;
+        (self.taken, self.texts, self.include) = (None, Portions::default(), config.include.clone());
         self.change([], read, next, config);
         let folder = config.include.as_ref().map(|include| &include.folder);
         let found = folder.and_then(|folder| Some((folder.clone(), folder_stamp(&folder.metadata().ok()?))));
@@ -172,19 +207,34 @@ impl Cache {
         let now = SystemTime::now();
         let mut sites = in_files(&read, &config.sites).iter();
         let files = config.include.iter().flat_map(|include| &include.files);
-        gone.into_iter().for_each(|name| drop(self.files.remove(name)));
+        let mut changed: BTreeSet<OsString> = gone.into_iter().cloned().collect();
+        let mut are_others = false;
+        changed.iter().for_each(|name| are_others |= self.files.remove(name).is_some());
         for (ReadFile { path, stamp, is_seen, text, sites: raw, known }, listed) in
             read.into_iter().zip(files)
         {
             let Some(name) = path.file_name().map(OsStr::to_owned) else { continue };
             let sites = raw.into_iter().zip(sites.by_ref().cloned()).collect();
+            let before = self.files.get(&name);
             let new = || {
-                let (is_settled, listed) = (stamp.is_settled(now, SETTLED_AFTER), listed.clone());
+                let before = before.map(|before| &before.listed).filter(|before| *before == listed);
+                let (is_settled, listed) =
+                    (stamp.is_settled(now, SETTLED_AFTER), before.unwrap_or(listed).clone());
                 Rc::new(KnownFile { path, stamp, is_settled, is_seen, text, sites, listed })
             };
-            self.files.insert(name, known.unwrap_or_else(new));
+            let file = known.unwrap_or_else(new);
+            are_others |= before.is_none_or(|before| !Arc::ptr_eq(&before.listed, &file.listed));
+            changed.insert(name.clone());
+            self.files.insert(name, file);
         }
         self.next = Some(next);
+        self.texts = self.texts.changed(&changed, &self.files);
+        if are_others {
+            self.include = config.include.as_ref().map(|include| {
+                let files = self.files.values().map(|file| file.listed.clone()).collect();
+                Arc::new(Include { folder: include.folder.clone(), files })
+            });
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::paths::{Class, Opener};
 use crate::place::At;
 use crate::raw::{RawConfig, RawSite, in_files};
 use crate::rules::SITE_FILES_MAX;
-use crate::schema::{Config, Include, Site};
+use crate::schema::{Config, Site};
 use crate::source::Source;
 use crate::taken::Taken;
 use crate::{check, document, files};
@@ -39,19 +39,40 @@ pub(crate) enum Unseen {
     Known,
 }
 
+/// What has changed, and was found right beside all else.
+pub(crate) struct Changed {
+    main: String,
+    gone: Vec<OsString>,
+    /// The main file with the files that have changed.
+    small: Config,
+    read: Vec<ReadFile>,
+    taken: Taken,
+    problems: Problems,
+}
+
 /// The configuration, if nothing is wrong with it. `changed` are names of files that may have changed since `cache` was filled.
 pub(crate) fn load(
     path: &Path,
     examine: &dyn Examine,
     cache: &mut Cache,
-    (changed, unseen): (&BTreeSet<OsString>, Unseen),
+    changed: (&BTreeSet<OsString>, Unseen),
 ) -> Option<(Config, Source)> {
+    check(path, examine, cache, changed).map(|changed| changed.take_in(path, cache))
+}
+
+/// What has changed, if nothing is wrong with it. As long as it is not taken in, `cache` has the files that it had.
+pub(crate) fn check(
+    path: &Path,
+    examine: &dyn Examine,
+    cache: &mut Cache,
+    (changed, unseen): (&BTreeSet<OsString>, Unseen),
+) -> Option<Changed> {
     let name = path.display().to_string();
-    let (text, dir) = files::read(path, &name).ok()?;
-    if !cache.is_whole(&text) {
+    let (main, dir) = files::read(path, &name).ok()?;
+    if !cache.is_whole(&main) {
         return None;
     }
-    let mut problems = Problems::new(&name, &text);
+    let mut problems = Problems::new(&name, &main);
     cache.next().into_iter().for_each(|next| problems.go_on_at(next));
     let unseen = cache.unseen().filter(|_| unseen == Unseen::Looked);
     let names: BTreeSet<&OsString> = changed.iter().filter(|name| is_read(name)).chain(unseen).collect();
@@ -63,7 +84,7 @@ pub(crate) fn load(
     let new_names: Vec<OsString> =
         new.iter().filter_map(|file| file.path.file_name()).map(OsStr::to_owned).collect();
     let new = std::cell::RefCell::new(new);
-    let raw = document::read(&text, &dir, &|_, _| new.take(), &mut problems)?;
+    let raw = document::read(&main, &dir, &|_, _| new.take(), &mut problems)?;
     check::all(&raw, &mut problems);
     files::check(&raw, &dir, &mut problems);
     let before: Vec<Rc<KnownFile>> =
@@ -74,10 +95,18 @@ pub(crate) fn load(
         return None;
     }
     let (small, read) = raw.finish(&dir)?;
-    cache.change(&gone, read.clone(), problems.next(), &small);
-    cache.give_back(taken);
-    let config = whole(small, &read, cache, problems);
-    Some((config, Source::of(path, &text, cache)))
+    Some(Changed { main, gone, small, read, taken, problems })
+}
+
+impl Changed {
+    /// The configuration with what has changed, which `cache` knows from here on.
+    pub(crate) fn take_in(self, path: &Path, cache: &mut Cache) -> (Config, Source) {
+        let Self { main, gone, small, read, taken, problems } = self;
+        cache.change(&gone, read.clone(), problems.next(), &small);
+        cache.give_back(taken);
+        let config = whole(small, &read, cache, problems);
+        (config, Source::of(path, &main, cache))
+    }
 }
 
 /// Files of these names, as they are now.
@@ -95,7 +124,8 @@ fn look(
     let (folder, before) = cache.folder()?;
     let opened = File::from(opener.folder(Class::Own, folder).ok()?);
     let found = opened.metadata().ok()?;
-    if folder_stamp(&found) != *before {
+    // Whoever owns the main file's folder may be somebody else by now.
+    if folder_stamp(&found) != *before || !opener.trusts(found.uid()) {
         return None;
     }
     let folder = At::new(folder.clone(), 0);
@@ -171,9 +201,7 @@ fn whole(small: Config, read: &[ReadFile], cache: &Cache, problems: Problems) ->
     let in_main = small.sites.len() - in_files(read, &small.sites).len();
     let of_files = cache.files().flat_map(|file| file.sites.iter().map(|(_, site)| site.clone()));
     let sites: Vec<Arc<Site>> = small.sites[..in_main].iter().cloned().chain(of_files).collect();
-    let folder: PathBuf = small.include.as_ref().map(|include| include.folder.clone()).unwrap_or_default();
-    let files = cache.files().map(|file| file.listed.clone()).collect();
-    let include = small.include.as_ref().map(|_| Arc::new(Include { folder, files }));
+    let include = cache.include();
     Config { sites, include, warnings: problems.into_warnings(), ..small }
 }
 

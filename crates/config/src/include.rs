@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use sys::file_version::FileVersion;
 
 use crate::cache::{Cache, KnownFile};
@@ -144,7 +144,8 @@ pub(crate) fn is_read(name: &OsStr) -> bool {
     bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".")
 }
 
-fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
+/// The names of the files, and of what kind each is.
+pub(crate) fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
         let entry = entry?;
@@ -178,7 +179,7 @@ impl<'c> InFolder<'c> {
     ) -> Self {
         let owner = opened.metadata().ok().map(|found| {
             alone(&folder.value, &found, opener, folder.offset, problems);
-            safe(&folder.value, &found, None, folder.offset, problems)
+            safe(&folder.value, (found.uid(), found.mode()), None, folder.offset, problems)
         });
         Self { folder, opened, opener, owner, cache }
     }
@@ -187,6 +188,9 @@ impl<'c> InFolder<'c> {
     pub(crate) fn file(&self, name: &OsStr, is_link: bool, problems: &mut Problems) -> Option<SiteFile> {
         let path = self.folder.value.join(name);
         let offset = self.folder.offset;
+        if !is_link && let Some(known) = self.known(name, &path, problems) {
+            return Some(known);
+        }
         // Before the file is read: what is written meanwhile is read the next time.
         let read = self.open(name, is_link).map_err(files::Unread::Io).and_then(|file| {
             let found = file.metadata().map_err(files::Unread::Io)?;
@@ -194,7 +198,7 @@ impl<'c> InFolder<'c> {
                 return Err(files::Unread::NotAFile);
             }
             let stamp = FileVersion::of(&found);
-            safe(&path, &found, self.owner, offset, problems);
+            safe(&path, (found.uid(), found.mode()), self.owner, offset, problems);
             let content = match self.cache.known(&path, &stamp) {
                 Some(known) => Content::Known(known),
                 None => Content::Text(files::text_of(&file, found.len())?.into()),
@@ -210,6 +214,16 @@ impl<'c> InFolder<'c> {
                 None
             }
         }
+    }
+
+    /// A file that is as it was, which nobody opens.
+    fn known(&self, name: &OsStr, path: &Path, problems: &mut Problems) -> Option<SiteFile> {
+        let found = rustix::fs::statat(self.opened, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stamp = FileVersion::from(&found);
+        let known = self.cache.known(path, &stamp)?;
+        safe(path, (found.st_uid, found.st_mode), self.owner, self.folder.offset, problems);
+        let (path, is_seen) = (known.path.clone(), found.st_nlink == 1);
+        Some(SiteFile { path, stamp, is_seen, content: Content::Known(known) })
     }
 
     /// Opens a file of the folder without waiting: a FIFO would be waited for.
@@ -247,23 +261,28 @@ fn alone(path: &Path, found: &Metadata, opener: &Opener, offset: usize, problems
 /// Who owns a folder, or a file of `owner`'s folder.
 ///
 /// SECURITY: who may write here says which programs run, and which keys are used: the folder's owner and root, nobody else.
-fn safe(path: &Path, found: &Metadata, owner: Option<u32>, offset: usize, problems: &mut Problems) -> u32 {
+fn safe(
+    path: &Path,
+    (uid, mode): (u32, u32),
+    owner: Option<u32>,
+    offset: usize,
+    problems: &mut Problems,
+) -> u32 {
     let mut report = |message: String, help: String| match owner {
         Some(_) => problems.report_of(path, offset, message, help),
         None => problems.report_help(offset, message, help),
     };
     let shown = || show_path(path);
-    if found.mode() & 0o022 != 0 {
+    if mode & 0o022 != 0 {
         let shown = shown();
         let message = format!("`include`: {shown} can be written by others than its owner");
         report(message, format!("run `chmod go-w {shown}`"));
-    } else if let Some(owner) = owner.filter(|owner| ![0, *owner].contains(&found.uid())) {
+    } else if let Some(owner) = owner.filter(|owner| ![0, *owner].contains(&uid)) {
         let shown = shown();
-        let message =
-            format!("`include`: {shown} belongs to uid {}, and its folder to uid {owner}", found.uid());
+        let message = format!("`include`: {shown} belongs to uid {uid}, and its folder to uid {owner}");
         report(message, format!("run `chown {owner} {shown}`"));
     }
-    found.uid()
+    uid
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use sys::file_version::FileVersion;
 
 use crate::cache::Cache;
-use crate::changed::Unseen;
+use crate::changed::{Changed, Unseen};
 use crate::diagnostic::{Blame, Diagnostic, Diagnostics, Problems, Text};
 use crate::examine::Examine;
 use crate::include::{self, Content, SiteFile};
@@ -154,9 +154,37 @@ impl Config {
         (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
         judgement: &Judgement<'_>,
     ) -> Result<Judged, Diagnostics> {
-        if let Some((config, source)) = quickly(path, examine, (cache, changed), judgement) {
-            return Ok(Judged { config, source, left_out: Vec::new(), mistakes: Vec::new() });
+        match quickly(path, examine, (cache, changed), judgement) {
+            Some(found) => {
+                let (config, source) = found.take_in(path, cache);
+                Ok(Judged { config, source, left_out: Vec::new(), mistakes: Vec::new() })
+            }
+            None => Self::judge_all(path, examine, cache, judgement),
         }
+    }
+
+    /// The files that would be left out so. What has changed alone is not kept in `cache`, and nothing is made of it.
+    ///
+    /// # Errors
+    /// As for `judge`.
+    pub fn left_out(
+        path: &Path,
+        examine: &dyn Examine,
+        (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
+        judgement: &Judgement<'_>,
+    ) -> Result<Vec<LeftOut>, Diagnostics> {
+        match quickly(path, examine, (cache, changed), judgement) {
+            Some(_) => Ok(Vec::new()),
+            None => Self::judge_all(path, examine, cache, judgement).map(|judged| judged.left_out),
+        }
+    }
+
+    fn judge_all(
+        path: &Path,
+        examine: &dyn Examine,
+        cache: &mut Cache,
+        judgement: &Judgement<'_>,
+    ) -> Result<Judged, Diagnostics> {
         let name = path.display().to_string();
         let (text, dir) = match (judgement.only, judgement.before) {
             (Some(_), Before::Running(source)) => {
@@ -195,16 +223,16 @@ fn quickly(
     examine: &dyn Examine,
     (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
     judgement: &Judgement<'_>,
-) -> Option<(Config, Source)> {
+) -> Option<Changed> {
     if !judgement.refused.is_empty() {
         return None;
     }
     match (judgement.only, judgement.before) {
         (Some(only), Before::Running(source)) if cache.is_of(source) => {
-            changed::load(path, examine, cache, (&BTreeSet::from([only.to_owned()]), Unseen::Known))
+            changed::check(path, examine, cache, (&BTreeSet::from([only.to_owned()]), Unseen::Known))
         }
         (Some(_), _) => None,
-        (None, _) => changed::load(path, examine, cache, (changed?, Unseen::Looked)),
+        (None, _) => changed::check(path, examine, cache, (changed?, Unseen::Looked)),
     }
 }
 

@@ -17,6 +17,7 @@ mod conditioning;
 mod data;
 mod decode;
 mod diagnostic;
+mod differing;
 mod document;
 mod examine;
 mod files;
@@ -27,6 +28,7 @@ mod parse;
 mod part;
 mod paths;
 mod place;
+mod portions;
 mod raw;
 #[cfg(test)]
 mod reference;
@@ -57,7 +59,7 @@ pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use judge::{Before, Judged, Judgement, LeftOut, StandIn, Tolerance};
 pub use paths::{
     ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed,
-    class_of, open_beside, open_here,
+    Versions, class_of, open_beside, open_here,
 };
 pub use remote::{DOOR, Identity, RemoteServer, Secured};
 pub use rewrite::Matcher;

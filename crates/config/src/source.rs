@@ -2,7 +2,7 @@
 //!
 //! Runs in: the launcher (root). Input: texts that were read from the operator's files. Must never: look at the files again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,14 @@ use sys::file_version::FileVersion;
 use crate::cache::Cache;
 use crate::diagnostic::{Problems, Text};
 use crate::include::{Content, SiteFile};
+use crate::portions::Portions;
 
 /// The main file of a configuration and the files that it includes: paths and texts. A clone shares them.
 #[derive(Clone)]
 pub struct Source {
     pub(crate) path: Rc<Path>,
     pub(crate) main: Rc<str>,
-    pub(crate) included: Rc<[(Rc<Path>, Rc<Text>)]>,
+    pub(crate) included: Portions,
 }
 
 impl fmt::Debug for Source {
@@ -39,19 +40,18 @@ impl Source {
             let text = texts.add(&path.display().to_string(), &text);
             (path.into(), text)
         });
-        Some(Self { included: included.collect(), path: path.into(), main: main.into() })
+        Some(Self { included: Portions::of(included), path: path.into(), main: main.into() })
     }
 
     /// The texts of a main file and of the files that are remembered beside it.
     pub(crate) fn of(path: &Path, main: &str, cache: &Cache) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let included = cache.files().map(|file| (file.path.clone(), file.text.clone())).collect();
-        Self { path: path.into(), main: main.into(), included }
+        Self { path: path.into(), main: main.into(), included: cache.texts().clone() }
     }
 
     /// The files, the main one first.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        let included = self.included.iter().map(|(path, text)| (&**path, text.as_str()));
+        let included = self.included.files().map(|(path, text)| (&**path, text.as_str()));
         std::iter::once((&*self.path, &*self.main)).chain(included)
     }
 
@@ -60,30 +60,40 @@ impl Source {
         let named = |(path, text): &(Rc<Path>, Rc<Text>)| {
             Some((path.file_name()?.to_owned(), (path.clone(), text.clone())))
         };
-        self.included.iter().filter_map(named).collect()
+        self.included.files().filter_map(named).collect()
     }
 
     /// The names of the included files.
     pub fn names(&self) -> impl Iterator<Item = &OsStr> {
-        self.included.iter().filter_map(|(path, _)| path.file_name())
+        self.included.files().filter_map(|(path, _)| path.file_name())
     }
 
     /// The included files whose texts are others than in `before`: without that, all of them.
     pub fn differing(&self, before: Option<&Self>) -> Vec<(&OsStr, &str)> {
         let then: BTreeMap<&Path, &Rc<Text>> = before
             .iter()
-            .flat_map(|before| before.included.iter().map(|(path, text)| (&**path, text)))
+            .flat_map(|before| before.included.files_beside(Some(&self.included)))
+            .map(|(path, text)| (&**path, text))
             .collect();
         let is_as_before = |path: &Path, text: &Rc<Text>| {
             then.get(path).is_some_and(|old| Rc::ptr_eq(old, text) || old.as_str() == text.as_str())
         };
-        let new = self.included.iter().filter(|(path, text)| !is_as_before(path, text));
+        let new = self.included.files_beside(before.map(|before| &before.included));
+        let new = new.filter(|(path, text)| !is_as_before(path, text));
         new.filter_map(|(path, text)| Some((path.file_name()?, text.as_str()))).collect()
+    }
+
+    /// The names of the included files of `before` that are none of these any more.
+    pub fn gone_since<'b>(&self, before: &'b Self) -> Vec<&'b OsStr> {
+        let now = self.included.files_beside(Some(&before.included));
+        let now: BTreeSet<&OsStr> = now.filter_map(|(path, _)| path.file_name()).collect();
+        let then = before.included.files_beside(Some(&self.included));
+        then.filter_map(|(path, _)| path.file_name()).filter(|name| !now.contains(name)).collect()
     }
 
     /// The included files, as if they had just been read.
     pub(crate) fn site_files(&self) -> impl Iterator<Item = SiteFile> {
-        self.included.iter().map(|(path, text)| SiteFile {
+        self.included.files().map(|(path, text)| SiteFile {
             path: path.clone(),
             stamp: FileVersion::default(),
             is_seen: false,

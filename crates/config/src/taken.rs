@@ -48,6 +48,7 @@ impl Hasher for Same {
 }
 
 /// See the file's head.
+#[cfg_attr(test, derive(Clone))]
 #[derive(Default)]
 pub(crate) struct Taken {
     counts: HashMap<u64, u32, BuildHasherDefault<Same>>,

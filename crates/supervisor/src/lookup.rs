@@ -130,6 +130,12 @@ impl Hosts {
         }
     }
 
+    /// Has one site take the place of another.
+    pub(crate) fn replace(&mut self, number: u16, before: &Site, after: &Site) {
+        self.remove(number, before);
+        self.add(number, after);
+    }
+
     /// The sites with this host.
     pub(crate) fn of(&self, host: &str) -> &[u16] {
         self.by_host.get(host).map_or(&[], Vec::as_slice)
@@ -199,6 +205,9 @@ mod tests {
         hosts.update(&first, &second);
         assert_eq!((hosts.of("a"), hosts.of("b"), hosts.of("c")), (&[2][..], &[1, 0][..], &[3][..]));
         assert_eq!(hosts.with_patterns().count(), 0);
+        hosts.replace(2, &second[2], &first[3]);
+        assert_eq!((hosts.of("a"), hosts.with_patterns().collect::<Vec<_>>()), (&[][..], vec![2]));
+        hosts.replace(2, &first[3], &second[2]);
         hosts.update(&second, &second[..1]);
         assert_eq!((hosts.of("b"), hosts.by_host.len()), (&[0][..], 1));
     }

@@ -285,11 +285,14 @@ impl Supervisor {
 
     /// Makes places of sites that have gone.
     pub fn leave_places(&mut self, gone: &[u16]) {
-        let before = self.context.config.sites.clone();
         for &number in gone {
-            self.context.config.sites.get_mut(usize::from(number)).into_iter().for_each(leave_place);
+            // A list of all that there was before would count each of thousands up and down.
+            if let Some(site) = self.context.config.sites.get_mut(usize::from(number)) {
+                let before = site.clone();
+                leave_place(site);
+                self.hosts.replace(number, &before, site);
+            }
         }
         self.lookup.take();
-        self.hosts.update(&before, &self.context.config.sites);
     }
 }

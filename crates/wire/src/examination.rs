@@ -76,6 +76,10 @@ messages! {
         4 => Mistakes { text: Text<MISTAKES_MAX> },
         /// A file of sites that was left out, by its name, and why.
         5 => LeftOut { file: Bytes<PATH_MAX>, reason: Text<PROBLEM_MAX> },
+        /// Only so many files of sites, which follow, may be others than those that the launcher has read.
+        6 => Differ { count: u32 },
+        /// One of them, by its name.
+        7 => Differs { file: Bytes<PATH_MAX> },
     }
 }
 

@@ -5,6 +5,8 @@
 //! Runs in: the launcher, as root; a copy of it examines. Sees: what the copy has found, in memory that both share. Never: waits
 //! for the copy, or for longer than [`TIME`].
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -20,12 +22,15 @@ use crate::components::Component;
 use crate::transactions::{Asker, Wanted};
 use supervisor::Supervisor;
 use supervisor::error::{Error, during};
-use supervisor::examine::{Recorded, Recording, Refused};
+use supervisor::examine::{Loaded, Recorded, Recording};
 use supervisor::leaving::Leaving;
 use supervisor::opened_files::OpenedFiles;
 
 /// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128 files.
 const TIME: Duration = Duration::from_secs(60);
+
+/// The files of sites that may be others than those that were read last; `None` if it can be any.
+pub(crate) type Differing = Option<BTreeSet<OsString>>;
 
 /// What a configuration is examined for.
 #[derive(Clone, Debug)]
@@ -68,7 +73,7 @@ struct Running {
 }
 
 impl ConfigurationExamination {
-    /// Begins one: a copy of this process has `load` load the configuration. It waits for others' file systems, if it is known what
+    /// Begins one: a copy of this process has `load` load the configuration, once `look` has said which files have changed. It waits for others' file systems, if it is known what
     /// one has found that does not.
     pub(crate) fn begin(
         &mut self,
@@ -76,30 +81,31 @@ impl ConfigurationExamination {
         purpose: Purpose,
         first: Option<Recorded>,
         examine: &dyn Examine,
-        load: impl FnOnce(&dyn Examine) -> Result<Refused, Diagnostics>,
+        look: impl FnOnce() -> Differing,
+        load: impl FnOnce(&dyn Examine, Differing) -> Result<Loaded, Diagnostics>,
     ) -> Result<(), Error> {
         let memory = rustix::fs::memfd_create("findings", rustix::fs::MemfdFlags::CLOEXEC);
         let findings = File::from(memory.map_err(during("make a file in memory"))?);
-        let work = || {
+        let work = |changed| {
             config::open_here();
             let others = Rc::new(OpenedFiles::default());
             if first.is_none() {
                 config::open_beside(others.clone());
             }
             let recording = Recording::of(examine);
-            let (left_out, mistakes) = match load(&recording) {
-                Ok(left_out) => (left_out, None),
-                Err(mistakes) => (Refused::new(), first.is_some().then(|| mistakes.to_string())),
+            let (loaded, mistakes) = match load(&recording, changed) {
+                Ok(loaded) => (loaded, None),
+                Err(mistakes) => (Loaded::default(), first.is_some().then(|| mistakes.to_string())),
             };
             let files = match (&first, others.take_looked().is_empty()) {
                 (Some(_), _) => RemoteFiles::Examined,
                 (None, true) => RemoteFiles::Unnamed,
                 (None, false) => RemoteFiles::LeftOut,
             };
-            let said = recording.to_bytes(files, mistakes.as_deref(), &left_out);
+            let said = recording.to_bytes(files, mistakes.as_deref(), &loaded);
             (&findings).write_all(&said).map_err(|error| ("examination", error))
         };
-        let child = supervisor.background().begin(&[findings.as_raw_fd()], work)?;
+        let child = supervisor.background().begin_after(&[findings.as_raw_fd()], look, work)?;
         let serial = match supervisor.watch_copy(&child) {
             Ok(serial) => serial,
             Err(error) => {

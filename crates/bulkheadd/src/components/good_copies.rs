@@ -47,15 +47,16 @@ impl GoodCopies {
     }
 
     fn begin(&mut self, supervisor: &mut Supervisor, Wanted { source, left_out }: Wanted) {
-        let names: BTreeSet<OsString> = source.names().map(OsString::from).chain(left_out.clone()).collect();
         let kept = self.kept.take();
-        let is_there = |kept: &Source| kept.names().all(|name| names.contains(name));
+        let is_there =
+            |kept: &Source| source.gone_since(kept).into_iter().all(|name| left_out.contains(name));
         if kept.as_ref().is_some_and(|kept| is_there(kept) && source.differing(Some(kept)).is_empty()) {
             self.kept = kept;
             return;
         }
         let copies = good_copies::GoodCopies::of(&supervisor.directories().state);
         let work = || {
+            let names = source.names().map(OsString::from).chain(left_out.clone()).collect();
             let new = source.differing(kept.as_ref()).into_iter();
             copies.keep(new.filter(|(name, _)| !left_out.contains(*name)), &names)
         };

@@ -10,6 +10,7 @@ mod configure;
 mod holders;
 mod left_out;
 mod messages;
+mod reading;
 mod reload;
 pub(crate) mod resume;
 mod staging;

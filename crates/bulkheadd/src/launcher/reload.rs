@@ -9,33 +9,29 @@
 //! that were started end, and nothing has changed.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::Instant;
 
-use config::{Before, Cache, Config, Diagnostics, Examine, Judged, Judgement, LeftOut, Source};
+use config::{Config, Judged, LeftOut, Source};
 use wire::{LauncherToAdmin, LauncherToGate, LauncherToLogger, LauncherToSite, Outcome, Role, Text};
 
 use crate::components::configuration_examination::{Examined, Purpose};
 use crate::components::service_manager::Reloaded;
 use crate::launcher::Launcher;
 use crate::launcher::staging::StagedChange;
-use crate::site_watch::SiteWatch;
 use crate::staged::Staged;
-use crate::transactions::{Asker, Look, Mode, Reload, Wanted};
+use crate::transactions::{Asker, Mode, Reload, Wanted};
 use supervisor::Supervisor;
 use supervisor::change::Change;
 use supervisor::change::prepare::{Effect, Prepared, prepare};
 use supervisor::error::Error;
-use supervisor::examine::{Depth, Examiner, KnownCertificates, Recorded, Refused};
+use supervisor::examine::Recorded;
 use supervisor::life::Life;
 use supervisor::process::Untold;
 use supervisor::setup::route_table::RouteTable;
 use supervisor::slots::{Changed, Running, sockets_of};
 use supervisor::spawn::context::duplicate;
 use supervisor::spawn::process_spec::ProcessSpec;
-use supervisor::spawn::uids::Uids;
 
 /// LIMIT: how often a configuration is examined that is written to again meanwhile, as by several who add sites.
 const ATTEMPTS: u32 = 3;
@@ -64,6 +60,7 @@ impl Launcher {
             self.components.service_manager.reload_begins();
         }
         self.free_numbers();
+        self.components.certificates.files.put_off();
         self.begin_examination(asker, wanted, 1, None);
     }
 
@@ -80,42 +77,6 @@ impl Launcher {
             Ok(false) => self.go_on_reloading(asker, wanted, None),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
         }
-    }
-
-    /// Has what the configuration names examined beside the loop, where its length is somebody else's; whether it is.
-    fn examine_configuration(&mut self, purpose: Purpose, first: Option<Recorded>) -> Result<bool, Error> {
-        if self.supervisor.context().empty_root.is_none() {
-            return Ok(false);
-        }
-        let wanted = match &purpose {
-            Purpose::Reload { wanted, .. } => wanted.clone(),
-            Purpose::Know => Wanted::all(),
-        };
-        self.site_watch.look(&self.config_path);
-        self.look_at_generations();
-        let Self {
-            supervisor,
-            components,
-            read_files,
-            site_watch,
-            config_path,
-            identities,
-            holders,
-            source,
-            ..
-        } = self;
-        let known = match purpose {
-            Purpose::Reload { .. } => KnownCertificates::default(),
-            Purpose::Know => KnownCertificates::of(components.certificates.files.known()),
-        };
-        let examiner = Examiner::of_running(Depth::Start, identities.as_ref(), holders).knowing(known);
-        // The copy's own, which ends with it.
-        let load = |examine: &dyn Examine| {
-            let judged = judge((config_path, read_files, site_watch), source, &wanted, examine)?;
-            Ok(refused_by(&judged.left_out))
-        };
-        components.configuration_examination.begin(supervisor, purpose, first, &examiner, load)?;
-        Ok(true)
     }
 
     /// Goes on with a configuration that was examined.
@@ -172,60 +133,8 @@ impl Launcher {
             return self.report(asker, "");
         }
         match self.sockets(&prepared.config) {
-            Ok(sockets) => {
-                if wanted.look == Look::All && wanted.only.is_none() {
-                    self.components.certificates.files.look_soon();
-                }
-                self.carry_out_reload((asker, wanted), prepared, (source, left_out), sockets);
-            }
+            Ok(sockets) => self.carry_out_reload((asker, wanted), prepared, (source, left_out), sockets),
             Err(error) => self.refuse_reload(asker, &error.to_string()),
-        }
-    }
-
-    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of. What it names
-    /// is examined, unless it is known what is wrong with that.
-    fn read_configuration(
-        &mut self,
-        wanted: &Wanted,
-        found: Option<&Recorded>,
-    ) -> Result<Judged, Diagnostics> {
-        self.site_watch.look(&self.config_path);
-        self.look_at_generations();
-        let examiner = Examiner::of_running(Depth::Start, self.identities.as_ref(), &self.holders);
-        let examine = found.map_or(&examiner as &dyn Examine, |found| found);
-        let mut wanted = wanted.clone();
-        found.into_iter().for_each(|found| wanted.leave_out(found.left_out()));
-        let from = (&*self.config_path, &mut self.read_files, &self.site_watch);
-        let read = judge(from, &self.source, &wanted, examine);
-        match (&read, &wanted.only) {
-            (Ok(judged), None) => self.site_watch.all_is_read(&judged.config, names_of(&judged.left_out)),
-            (Ok(judged), Some(only)) if judged.left_out.is_empty() => self.site_watch.is_read(only),
-            _ => {}
-        }
-        read
-    }
-
-    /// Reads the generations of names, which the commands write. If the file cannot be read, the examiner says so, and nothing changes.
-    fn look_at_generations(&mut self) {
-        let _ = self.identities.as_mut().map(Uids::look_again);
-    }
-
-    /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one file then, as
-    /// it does after a start.
-    pub(super) fn know_files(&mut self) {
-        if self.supervisor.context().config.include.is_some()
-            && let Ok(false) = self.examine_configuration(Purpose::Know, None)
-        {
-            self.know_left_out(None);
-        }
-    }
-
-    /// Reads all files, and takes notice of those that are wrong: of the launcher before, only what runs is known. A mistake of the main
-    /// file is for those to hear who order a reload.
-    fn know_left_out(&mut self, found: Option<&Recorded>) {
-        if let Ok(judged) = self.read_configuration(&Wanted::all(), found) {
-            self.take_left_out(judged.left_out, None);
-            self.log_left_out("upgrade");
         }
     }
 
@@ -497,30 +406,6 @@ impl Launcher {
             }
         }
     }
-}
-
-/// Judges a configuration beside what runs: what is new of its files of sites, or what the kernel has said so of.
-fn judge(
-    (path, read_files, site_watch): (&Path, &mut Cache, &SiteWatch),
-    running: &Source,
-    wanted: &Wanted,
-    examine: &dyn Examine,
-) -> Result<Judged, Diagnostics> {
-    let changed = site_watch.changed().filter(|_| wanted.look == Look::Seen);
-    let Wanted { tolerance, only, refused, .. } = wanted;
-    let (before, only) = (Before::Running(running), only.as_deref());
-    let judgement = Judgement { before, tolerance: *tolerance, only, refused };
-    Config::judge(path, examine, (read_files, changed), &judgement)
-}
-
-/// What another process has to know of files that were left out.
-fn refused_by(left_out: &[LeftOut]) -> Refused {
-    let names = names_of(left_out).zip(left_out);
-    names.map(|(name, left)| (name, left.reason.clone())).collect()
-}
-
-fn names_of(left_out: &[LeftOut]) -> impl Iterator<Item = OsString> {
-    left_out.iter().map(|left| left.file.file_name().unwrap_or_default().to_owned())
 }
 
 fn serving_specs(supervisor: &Supervisor) -> impl Iterator<Item = (usize, &ProcessSpec)> {

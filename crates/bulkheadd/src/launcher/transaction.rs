@@ -326,6 +326,9 @@ impl Launcher {
             ..
         } = transaction;
         let is_of_files = failures.is_empty() && !refused.is_empty();
+        if wanted.as_ref().is_some_and(Wanted::is_of_all) {
+            self.components.certificates.files.look_soon();
+        }
         let reason = failures.into_iter().chain(refused.values().cloned()).collect::<Vec<_>>().join("; ");
         match (reload, wanted) {
             (Some(reload), _) => self.end_reload(asker, begun, &reload, &reason),

@@ -1,5 +1,9 @@
 //! What is read of changed files alone is what is read of all, and what is refused is refused.
 
+mod by_stamp;
+
+use std::path::PathBuf;
+
 use super::*;
 use crate::{Diagnostics, Finding, Setting, Subject};
 

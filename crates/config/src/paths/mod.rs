@@ -12,6 +12,7 @@ mod fault;
 mod mounts;
 mod open;
 mod rights;
+mod versions;
 mod walk;
 
 pub(crate) use beside::may_wait;
@@ -19,6 +20,7 @@ pub use beside::{ANSWER_TIME, Beside, open_beside, open_here};
 pub use fault::{PathFault, PathOwner};
 pub use open::{Found, Held, Opener};
 pub use rights::Placed;
+pub use versions::Versions;
 
 /// What the path of a key may lead through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -92,7 +92,7 @@ impl Opener {
         }
     }
 
-    fn walk(&self, class: Class, enters_remote: bool) -> Walk<'_> {
+    pub(super) fn walk(&self, class: Class, enters_remote: bool) -> Walk<'_> {
         let trusted = self.trusted.as_ref().map(|trusted| &trusted[..]);
         Walk { class, trusted, enters_remote }
     }

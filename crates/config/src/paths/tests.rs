@@ -238,3 +238,45 @@ fn keys_of_one_name_are_of_one_class() {
     }
     assert_eq!(class_of("none"), Class::Own);
 }
+
+#[test]
+fn a_look_at_many_files_finds_what_a_walk_to_each_finds() {
+    if !is_root() {
+        return;
+    }
+    let tree = Tree::new();
+    tree.link("root/secret", "alice/link", ALICE);
+    tree.link("root", "alice/folder", ALICE);
+    tree.link("alice/file", "root/link", 0);
+    tree.link("alice/own", "root/folder", 0);
+    tree.link("root/secret", "root/many/link", 0);
+    fs::hard_link(tree.at("root/secret"), tree.at("alice/hard")).unwrap();
+    let opener = Opener::trusting([0, 0]);
+    let mut versions = opener.versions();
+    let below = [
+        "root/open",
+        "root/secret",
+        "root/none",
+        "root/link",
+        "root/closed",
+        "root/closed/../open",
+        "root/folder/file",
+        "root/folder/none",
+        "alice/file",
+        "alice/link",
+        "alice/hard",
+        "alice/folder/secret",
+        "root/many/link",
+        "alice/own/file",
+        "root/open/file",
+        "none/file",
+        "alice/file",
+        "bob/own/../file",
+    ];
+    let others = ["/proc/self/status", "/proc/self/exe", "/dev/null", "/"].map(PathBuf::from);
+    for path in below.iter().map(|path| tree.at(path)).chain(others) {
+        let walked =
+            opener.look(Class::Private, &path).map(|found| sys::file_version::FileVersion::from(&found.stat));
+        assert_eq!(format!("{:?}", versions.of(&path)), format!("{walked:?}"), "{}", path.display());
+    }
+}

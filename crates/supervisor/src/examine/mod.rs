@@ -23,7 +23,7 @@ mod user_range;
 pub use self::finding::Depth;
 pub use self::known::{KnownCertificate, KnownCertificates};
 pub use self::readers::jail_of_check;
-pub use self::recorded::{Recorded, Recording, Refused};
+pub use self::recorded::{Loaded, Recorded, Recording, Refused};
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

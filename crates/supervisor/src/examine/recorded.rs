@@ -4,7 +4,7 @@
 //! lets something pass that nobody has looked at.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,6 +19,15 @@ use super::finding::error;
 
 /// Names of files of sites that are left out, each with the reason.
 pub type Refused = BTreeMap<OsString, String>;
+
+/// What a configuration has come to in another process.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The files of sites that were left out.
+    pub left_out: Refused,
+    /// The files that may be others than those that were read last; `None` if it can be any.
+    pub changed: Option<BTreeSet<OsString>>,
+}
 
 /// The number of each subject, made of all that is asked of it: equal ones are told apart by their order.
 fn numbers(subjects: &[Subject<'_>]) -> Vec<u64> {
@@ -52,7 +61,7 @@ impl<'e> Recording<'e> {
     }
 
     /// All of that, as it is said; with what has become of files that may not answer, and the mistakes that are known of by that.
-    pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>, left_out: &Refused) -> Vec<u8> {
+    pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>, loaded: &Loaded) -> Vec<u8> {
         let found = self.found.borrow();
         let subjects: Vec<u64> = found.keys().copied().collect();
         let subjects =
@@ -66,11 +75,14 @@ impl<'e> Recording<'e> {
             })
         });
         let mistakes = mistakes.map(|text| Item::Mistakes { text: Text::new(text) });
-        let left_out = left_out.iter().map(|(name, reason)| Item::LeftOut {
-            file: Bytes(name.as_encoded_bytes().to_vec()),
-            reason: Text::new(reason),
-        });
-        let others = std::iter::once(Item::Remote { files }).chain(mistakes).chain(left_out);
+        let file = |name: &OsString| Bytes(name.as_encoded_bytes().to_vec());
+        let left_out = loaded.left_out.iter();
+        let left_out =
+            left_out.map(|(name, reason)| Item::LeftOut { file: file(name), reason: Text::new(reason) });
+        let differ = loaded.changed.iter().map(|changed| Item::Differ { count: changed.len() as u32 });
+        let changed = loaded.changed.iter().flatten().map(|name| Item::Differs { file: file(name) });
+        let others = std::iter::once(Item::Remote { files }).chain(mistakes);
+        let others = others.chain(left_out).chain(differ).chain(changed);
         write_items(&subjects.chain(findings).chain(others).collect::<Vec<_>>())
     }
 }
@@ -99,13 +111,13 @@ pub struct Recorded {
     /// What has become of files that may not answer; `None` if nothing was said of them.
     remote: Option<RemoteFiles>,
     mistakes: Option<String>,
-    left_out: Refused,
+    loaded: Loaded,
 }
 
 impl Recorded {
     /// What was said so; `None` if that makes no sense.
     pub fn of_bytes(said: &[u8]) -> Option<Self> {
-        let mut recorded = Self::default();
+        let (mut recorded, mut differ) = (Self::default(), 0);
         for item in read_items(said, SUBJECTS_MAX).ok()? {
             match item {
                 Item::Examined { subjects } => recorded.examined.extend(subjects),
@@ -118,11 +130,18 @@ impl Recorded {
                 Item::Mistakes { text } => recorded.mistakes = Some(text.as_str().into()),
                 Item::LeftOut { file, reason } => {
                     let name = OsStr::from_bytes(&file.0).to_owned();
-                    recorded.left_out.insert(name, reason.as_str().into());
+                    recorded.loaded.left_out.insert(name, reason.as_str().into());
+                }
+                Item::Differ { count } => {
+                    (differ, recorded.loaded.changed) = (count as usize, Some(BTreeSet::new()));
+                }
+                Item::Differs { file } => {
+                    recorded.loaded.changed.as_mut()?.insert(OsStr::from_bytes(&file.0).to_owned());
                 }
             }
         }
-        Some(recorded)
+        let is_whole = recorded.loaded.changed.as_ref().is_none_or(|changed| changed.len() == differ);
+        is_whole.then_some(recorded)
     }
 
     /// Whether the configuration names what it did not name when it was examined.
@@ -142,7 +161,12 @@ impl Recorded {
 
     /// The files of sites that the other process has left out.
     pub fn left_out(&self) -> &Refused {
-        &self.left_out
+        &self.loaded.left_out
+    }
+
+    /// The files of sites that may be others than those that this process has read; `None` if it can be any.
+    pub fn changed(&self) -> Option<&BTreeSet<OsString>> {
+        self.loaded.changed.as_ref()
     }
 
     fn lacking(&self) -> Finding {
@@ -211,12 +235,21 @@ mod tests {
         let recording = Recording::of(&Stub);
         let there = said(&path, &recording);
         assert!(there.contains("/a") && there.contains("/b"), "{there}");
-        let recorded = Recorded::of_bytes(&recording.to_bytes(
-            RemoteFiles::LeftOut,
-            Some("bad"),
-            &Refused::from([("b.toml".into(), "no".into())]),
-        ))
-        .unwrap();
+        let loaded = Loaded {
+            left_out: Refused::from([("b.toml".into(), "no".into())]),
+            changed: Some(BTreeSet::from(["b.toml".into(), "c.toml".into()])),
+        };
+        let bytes = recording.to_bytes(RemoteFiles::LeftOut, Some("bad"), &loaded);
+        let recorded = Recorded::of_bytes(&bytes).unwrap();
+        assert_eq!(recorded.changed(), loaded.changed.as_ref());
+        for changed in [None, Some(BTreeSet::new())] {
+            let bytes = recording.to_bytes(
+                RemoteFiles::Unnamed,
+                None,
+                &Loaded { changed: changed.clone(), ..Loaded::default() },
+            );
+            assert_eq!(Recorded::of_bytes(&bytes).unwrap().changed(), changed.as_ref());
+        }
         assert!(recorded.leaves_out() && !recorded.has_waited() && recorded.mistakes() == Some("bad"));
         assert_eq!(recorded.left_out().get(OsStr::new("b.toml")).map(String::as_str), Some("no"));
         assert_eq!(said(&path, &recorded), there);
@@ -232,5 +265,11 @@ mod tests {
         assert!(here.contains("was written into the configuration while that was examined"), "{here}");
         assert!(recorded.is_short());
         assert!(Recorded::of_bytes(&[1, 2, 3]).is_none());
+        let differ = |count, files: &[&str]| {
+            let differs = files.iter().map(|file| Item::Differs { file: Bytes(file.as_bytes().to_vec()) });
+            let items: Vec<Item> = std::iter::once(Item::Differ { count }).chain(differs).collect();
+            Recorded::of_bytes(&write_items(&items)).is_some()
+        };
+        assert!(differ(1, &["a"]) && !differ(2, &["a"]) && !differ(0, &["a"]));
     }
 }

@@ -41,19 +41,30 @@ impl Background {
         kept: &[RawFd],
         work: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     ) -> Result<Child, Error> {
+        self.begin_after(kept, || (), |()| work())
+    }
+
+    /// The same, after something whose length no tenant decides, and for which the copy weighs as much as the launcher.
+    pub fn begin_after<T>(
+        &self,
+        kept: &[RawFd],
+        first: impl FnOnce() -> T,
+        work: impl FnOnce(T) -> Result<(), (&'static str, io::Error)>,
+    ) -> Result<Child, Error> {
         let joins = self.joins.iter().map(|join| join.as_raw_fd());
         let kept: Vec<_> = kept.iter().copied().chain(joins).collect();
         let behind = || {
+            // It has the launcher's memory, and would be killed in the launcher's place.
+            let _ = sys::oom::step_up(OOM_STEP_HELPER, OOM_STEP_MAX);
+            let found = first();
             self.step_back();
-            work()
+            work(found)
         };
         sys::process::begin_work(&kept, behind).map_err(Error::Start)
     }
 
     /// In a copy. One that cannot step back does its work all the same.
     fn step_back(&self) {
-        // It has the launcher's memory, and would be killed in the launcher's place.
-        let _ = sys::oom::step_up(OOM_STEP_HELPER, OOM_STEP_MAX);
         let join = |join: &OwnedFd| rustix::io::write(join, b"0").is_ok();
         if self.joins.is_empty() || !self.joins.iter().all(join) {
             let _ = nice(NICE);

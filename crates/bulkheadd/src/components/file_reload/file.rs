@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use config::{Class, Opener, PathFault, Site};
+use config::{Class, Opener, PathFault, Site, Versions};
 use supervisor::change::FileId;
 use supervisor::change::plan::Stamp;
 use supervisor::setup::names::NamesFile;
@@ -129,7 +129,7 @@ impl ReloadedFile {
 
     /// One that its reader is sent when it starts, as the file is now.
     fn given_at_start(self, opener: &Opener) -> Self {
-        let given = self.look(opener).ok();
+        let given = self.look(&mut opener.versions()).ok();
         Self { given, is_settled: given.as_ref().is_none_or(is_settled), ..self }
     }
 
@@ -141,10 +141,11 @@ impl ReloadedFile {
     }
 
     /// As the files are now, without opening them.
-    pub(super) fn look(&self, opener: &Opener) -> Result<Stamp, PathFault> {
-        let opener = &self.opener(opener);
-        let look = |path| look(opener, path);
-        Ok((look(&self.path)?, self.key.as_deref().map(look).transpose()?))
+    pub(super) fn look(&self, versions: &mut Versions<'_>) -> Result<Stamp, PathFault> {
+        if self.is_of_names() {
+            return Ok((NamesFile::opener().versions().of(&self.path)?, None));
+        }
+        Ok((versions.of(&self.path)?, self.key.as_deref().map(|key| versions.of(key)).transpose()?))
     }
 
     /// What opens it: the files about names are the machine's.
@@ -190,11 +191,6 @@ pub(super) fn files_of(site: u16, about: &Site) -> Vec<ReloadedFile> {
 pub(super) fn is_settled((file, key): &Stamp) -> bool {
     let now = SystemTime::now();
     [Some(file), key.as_ref()].into_iter().flatten().all(|version| version.is_settled(now, SETTLED_AFTER))
-}
-
-/// As a file is now, without opening it.
-fn look(opener: &Opener, path: &Path) -> Result<FileVersion, PathFault> {
-    Ok(FileVersion::from(&opener.look(Class::Private, path)?.stat))
 }
 
 /// A file, and its version before it was opened: what is written meanwhile is another one.

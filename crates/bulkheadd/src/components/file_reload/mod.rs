@@ -89,7 +89,14 @@ impl FileReload {
             let new = files_of(site, about).into_iter();
             files.extend(new.map(|new| new.or_as_before(&mut old, opener)));
         }
-        self.sites.clone_from(&config.sites);
+        // Not all at once: each of thousands would be counted up and down.
+        self.sites.truncate(config.sites.len());
+        for (known, about) in self.sites.iter_mut().zip(&config.sites) {
+            if !Arc::ptr_eq(known, about) {
+                *known = about.clone();
+            }
+        }
+        self.sites.extend(config.sites[self.sites.len()..].iter().cloned());
         self.every = Duration::from_millis(config.tls.reread_ms.into());
         let next = Instant::now() + self.every;
         // Not later than it was to be: whoever reloads all the time does not put it off.
@@ -109,6 +116,11 @@ impl FileReload {
     /// Has the files looked at at once: who has a configuration read again has changed something.
     pub(crate) fn look_soon(&mut self) {
         self.next = self.next.map(|_| Instant::now());
+    }
+
+    /// A change of the configuration begins: files that are looked at wait for it.
+    pub(crate) fn put_off(&mut self) {
+        self.round.put_off(Instant::now());
     }
 
     /// Each certificate: its site and number, its file, and what the signer has said of it.
@@ -151,9 +163,10 @@ impl Component for FileReload {
             let names = self.files.iter().take_while(|file| file.is_of_names()).count();
             self.look_at(supervisor, 0..names);
         }
-        if self.round.deadline().is_some() {
-            let portion = self.round.next(self.files.len());
+        if is_due(self.round.deadline()) {
+            let (portion, begun) = (self.round.next(self.files.len()), Instant::now());
             let looked = self.look_at(supervisor, portion);
+            self.round.rest(begun.elapsed(), Instant::now());
             self.round.looked.extend(looked);
             let looked = self.round.take_looked();
             looked.into_iter().for_each(|looked| supervisor.open_again(looked, now));
@@ -174,10 +187,12 @@ impl FileReload {
     fn look_at(&mut self, supervisor: &mut Supervisor, places: Range<usize>) -> BTreeSet<FileKey> {
         let opener = supervisor.context().opener();
         supervisor.context().opened.take_looked();
-        let (mut read, mut there) = (BTreeMap::new(), BTreeMap::new());
+        let (mut read, mut there, mut versions) = (BTreeMap::new(), BTreeMap::new(), opener.versions());
         for place in places {
             let file = &self.files[place];
-            match file.look(&opener) {
+            match file.look(&mut versions) {
+                // Most of thousands are as they were.
+                Ok(found) if file.known(&found) == found => {}
                 Ok(found) => {
                     let id = file.purpose.id(&file.path);
                     read.insert(id.clone(), file.known(&found));

@@ -5,12 +5,19 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use supervisor::opened_files::FileKey;
 
 /// LIMIT: files that are looked at in one turn of the loop: some milliseconds, on a machine with time to spare.
 const AT_ONCE: usize = 256;
+/// LIMIT: how long a round rests after a portion, in times of what the portion has taken: a round has at most a quarter of the loop, which
+/// clients and changes wait for, whatever is on the way to a file.
+const REST_TIMES: u32 = 3;
+
+/// LIMIT: how long a portion waits for a change of the configuration that begins, and for others after it.
+const PUT_OFF: Duration = Duration::from_millis(200);
+const PUT_OFF_MAX: Duration = Duration::from_secs(2);
 
 /// Where a round is.
 #[derive(Debug, Default)]
@@ -19,8 +26,10 @@ pub(super) struct Round {
     at: usize,
     /// How many have yet to be looked at.
     left: usize,
-    /// When the round has begun, while it goes on.
-    begun: Option<Instant>,
+    /// When the next portion is due, while the round goes on.
+    due: Option<Instant>,
+    /// Since when that has been put off.
+    put_off_at: Option<Instant>,
     /// Whether it was begun because it was time.
     is_by_time: bool,
     /// What was looked at and is opened by others.
@@ -31,7 +40,8 @@ impl Round {
     /// Has all of so many files looked at, from where the last round is or was.
     pub(super) fn begin(&mut self, files: usize, is_by_time: bool, now: Instant) {
         self.left = files;
-        self.begun = Some(now).filter(|_| files > 0);
+        // One that goes on rests as it would have.
+        self.due = Some(self.due.unwrap_or(now)).filter(|_| files > 0);
         self.is_by_time |= is_by_time;
     }
 
@@ -40,12 +50,26 @@ impl Round {
         if self.left > 0 {
             self.left = files;
         }
-        self.begun = self.begun.filter(|_| files > 0);
+        self.due = self.due.filter(|_| files > 0);
     }
 
-    /// Since when the next portion waits, if one does.
+    /// When the next portion is due, if there is one.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.begun
+        self.due
+    }
+
+    /// Has the next portion wait for a change that begins now, unless it has waited for others for long.
+    pub(super) fn put_off(&mut self, now: Instant) {
+        let Some(due) = self.due else { return };
+        if now.duration_since(*self.put_off_at.get_or_insert(now)) < PUT_OFF_MAX {
+            self.due = Some(due.max(now + PUT_OFF));
+        }
+    }
+
+    /// A portion has taken so long.
+    pub(super) fn rest(&mut self, took: Duration, now: Instant) {
+        self.put_off_at = None;
+        self.due = self.due.map(|_| now + took * REST_TIMES);
     }
 
     /// The next portion of so many files; none when the round is over.
@@ -58,14 +82,14 @@ impl Round {
         self.left -= portion.len();
         self.at = end;
         if self.left == 0 {
-            self.begun = None;
+            self.due = None;
         }
         portion
     }
 
     /// What was looked at and is opened by others, once the last portion was the end of a round that was begun because it was time.
     pub(super) fn take_looked(&mut self) -> Option<BTreeSet<FileKey>> {
-        if self.begun.is_some() {
+        if self.due.is_some() {
             return None;
         }
         let Self { is_by_time, looked, .. } = std::mem::take(self);
@@ -115,6 +139,43 @@ mod tests {
         round.begin(files, false, Instant::now());
         let looks = looks(&mut round, files, &[1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(looks.iter().all(|looks| (1..=3).contains(looks)), "{looks:?}");
+    }
+
+    #[test]
+    fn a_round_rests_after_each_portion_whoever_begins_it_again() {
+        let (files, mut round, now) = (3 * AT_ONCE, Round::default(), Instant::now());
+        let took = Duration::from_millis(4);
+        round.begin(files, false, now);
+        assert_eq!(round.deadline(), Some(now));
+        round.next(files);
+        round.rest(took, now);
+        assert_eq!(round.deadline(), Some(now + took * REST_TIMES));
+        round.begin(files, true, now);
+        assert_eq!(round.deadline(), Some(now + took * REST_TIMES));
+        while !round.next(files).is_empty() {}
+        round.rest(took, now);
+        assert_eq!(round.deadline(), None, "it is over");
+    }
+
+    #[test]
+    fn a_round_waits_for_changes_and_not_for_ever() {
+        let (files, mut round, begun) = (3 * AT_ONCE, Round::default(), Instant::now());
+        round.put_off(begun);
+        assert_eq!(round.deadline(), None, "there is none");
+        round.begin(files, false, begun);
+        let (mut now, mut changes) = (begun, 0);
+        loop {
+            round.put_off(now);
+            if round.deadline().is_some_and(|due| due <= now) {
+                break;
+            }
+            (now, changes) = (now + PUT_OFF, changes + 1);
+        }
+        assert_eq!(now, begun + PUT_OFF_MAX, "after {changes} changes");
+        round.next(files);
+        round.rest(Duration::ZERO, now);
+        round.put_off(now);
+        assert_eq!(round.deadline(), Some(now + PUT_OFF));
     }
 
     #[test]
