@@ -23,6 +23,7 @@ pub mod examine;
 mod examined;
 mod figures;
 pub mod foreign;
+mod footprint;
 pub mod good_copies;
 pub mod health_check;
 mod index;
@@ -62,6 +63,7 @@ mod telling;
 pub mod unread;
 pub mod upgrade;
 mod view;
+mod user_threads;
 pub mod whereabouts;
 mod workers;
 
