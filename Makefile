@@ -119,6 +119,7 @@ sweep: build
 	BULKHEAD_SWEEP=whole python3 tests/run test_sent_descriptors
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_sent_descriptors
 	BULKHEAD_STOPPED=5,40,70 python3 tests/run test_hung_roles
+	BULKHEAD_STOPPED=5,40,70 python3 tests/run --rootless test_hung_roles
 	BULKHEAD_RULES_CASES=20000 python3 tests/run test_rule_names
 	BULKHEAD_RACES=200000 cargo test -p config paths::sweep
 	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time

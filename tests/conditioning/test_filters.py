@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import time
 import unittest
@@ -11,13 +13,13 @@ from client import get, request, until
 from harness import ROOTLESS, Server, rootless_too, site
 from filter_program import FILTER, PYTHON, library
 
-def filtered(*chain, **settings):
+def filtered(*chain, kind=Server, files=None, **settings):
     """A server with a filter for each of these lists of words."""
     read = [library(), "filters"]
     filters = [{"command": [PYTHON, "-I", "filters/filter.py", *words], "read": read} for words in chain]
     policies = {"filters": filters} | settings.pop("conditioning", {})
-    files = {"filters/filter.py": FILTER, "main/two": "two\n"}
-    return Server([site()], programs=(), files=files, conditioning=policies, **settings)
+    files = {"filters/filter.py": FILTER, "main/two": "two\n"} | (files or {})
+    return kind([site()], programs=(), files=files, conditioning=policies, **settings)
 
 
 def pids(server):
@@ -77,8 +79,8 @@ class Supervision(unittest.TestCase):
             self.assertTrue(renewed)
             self.assertFalse({first, second} & set(renewed))
             self.assertEqual(server.get("/zero").text, "two\n")
-            states = {process["state"] for process in server.order(command="status")["processes"]}
-            self.assertEqual(states, {"serving"})
+            states = lambda: {process["state"] for process in server.order(command="status")["processes"]}
+            self.assertTrue(until(lambda: states() == {"serving"}, 10), states())
 
     def test_a_request_that_ends_a_filter_ends_alone(self):
         with filtered(["first"], ["second"]) as server:
@@ -144,7 +146,6 @@ class Replacement(unittest.TestCase):
             self.assertIn(server.status("/"), (None, 503))
 
     def test_a_chain_in_which_a_filter_hangs_is_replaced(self):
-        # One that has not read for as long as it may have needed to start, which is nine times this.
         limits = {"start_timeout": "400ms"}
         for deeds in ((["zero=one"], ["one=hang"], ["last"]), (["zero=hang"], ["last"])):
             with self.subTest(deeds=deeds), filtered(*deeds, limits=limits) as server:
@@ -159,6 +160,66 @@ class Replacement(unittest.TestCase):
                 self.assertTrue(until(lambda: server.status("/two") == 200, 20), server.stderr())
                 # The one behind that whose deed it is.
                 self.assertRegex(server.stderr(), rf"filter {len(deeds) - 1} \(pid \d+\) did not read what waits for it")
+
+
+class Begun(Server):
+    """A server that nobody waits for."""
+
+    def status(self, *_words, **_more):
+        return 200
+
+
+@rootless_too
+class Starts(unittest.TestCase):
+    def states(self, server):
+        """The states of its filters."""
+        processes = server.order(command="status")["processes"]
+        return {process["state"] for process in processes if process["name"] == "filter"}
+
+    def test_one_that_does_not_come_up_is_not_ready_and_is_ended(self):
+        # A start may take nine times this, as that of a service.
+        with filtered(["zero=one"], ["busy", "one=two"], kind=Begun, answers=False, limits={"start_timeout": "300ms"},
+                      files={"filters/busy": ""}) as server:
+            late = lambda: re.search(r"filter 1 \(pid \d+\) was starting for too long and was ended", server.log())
+            self.assertTrue(until(lambda: "filter is busy" in server.log(), 10), server.log())
+            self.assertEqual(self.states(server), {"starting"})
+            self.assertTrue(until(late, 20), server.log())
+            self.assertNotIn("serving on", server.stderr())
+            (server.folder / "filters/busy").unlink()
+            self.assertTrue(until(lambda: "serving on" in server.stderr(), 20), server.log())
+            self.assertEqual(server.get("/zero").text, "two\n")
+            self.assertEqual(self.states(server), {"serving"})
+
+    def test_one_that_is_started_again_and_stopped_is_not_ready_either(self):
+        with filtered(["busy", "zero=two"], limits={"start_timeout": "300ms"}) as server:
+            (before,) = pids(server)
+            server.write("filters/busy", "")
+            os.kill(before, 9)
+            self.assertTrue(until(lambda: "filter is busy" in server.log(), 10), server.log())
+            (stopped,) = pids(server)
+            os.kill(stopped, signal.SIGSTOP)
+            self.assertEqual(self.states(server), {"starting"})
+            self.assertTrue(until(lambda: f"filter 0 (pid {stopped}) was starting for too long" in server.log(), 20), server.log())
+            (server.folder / "filters/busy").unlink()
+            self.assertTrue(until(lambda: server.status("/zero") == 200, 20), server.log())
+
+    def test_one_that_sleeps_before_it_reads_is_found_by_the_first_request(self):
+        with filtered(["zero=two"], limits={"start_timeout": "2s"}) as server:
+            (before,) = pids(server)
+            server.write("filters/asleep", "")
+            os.kill(before, 9)
+            self.assertTrue(until(lambda: "filter sleeps" in server.log(), 10), server.log())
+            (asleep,) = pids(server)
+            with server.connect() as lost:
+                began = time.monotonic()
+                lost.send(request("/zero"))
+                told = f"filter 0 (pid {asleep}) did not read what waits for it"
+                self.assertTrue(until(lambda: told in server.log(), 30), server.log())
+                # A quarter of that time is between two looks; one that works would have nine times 2 s.
+                self.assertLess(time.monotonic() - began, 9)
+                self.assertTrue(lost.is_closed())
+            (server.folder / "filters/asleep").unlink()
+            self.assertTrue(until(lambda: server.status("/zero") == 200, 30), server.log())
 
 
 class Jail(unittest.TestCase):

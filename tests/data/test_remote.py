@@ -1,5 +1,7 @@
 """A data proxy on another machine: two servers, of which one has the database, and the other the services."""
 
+import contextlib
+import os
 import random
 import signal
 import socket
@@ -18,6 +20,23 @@ from python_services import ASKER, PYTHON, python
 from renewing import HOLDS
 from writing import Writing, look
 
+#: A statement that is fast, and may take no longer.
+QUICK = "\n-- name: quick :one\n-- services: asker\n-- timeout: 300ms\nSELECT 1 AS one;\n"
+
+
+def signalled(server, number):
+    for pid in [server.launcher.pid, *(process.pid for process in server.processes())]:
+        os.kill(pid, number)
+
+
+@contextlib.contextmanager
+def hung(server):
+    """All processes of a machine are stopped: the kernel takes connections for it, and nobody answers."""
+    signalled(server, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        signalled(server, signal.SIGCONT)
 
 
 @rootless_too
@@ -103,24 +122,46 @@ class Remote(Machines):
             secured.sendall(ask)
             return secured.recv(4096)
 
+    def assert_ends(self, web, seconds, why):
+        """A call of `quick` ends without an answer after so long, a tenth of a second, and how long a request and its answer take here."""
+        with Lateness() as lateness:
+            begun = time.monotonic()
+            status, said = web.ask("one", "quick")
+            took = time.monotonic() - begun
+        self.assertNotEqual(status, 200)
+        self.assertIn(why, said)
+        self.assertTrue(seconds <= took < seconds + 0.1 + 0.25 + lateness.of_a_request, (took, lateness.worst))
+
     def test_calls_end_in_their_time_whatever_the_proxy_here_does(self):
-        quick = "\n-- name: quick :one\n-- services: asker\n-- timeout: 300ms\nSELECT 1 AS one;\n"
-        with Holder(self.papers, more=quick) as holder, Web(self.papers, holder.tls) as web:
+        with Holder(self.papers, more=QUICK) as holder, Web(self.papers, holder.tls) as web:
             self.assertEqual(web.ask("one", "quick")[0], 200)
             proxy = web.process("dataproxy main/catalog")
             proxy.signal(signal.SIGSTOP)
             for _ in range(3):
-                with Lateness() as lateness:
-                    begun = time.monotonic()
-                    status, said = web.ask("one", "quick")
-                    took = time.monotonic() - begun
-                self.assertNotEqual(status, 200)
-                self.assertIn("its data proxy does not answer", said)
-                # The time of the statement, a tenth of a second, and how long a request and its answer take here.
-                self.assertTrue(0.3 <= took < 0.3 + 0.1 + 0.25 + lateness.of_a_request, (took, lateness.worst))
+                self.assert_ends(web, 0.3, "its data proxy does not answer")
             proxy.signal(signal.SIGCONT)
             self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 10))
             self.assertTrue(proxy.alive)
+
+    def test_the_first_call_ends_in_its_time_when_the_other_machine_hangs(self):
+        doors = lambda: sum(one["connections_now"] for one in holder.order(command="status")["processes"] if one["name"] == "main/asker")
+        with Holder(self.papers, more=QUICK) as holder, Web(self.papers, holder.tls) as web:
+            self.assertTrue(until(doors, 10), web.log())
+            with hung(holder):
+                for _ in range(3):
+                    self.assert_ends(web, 0.3, "its data proxy does not answer")
+            self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 10), web.log())
+
+    def test_nor_does_a_call_wait_for_a_machine_that_has_said_nothing(self):
+        with Holder(self.papers, more=QUICK) as holder, Web(self.papers, holder.tls) as web:
+            with hung(holder):
+                # Its new process has a connection of its own to the other machine.
+                web.relaunch("main/asker")
+                # What is usual holds, as nobody knows better.
+                self.assert_ends(web, 5, "its data proxy does not answer")
+            self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 20), web.log())
+            with hung(holder):
+                self.assert_ends(web, 0.3, "its data proxy does not answer")
 
     def test_large_results(self):
         with Holder(self.papers) as holder, Web(self.papers, holder.tls) as web:

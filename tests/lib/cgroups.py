@@ -51,6 +51,12 @@ def with_limit(case, controller, files, limit):
     return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group)]
 
 
+def used_by(words):
+    """Bytes of memory that the group has whose words these are."""
+    group = Path(words[-1])
+    return next(int((group / name).read_text()) for name in ("memory.current", "memory.usage_in_bytes") if (group / name).exists())
+
+
 def is_removed(group):
     """Whether a group could be removed, with those in it: the last process leaves it a moment after its end."""
     try:

@@ -44,3 +44,18 @@ def every_role(case, kind=Server, **settings):
         server.copy_program("probe", name)
     server.copy_program("pass", "pass-on")
     return server
+
+
+def everything(count):
+    """So many sites of which each has a process of every kind that is there for one site; what they name, and a listener for TLS."""
+    with tempfile.TemporaryDirectory() as folder:
+        pem = b"".join(certificate(Path(folder), "all", "ec", *(f"s{number}.test" for number in range(count)))).decode()
+    files, sites = {"all.pem": pem}, []
+    for number in range(count):
+        name = f"s{number}"
+        probe = service("probe", network=["tcp:1"], data=["catalog"], templates=True)
+        sites.append(site(name, [probe], certificates=["all.pem"], route=[{"path": "/behind/", "upstream": NOBODY_AT}],
+                          templates={"folder": f"templates-{name}"}, data=[{"name": "catalog", "statements": "catalog.sql"}]))
+        files[f"templates-{name}/page.html"] = "page\n"
+    files["catalog.sql"] = "-- name: one :one\n-- services: probe\nSELECT 1;\n"
+    return sites, files, f'\n[[listen]]\naddress = "127.0.0.1:{free_port()}"\ntls = true\n'

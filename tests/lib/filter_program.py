@@ -50,6 +50,16 @@ if "babble" in deeds:
     babble()
 if "fail" in deeds:
     sys.exit("this filter is of no use")
+def begin(word, wait):
+    # As long as that file is there.
+    if os.path.exists("filters/" + word):
+        print("filter is busy" if word == "busy" else "filter sleeps", file=sys.stderr, flush=True)
+    while os.path.exists("filters/" + word):
+        wait()
+
+if "busy" in deeds:
+    begin("busy", lambda: None)
+begin("asleep", lambda: time.sleep(1000))
 print("filter begins:", *deeds, file=sys.stderr, flush=True)
 while True:
     data, clients, _, _ = socket.recv_fds(inward, 70000, 1)

@@ -1,12 +1,19 @@
-"""Ten generations of every process at once: each reload changes all of them, and clients keep those of before."""
+"""Ten generations of every process at once: each reload changes all that works for one site, and clients keep those of before; what
+works for all sites is relaunched while the one before is stopped, and cannot go.
 
+Which roles there are is taken from the table of channels: one that is new needs its case here.
+"""
+
+import contextlib
 import re
+import signal
 import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
 
 import client
+import topology
 from client import until
 from harness import configuration, free_port, rootless_too, service, site
 from reloading import Reloading
@@ -14,8 +21,19 @@ from tls_server import certificate
 
 GENERATIONS = 10
 BODY = b"0123456789"
-#: What drains for as long as a client's request goes on.
-HELD = ("site main", "bin/probe", "broker", "dataproxy", "publisher")
+#: What drains for as long as a client's request goes on: for each role, how many there are of one generation.
+HELD = {"site": 1, "service": 1, "broker": 1, "dataproxy": 1, "publisher": 1, "connector": 2}
+#: What drains at once, unless it is stopped: those that work for all sites.
+STOPPED = ("gate", "filter", "signer", "stapler", "logger")
+#: What passes on the order that replaces it, so that it cannot be stopped before, and ends within a second, whatever is under way.
+PASSES_ON = ("admin",)
+#: Titles of programs that are no roles' own.
+PROGRAMS = {"bin/probe": "service", "bin/pass": "filter"}
+
+
+def role(process):
+    word = process.title.split(" ")[0]
+    return PROGRAMS.get(word, word)
 
 
 @rootless_too
@@ -24,9 +42,9 @@ class Generations(unittest.TestCase):
         """A configuration in which everything differs from every other one."""
         probe = service("probe", network=[f"tcp:{number + 1}"], data=["catalog"], templates=True, max_requests=number + 1000)
         sites = [site("main", [probe], certificates=["main.pem"], templates={"folder": "templates"},
-                      route=[{"path": "/behind/", "upstream": "127.0.0.1:1"}],
+                      route=[{"path": "/behind/", "upstream": f"127.0.0.1:{number + 1}"}],
                       data=[{"name": "catalog", "statements": "catalog.sql"}])]
-        settings = {"limits": {"drain_timeout": "2m", "head_timeout": f"{number + 20}s"}, "tls": {"ocsp_ports": [number + 1]},
+        settings = {"server": {"gates": 1}, "restart": {"hang_after": "10m"}, "limits": {"drain_timeout": "2m", "head_timeout": f"{number + 20}s"}, "tls": {"ocsp_ports": [number + 1]},
                     "conditioning": {"filters": [["bin/pass", str(number)]], "body_min_rate": "0B/s", "exempt": ["127.0.0.0/8"]}}
         return configuration(self.port, sites, settings) + self.tls
 
@@ -50,6 +68,10 @@ class Generations(unittest.TestCase):
         held.send(whole + BODY[:5])
         return held
 
+    def test_each_role_has_a_case(self):
+        roles = {name for edge in topology.table() for name in edge} - {topology.LAUNCHER}
+        self.assertEqual(roles, set(HELD) | set(STOPPED) | set(PASSES_ON))
+
     def test_all_of_them_are_there_and_work(self):
         server, held = self.server, []
         for number in range(1, GENERATIONS + 1):
@@ -59,14 +81,44 @@ class Generations(unittest.TestCase):
             server.config.write_text(server.with_uids(self.config(number)))
             answer = server.command("reload", "--run-dir", "run")
             self.assertEqual(answer.returncode, 0, f"generation {number}: {answer.stdout}{answer.stderr}")
-        found = Counter(title for process in server.processes() for title in HELD if process.title.startswith(title))
-        self.assertEqual(found, {title: GENERATIONS + 1 for title in HELD})
+        found = Counter(map(role, server.processes()))
+        self.assertEqual({name: found[name] for name in HELD}, {name: (GENERATIONS + 1) * count for name, count in HELD.items()})
         for one in held:
             one.send(BODY[5:])
             self.assertEqual(one.response().status, 200)
         is_over = lambda: Counter(process.title for process in server.processes())["site main"] == 1
         self.assertTrue(until(is_over, 20), server.processes())
-        self.assertEqual(re.findall(r".* (?:warning|error): .*(?:EAGAIN|temporarily unavailable).*", server.log()), [])
+        self.assert_nothing_was_refused()
+
+    def assert_nothing_was_refused(self):
+        self.assertEqual(re.findall(r".* (?:warning|error): .*(?:EAGAIN|temporarily unavailable).*", self.server.log()), [])
+
+    def test_those_that_serve_all_sites_are_there_as_often(self):
+        server, stopped = self.server, []
+        current = {name: next(process for process in server.processes() if role(process) == name) for name in STOPPED}
+        try:
+            for _ in range(GENERATIONS):
+                for name in STOPPED:
+                    stopped.append(current[name])
+                    stopped[-1].signal(signal.SIGSTOP)
+                    server.relaunch(name)
+                    known = set(stopped)
+                    new = lambda name=name, known=known: [p for p in server.processes() if role(p) == name and p not in known]
+                    (current[name],) = until(new, 5)
+                for name in PASSES_ON:
+                    server.relaunch(name)
+            found = Counter(map(role, server.processes()))
+            self.assertEqual({name: found[name] for name in STOPPED}, {name: GENERATIONS + 1 for name in STOPPED}, server.log())
+            self.assertEqual(server.status("/"), 200)
+        finally:
+            for process in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    process.signal(signal.SIGCONT)
+        names = STOPPED + PASSES_ON
+        is_over = lambda: {name: Counter(map(role, server.processes()))[name] for name in names} == dict.fromkeys(names, 1)
+        self.assertTrue(until(is_over, 20), server.processes())
+        self.assertEqual(server.status("/"), 200)
+        self.assert_nothing_was_refused()
 
 
 if __name__ == "__main__":

@@ -8,12 +8,48 @@ use std::process::ExitCode;
 use config::{Config, Diagnostic, Diagnostics, Judged, LeftOut, StandIn};
 use serde::Serialize;
 use supervisor::examine::{Depth, Examiner};
-use supervisor::need;
+use supervisor::need::{self, Need, Needed};
 
 use crate::fault::Fault;
 use crate::locate;
 use crate::table::print;
 use crate::templates;
+
+/// What is said as JSON.
+#[derive(Debug, Serialize)]
+struct Report<'r> {
+    mistakes: Vec<Mistake<'r>>,
+    /// What a server with this configuration needs that is started from here; nothing of a configuration that is none.
+    need: Vec<NeededJson<'r>>,
+}
+
+/// What is needed of a resource, as JSON.
+#[derive(Debug, Serialize)]
+struct NeededJson<'n> {
+    resource: &'n str,
+    needed: u64,
+    /// The limit that is reached first, if there is one.
+    limit: Option<LimitJson<'n>>,
+}
+
+/// A limit as JSON.
+#[derive(Debug, Serialize)]
+struct LimitJson<'n> {
+    most: u64,
+    from: &'n str,
+    remedy: &'n str,
+}
+
+impl<'n> NeededJson<'n> {
+    fn new(Needed { resource, amount, bound }: &'n Needed) -> Self {
+        let limit = bound.as_ref().map(|bound| LimitJson {
+            most: bound.most,
+            from: &bound.from,
+            remedy: &bound.remedy,
+        });
+        Self { resource: resource.word(), needed: *amount, limit }
+    }
+}
 
 /// A mistake as JSON.
 #[derive(Debug, Serialize)]
@@ -65,7 +101,8 @@ pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fa
         _ => true,
     };
     if json {
-        print_json(&checked)?;
+        let need = checked.as_ref().ok().map(need_from_here).transpose()?;
+        print_json(&checked, need.as_ref())?;
         return Ok(if is_bad { ExitCode::from(2) } else { ExitCode::SUCCESS });
     }
     let judged = checked.map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))?;
@@ -74,7 +111,7 @@ pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fa
         return Err(Fault::Usage(format!("{}\n{}", Diagnostics(mistakes), said_of(&judged.left_out))));
     }
     judged.config.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    let lack = need::lack_from_here(&judged.config).map_err(|error| Fault::Failed(error.to_string()))?;
+    let lack = need_from_here(&judged)?.lack();
     lack.iter().for_each(|lack| eprintln!("{}: warning: {lack}", path.display()));
     if is_bad {
         let found = count(judged.config.warnings.len(), "warning");
@@ -83,7 +120,11 @@ pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fa
     print(&format!("{}: ok: {}", path.display(), summary(&judged.config))).map(|()| ExitCode::SUCCESS)
 }
 
-fn print_json(checked: &Result<Judged, Diagnostics>) -> Result<(), Fault> {
+fn need_from_here(judged: &Judged) -> Result<Need, Fault> {
+    need::from_here(&judged.config).map_err(|error| Fault::Failed(error.to_string()))
+}
+
+fn print_json(checked: &Result<Judged, Diagnostics>, need: Option<&Need>) -> Result<(), Fault> {
     let mistakes: Vec<(Diagnostic, Option<PathBuf>)> = match checked {
         Ok(judged) => {
             let warnings = judged.config.warnings.iter().map(|warning| (warning.clone(), None));
@@ -91,8 +132,11 @@ fn print_json(checked: &Result<Judged, Diagnostics>) -> Result<(), Fault> {
         }
         Err(found) => found.0.iter().map(|mistake| (mistake.clone(), None)).collect(),
     };
-    let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::new).collect();
-    let text = serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
+    let report = Report {
+        mistakes: mistakes.iter().map(Mistake::new).collect(),
+        need: need.into_iter().flat_map(|need| need.each.iter().map(NeededJson::new)).collect(),
+    };
+    let text = serde_json::to_string_pretty(&report).map_err(|error| Fault::Failed(error.to_string()))?;
     print(&text)
 }
 

@@ -12,7 +12,8 @@ use std::time::Instant;
 use wire::{LauncherToGate, LauncherToSite, Role};
 
 use crate::Supervisor;
-use crate::limits::{self, Holder, Lack, ProcessLimit, RAISE_DESCRIPTORS, RAISE_MEMORY};
+use crate::footprint::threads_of;
+use crate::limits::{self, Holder, Lack, ProcessLimit, RAISE_MEMORY};
 use crate::memory::MemoryRoom;
 use crate::need::{self, DESCRIPTORS_EACH, DESCRIPTORS_SENT};
 use crate::process::Stage;
@@ -57,7 +58,7 @@ impl Supervisor {
             Claim::Successor => LEFT_BY_SUCCESSORS,
             Claim::New | Claim::Waiting => need::reserve(self.role_count()),
         };
-        let wanted = need::threads_of(self.specs[slot].role) + reserve;
+        let wanted = threads_of(self.specs[slot].role) + reserve;
         let since = self.figures.since(self.serial);
         let own = self.processes.len() as u64 + need::BESIDE;
         self.figures.processes.iter().find_map(|ProcessLimit { most, now, holder }| {
@@ -68,7 +69,8 @@ impl Supervisor {
     }
 
     fn lack_of_descriptors(&self, claim: Claim) -> Option<String> {
-        let most = limits::descriptors()?;
+        let limit = limits::descriptors();
+        let most = limit?;
         let processes = self.processes.len() as u64;
         let reserve = match claim {
             Claim::Successor => DESCRIPTORS_LEFT / 2,
@@ -82,9 +84,10 @@ impl Supervisor {
             self.figures.descriptors.map(|there| there + self.figures.since(self.serial) * DESCRIPTORS_EACH);
         let there = known.unwrap_or(processes * DESCRIPTORS_EACH + DESCRIPTORS_LEFT);
         (there + DESCRIPTORS_EACH + reserve > most).then(|| {
+            let remedy = limits::of_descriptors(limit).map(|bound| bound.remedy).unwrap_or_default();
             format!(
                 "the launcher has {there} of the {most} descriptors that it may have, of which {reserve} are kept for roles and what \
-                 replaces them: {RAISE_DESCRIPTORS}"
+                 replaces them: {remedy}"
             )
         })
     }

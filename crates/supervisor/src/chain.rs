@@ -18,12 +18,14 @@ use wire::Role;
 
 use crate::Supervisor;
 use crate::chain_ends::{Chain, ChainEnds, GrowingChain, StagedChain};
+use crate::chain_start::{self, ChainStart};
 use crate::error::{Error, during};
 use crate::life::Life;
 use crate::process::Stage;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
+use crate::whereabouts::Activity;
 
 impl Supervisor {
     /// The slots of the filters that requests go through, in the order of the chain.
@@ -61,10 +63,8 @@ impl Supervisor {
         let Some(mut growing) = self.growing.take() else { return };
         match self.grow(&mut growing) {
             Ok(None) => {
-                growing.members.iter().for_each(|(_, serial)| self.set_serving(*serial));
                 self.chain = growing.chain;
                 self.send_chain_to_gates();
-                self.announce();
             }
             Ok(Some((slot, serial))) => {
                 self.slots[slot].current = Some(serial);
@@ -125,14 +125,6 @@ impl Supervisor {
         Ok(Some((slot, serial)))
     }
 
-    /// A filter says nothing: somebody else decides that it works.
-    pub(crate) fn set_serving(&mut self, serial: u64) {
-        if let Some(process) = self.processes.get_mut(&serial) {
-            process.stage = Stage::Serving;
-            self.set_deadline(serial, None);
-        }
-    }
-
     /// Begins the filter of `slot` behind those of `before`.
     fn begin_filter(
         &mut self,
@@ -160,7 +152,8 @@ impl Supervisor {
         let serial = self.spawn_by(slot, &begin)?;
         let since = Instant::now();
         let (last, look_at) = (last.into(), since + self.unread_max() / LOOKS);
-        Ok((serial, Chain { number, first, last, unread, since, look_at }))
+        let start = Some(ChainStart::new(since));
+        Ok((serial, Chain { number, first, last, unread, since, look_at, start }))
     }
 
     /// How long a filter may leave a message unread: as long as a request may wait for a worker.
@@ -170,28 +163,82 @@ impl Supervisor {
 
     /// When the launcher looks next whether the filters read.
     pub fn chain_deadline(&self) -> Option<Instant> {
+        let start = self.chain.as_ref().and_then(|chain| chain.start.as_ref()).map(|start| start.look_at);
         let chain = self.chain.as_ref().map(|chain| chain.look_at);
-        chain.into_iter().chain(self.staged_chain.as_ref().and_then(StagedChain::look_at)).min()
+        chain.into_iter().chain(start).chain(self.staged_chain.as_ref().and_then(StagedChain::look_at)).min()
     }
 
     /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing for
     /// these clients any more.
     pub fn chain_on_time(&mut self, now: Instant) {
         self.look_at_staged_chain(now);
+        self.look_at_starting_chain(now);
         let timeout = self.unread_max();
         let start_timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let pids = self.filters().into_iter().map(|slot| {
+            let process = self.slots[slot].current.and_then(|serial| self.processes.get(&serial));
+            process.map_or(0, |process| process.child.pid)
+        });
+        let pids: Vec<u32> = pids.collect();
         let Some(chain) = self.chain.as_mut().filter(|chain| chain.look_at <= now) else {
             return;
         };
         chain.look_at = now + timeout / LOOKS;
-        // A filter that has just been started may have to read its data first.
-        if now - chain.since < start_timeout * FIRST_START {
+        // A filter that has just been started may have to read its data first, but does not sleep meanwhile.
+        let is_young = now - chain.since < start_timeout * FIRST_START;
+        let hangs = |(unread, pid): (&mut Unread, u32)| {
+            let activity = Activity::of(pid);
+            let is_asleep = unread.is_asleep(activity, now);
+            unread.since(now).is_some_and(|since| now - since > timeout) && (is_asleep || !is_young)
+        };
+        // Those before one that hangs hang as well, as they cannot send.
+        let hung = chain.unread.iter_mut().zip(pids).map(hangs).collect::<Vec<_>>();
+        if let Some(filter) = hung.into_iter().rposition(|hangs| hangs) {
+            self.replace_chain(self.filters()[filter], "did not read what waits for it");
+        }
+    }
+
+    /// Looks whether the filters that gates use have come up.
+    pub(crate) fn look_at_starting_chain(&mut self, now: Instant) {
+        let is_due = |start: &ChainStart| start.look_at <= now;
+        if !self.chain.as_ref().is_some_and(|chain| chain.start.as_ref().is_some_and(is_due)) {
             return;
         }
-        let hangs = |unread: &mut Unread| unread.since(now).is_some_and(|since| now - since > timeout);
-        // Those before one that hangs hang as well, as they cannot send.
-        if let Some(filter) = chain.unread.iter_mut().map(hangs).rposition(|hangs| hangs) {
-            self.replace_chain(self.filters()[filter], "did not read what waits for it");
+        let slots = self.filters();
+        let serials: Vec<Option<u64>> = slots.iter().map(|&slot| self.slots[slot].current).collect();
+        let rest: Vec<bool> =
+            serials.iter().map(|serial| serial.is_some_and(|one| self.rests(one))).collect();
+        let Some(chain) = &mut self.chain else { return };
+        let read = chain.unread.iter_mut().map(|unread| {
+            let waits = unread.since(now).is_some();
+            (waits, unread.has_been_read())
+        });
+        // One that waits for something else than what waits for it does not rest.
+        let seen = rest.iter().zip(read).map(|(rests, (waits, has_read))| (*rests && !waits, has_read));
+        let seen: Vec<(bool, bool)> = seen.collect();
+        if !chain.start.as_mut().is_some_and(|start| start.is_over(&seen, now)) {
+            return;
+        }
+        chain.start = None;
+        serials.into_iter().flatten().for_each(|serial| self.set_serving(serial));
+        self.announce();
+    }
+
+    /// Whether a filter executes its program, and waits for something.
+    pub(crate) fn rests(&self, serial: u64) -> bool {
+        self.processes
+            .get(&serial)
+            .is_some_and(|process| process.is_configured && chain_start::rests(process.child.pid))
+    }
+
+    /// A filter says nothing: somebody else decides that it works.
+    pub(crate) fn set_serving(&mut self, serial: u64) {
+        let starting = self.processes.get_mut(&serial).filter(|process| process.stage == Stage::Starting);
+        if let Some(process) = starting {
+            process.stage = Stage::Serving;
+            let slot = process.slot;
+            (self.slots[slot].failed_starts, self.slots[slot].unready_since) = (0, None);
+            self.set_deadline(serial, None);
         }
     }
 

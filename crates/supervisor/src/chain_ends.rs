@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use wire::LauncherToGate;
 
+use crate::chain_start::ChainStart;
 use crate::foreign::Foreign;
 use crate::life::Life;
 use crate::unread::Unread;
@@ -42,6 +43,8 @@ pub struct Chain {
     pub(crate) unread: Vec<Unread>,
     pub(crate) since: Instant,
     pub(crate) look_at: Instant,
+    /// Until its filters have come up.
+    pub(crate) start: Option<ChainStart>,
 }
 
 impl Chain {

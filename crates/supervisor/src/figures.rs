@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::limits::{self, ProcessLimit};
+use crate::user_threads::UserThreads;
 
 /// LIMIT: how old what is known of the kernel's figures may be. What was started since is added.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -18,6 +19,8 @@ pub(crate) struct Figures {
     groups: Vec<PathBuf>,
     pub(crate) processes: Vec<ProcessLimit>,
     pub(crate) descriptors: Option<u64>,
+    /// Those of the launcher's user.
+    user: UserThreads,
     /// When that was looked up, and the last process that there was.
     looked: Option<(Instant, u64)>,
 }
@@ -33,7 +36,8 @@ impl Figures {
         if self.looked.is_none_or(|(at, _)| now.saturating_duration_since(at) >= LOOK_EVERY) {
             self.processes = limits::of_groups(&self.groups);
             self.processes.extend(limits::of_kernel());
-            self.processes.extend(limits::of_user());
+            let of_user = limits::of_user().map(|limit| self.user.complete(limit, now, serial));
+            self.processes.extend(of_user);
             self.descriptors = limits::descriptors_now();
             self.looked = Some((now, serial));
         }

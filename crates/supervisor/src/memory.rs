@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::limits::{Bound, RAISE_MEMORY};
 use crate::spawn::cgroup;
 
 /// LIMIT: how old the answer may be: reading takes some hundredths of a millisecond.
@@ -22,6 +23,9 @@ const SCARCE: u64 = 12;
 const FULL: u64 = 6;
 /// LIMIT: memory that sites leave to the launcher, gates and roles, at the most: of a machine, [`FULL`] of it is more than these need.
 const RESERVE_MAX: u64 = 64 << 20;
+
+/// The file with the limit of a group, in each version.
+const LIMIT_FILES: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,10 +76,16 @@ impl Memory {
         }
     }
 
-    /// How much memory there is: the smallest limit, or what the machine has.
-    pub(crate) fn all(&self) -> Option<u64> {
+    /// How much memory there may be: the smallest limit, or what the machine has.
+    pub(crate) fn bound(&self) -> Option<Bound> {
         let machine = || free_of_machine(&fs::read_to_string("/proc/meminfo").ok()?).map(|(_, all)| all);
-        self.limit().into_iter().chain(machine()).min()
+        let of_groups = self.groups.iter().filter_map(|group| {
+            let file = LIMIT_FILES.iter().map(|name| group.join(name)).find(|path| path.exists())?;
+            Some((limit_of(group)?, file.display().to_string()))
+        });
+        let of_machine = machine().map(|all| (all, "MemTotal".to_owned()));
+        let (most, from) = of_groups.chain(of_machine).min()?;
+        Some(Bound { most, from, whose: "and".into(), remedy: RAISE_MEMORY.into() })
     }
 
     /// The smallest of the limits, in bytes, if there is one.
@@ -142,6 +152,11 @@ fn reserve_of(all: u64) -> u64 {
     (all.saturating_mul(FULL) / 100).min(RESERVE_MAX)
 }
 
+/// How much memory there has to be for always-on sites to have so much, and to leave the rest to roles.
+pub(crate) fn all_for(used: u64) -> u64 {
+    used + (used.saturating_mul(FULL) / (100 - FULL) + 1).min(RESERVE_MAX)
+}
+
 /// The number behind a name.
 fn figure(figures: &str, name: &str) -> Option<u64> {
     let line = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([' ', ':']))?;
@@ -156,7 +171,7 @@ fn free_of_machine(meminfo: &str) -> Option<(u64, u64)> {
 
 /// The limit of a group; version 2 says `max` for none, and version 1 a number that no machine has.
 fn limit_of(group: &Path) -> Option<u64> {
-    cgroup::number_in(group, &["memory.max", "memory.limit_in_bytes"]).filter(|limit| *limit < 1 << 60)
+    cgroup::number_in(group, &LIMIT_FILES).filter(|limit| *limit < 1 << 60)
 }
 
 /// What is free below a limit, and the limit.
@@ -238,11 +253,16 @@ mod tests {
     #[test]
     fn sites_leave_a_part_of_it_and_of_a_machine_no_more_than_roles_need() {
         assert_eq!((reserve_of(1000), reserve_of(64 << 30)), (60, RESERVE_MAX));
+        for used in [1, 940, 1 << 30, 64 << 30] {
+            let all = all_for(used);
+            assert!((used..=used + 2).contains(&(all - reserve_of(all))), "{used}");
+        }
         let group = group(&[("memory.max", "1000"), ("memory.current", "935")]);
         let mut memory = Memory { groups: vec![group.path().into()], last: None };
         let now = Instant::now();
         assert_eq!((memory.shortage(now, 2), memory.shortage(now, 4)), (None, Some((65, 60, 1000))));
-        assert_eq!(memory.all(), Some(1000));
+        let bound = memory.bound().unwrap();
+        assert_eq!((bound.most, bound.from), (1000, group.path().join("memory.max").display().to_string()));
         fs::write(group.path().join("memory.current"), "950").unwrap();
         assert_eq!(memory.shortage(now + LOOK_EVERY, 2), Some((50, 60, 1000)));
         assert_eq!(memory.shortage(now + LOOK_EVERY, 1), None, "for a successor");

@@ -6,20 +6,15 @@
 //! A filter is any program and says nothing. It has come up when it rests: all of its work begins with a read that waits for
 //! a request. One that cannot work ends before it rests.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use wire::LauncherToGate;
 
 use crate::Supervisor;
-use crate::chain_ends::{ChainEnds, GrowingChain, StagedChain};
+use crate::chain_ends::{Chain, ChainEnds, GrowingChain, StagedChain};
+use crate::chain_start::{LOOK, RESTS};
 use crate::error::Error;
 use crate::life::Life;
-
-/// How often the launcher looks whether the filters of a staged chain rest.
-const LOOK: Duration = Duration::from_millis(50);
-/// LIMIT: at how many looks in a row all of them must rest: a program may wait for something while it starts.
-const RESTS: u32 = 4;
 
 impl Supervisor {
     /// Starts a chain beside the one that there is: of the filters that are pending, or else of those that serve.
@@ -78,16 +73,18 @@ impl Supervisor {
     }
 
     pub(crate) fn look_at_staged_chain(&mut self, now: Instant) {
-        let Some(staged) = self.staged_chain.as_mut().filter(|staged| !staged.is_judged) else { return };
-        if staged.look_at > now {
+        let Some(mut staged) = self.staged_chain.take_if(|staged| !staged.is_judged && staged.look_at <= now)
+        else {
             return;
-        }
-        staged.look_at = now + LOOK;
-        let rests = |(_, serial): &(usize, u64)| {
-            self.processes
-                .get(serial)
-                .is_some_and(|process| process.is_configured && rests(process.child.pid))
         };
+        self.judge(&mut staged, now);
+        self.staged_chain = Some(staged);
+    }
+
+    /// Finds out what has become of a staged chain.
+    fn judge(&mut self, staged: &mut StagedChain, now: Instant) {
+        staged.look_at = now + LOOK;
+        let rests = |(_, serial): &(usize, u64)| self.rests(*serial);
         let is_whole = staged.growing.left.is_empty();
         staged.rests =
             if is_whole && staged.growing.members.iter().all(rests) { staged.rests + 1 } else { 0 };
@@ -119,7 +116,8 @@ impl Supervisor {
             }
             return;
         };
-        self.chain = staged.growing.chain;
+        // Its filters have come up.
+        self.chain = staged.growing.chain.map(|chain| Chain { start: None, ..chain });
         for (slot, serial) in staged.growing.members {
             self.set_serving(serial);
             self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
@@ -153,31 +151,5 @@ impl Supervisor {
             Some(ends) => ChainEnds::messages(ends).into(),
             None => vec![(LauncherToGate::NoChain {}, None)],
         })
-    }
-}
-
-/// Whether the kernel says of a process that it waits for something.
-fn rests(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The name before the state is in parentheses and may hold any byte, parentheses included.
-    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S')))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_waits_rests() {
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
-        while !rests(child.id()) {
-            assert!(Instant::now() < until);
-            std::thread::yield_now();
-        }
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        assert!(!rests(child.id()));
     }
 }

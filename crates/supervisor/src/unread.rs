@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::RecvFlags;
 
 use crate::foreign::Foreign;
+use crate::whereabouts::Activity;
 
 /// LIMIT: how long a filter may leave a message unread, however short `start_timeout` is.
 pub const UNREAD_MIN: Duration = Duration::from_secs(1);
@@ -25,12 +26,16 @@ const BYTES: usize = 28;
 pub struct Unread {
     inward: Foreign,
     next: Option<([u8; BYTES], Instant)>,
+    /// Whether a message was the next one, and is no more.
+    has_been_read: bool,
+    /// What the filter did when that message was first seen.
+    was: Option<(Instant, Activity)>,
 }
 
 impl Unread {
     /// What is not read at this end.
     pub fn new(inward: OwnedFd) -> Self {
-        Self { inward: inward.into(), next: None }
+        Self { inward: inward.into(), next: None, has_been_read: false, was: None }
     }
 
     /// The end that the filter reads from.
@@ -50,9 +55,29 @@ impl Unread {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let waits = matches!(rustix::net::recv(&self.inward, &mut bytes[..], flags), Ok((1.., _)));
         if self.next.is_none_or(|(before, _)| !waits || before != bytes) {
+            self.has_been_read |= self.next.is_some();
             self.next = waits.then_some((bytes, now));
         }
         self.next.map(|(_, since)| since)
+    }
+
+    /// Whether the filter has read anything, as far as was looked.
+    pub(crate) fn has_been_read(&self) -> bool {
+        self.has_been_read
+    }
+
+    /// Whether the filter, which does this now, has slept or was stopped ever since the next message was first seen.
+    pub(crate) fn is_asleep(&mut self, activity: Option<Activity>, now: Instant) -> bool {
+        let (Some(since), Some(activity)) = (self.since(now), activity) else {
+            self.was = None;
+            return false;
+        };
+        let was = self.was.filter(|(of, _)| *of == since).map(|(_, was)| was);
+        self.was = Some((since, was.unwrap_or(activity)));
+        was.is_some_and(|was| {
+            let rests = matches!(activity.state, 'S' | 'T' | 't');
+            rests && activity.has_run_since(&was).is_zero() && activity.was_starved == was.was_starved
+        })
     }
 
     /// Forgets which message was next: from now on its time counts anew.
@@ -90,6 +115,30 @@ mod tests {
         assert_eq!(unread.since(at(4)), None);
         drop(ours);
         assert_eq!(unread.since(at(5)), None);
+    }
+
+    #[test]
+    fn a_filter_that_sleeps_before_a_message_is_told_from_one_that_works() {
+        let (ours, filters) = sys::seqpacket::pair().unwrap();
+        let mut unread = Unread::new(filters.try_clone().unwrap());
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let does = |state, run_ms| {
+            let (has_run, was_starved) = (Duration::from_millis(run_ms), Duration::ZERO);
+            Some(Activity { state, has_run, was_starved })
+        };
+        assert!(!unread.is_asleep(does('S', 5), at(0)), "nothing waits");
+        sys::seqpacket::send(&ours, b"one", None).unwrap();
+        assert!(!unread.is_asleep(does('S', 5), at(1)), "at the first look nobody knows");
+        for state in ['S', 'T'] {
+            assert!(unread.is_asleep(does(state, 5), at(2)), "{state}");
+        }
+        for (state, run_ms) in [('S', 6), ('R', 5), ('D', 5)] {
+            assert!(!unread.is_asleep(does(state, run_ms), at(3)), "{state}");
+        }
+        assert!(!unread.is_asleep(None, at(4)) && !unread.has_been_read());
+        sys::seqpacket::receive(&filters, &mut [0; 9]).unwrap();
+        assert!(!unread.is_asleep(does('S', 5), at(5)) && unread.has_been_read());
     }
 
     #[test]

@@ -173,6 +173,7 @@ impl Launcher {
         given: Given,
     ) -> Result<Self, Error> {
         inheritance::raise_descriptor_limit();
+        inheritance::raise_process_limit();
         let passed = PassedSockets::new(given.sockets)?;
         passed.check(&config.listeners)?;
         let root = rustix::process::geteuid().is_root();

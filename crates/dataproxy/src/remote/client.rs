@@ -134,9 +134,12 @@ impl Client {
             }
             // What the service does not read from its channel is not read from the door either.
             ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
-            // The other machine knows, and says so as soon as there is a connection.
+            // The other machine knows, and says so when there is a connection, which is made now: the first call is to end in its
+            // time as well. Until then, and if the other machine never says anything, what is usual holds.
             ServiceToDataProxy::Timeouts {} => {
-                self.answers.push(DataProxyToService::Timeouts { usual_ms: 0 })
+                let usual_ms = statements::TIMEOUT.as_millis() as u32;
+                self.answers.push(DataProxyToService::Timeouts { usual_ms });
+                self.line();
             }
             ServiceToDataProxy::Login { .. } => self.violation("a second login"),
         }
@@ -217,7 +220,13 @@ impl Client {
 
     fn receive(&mut self, line: u64, event: Event) {
         match event {
-            Event::Connected => (self.was_there, self.pause) = (true, PAUSE_MIN),
+            Event::Connected { says_timeouts } => {
+                (self.was_there, self.pause) = (true, PAUSE_MIN);
+                // A door of before knows them and does not say them.
+                if !says_timeouts {
+                    self.answers.push(DataProxyToService::Timeouts { usual_ms: 0 });
+                }
+            }
             Event::Answer(message) => self.answer(line, message),
             // The other machine knows, and the service waits by its own clock.
             Event::Timeouts(message) if self.current == Some(line) => self.answers.push(message),

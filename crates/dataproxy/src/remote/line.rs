@@ -32,8 +32,8 @@ pub(super) type Socket = WebSocketStream<Stream>;
 /// What is said of a connection.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// It is there.
-    Connected,
+    /// It is there. Whether the door says how long calls may take.
+    Connected { says_timeouts: bool },
     /// An answer, or a part of one.
     Answer(DataProxyToService),
     /// How long calls may take.
@@ -82,7 +82,7 @@ pub(super) async fn run(
             let (is_unflushed, heard) = (false, Instant::now());
             let mut line =
                 Line { number, says_timeouts, sink, stream, outgoing, is_unflushed, unknown, heard };
-            let _ = events.send((number, Event::Connected)).await;
+            let _ = events.send((number, Event::Connected { says_timeouts })).await;
             let reason = line.pass_on(&mut orders, &events).await;
             let reason = format!("{}: {reason}", door.authority());
             let _ = timeout(CLOSE_TIMEOUT, line.sink.close()).await;

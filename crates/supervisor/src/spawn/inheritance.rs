@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, during};
+use crate::limits;
 
 /// Makes this process one that starts children: it has no threads, so a helper closes what others have sent, and nothing of its own
 /// is at the numbers at which children find their descriptors.
@@ -35,24 +36,33 @@ fn occupy_inherited_numbers() -> Result<(), Error> {
 /// upgrade needs for a moment.
 const DESCRIPTORS: u64 = 1 << 20;
 
-/// How many descriptors a launcher could have that was started from here, which root may raise in most places.
+/// How many descriptors a launcher could have that was started from here.
 pub(crate) fn descriptor_limit() -> Option<u64> {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
-    let raises = effective >> CAP_SYS_RESOURCE & 1 == 1;
-    getrlimit(Resource::Nofile).maximum.map(|most| if raises { most.max(DESCRIPTORS) } else { most })
+    let most = getrlimit(Resource::Nofile).maximum?;
+    let most = if limits::passes_limits() { most.max(DESCRIPTORS) } else { most };
+    Some(limits::nr_open().map_or(most, |nr_open| most.min(nr_open)))
 }
 
 /// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants; root grants itself as
 /// many as it may need.
 pub fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let more = limit.maximum.map(|maximum| maximum.max(DESCRIPTORS));
-    // The kernel has a bound of its own (`fs.nr_open`), and not every root may pass the limit that it was given.
-    let tried = setrlimit(Resource::Nofile, Rlimit { current: more, maximum: more });
-    if tried.is_err() {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let given = getrlimit(Resource::Nofile).maximum;
+    // The kernel has a bound of its own, above which it takes no limit, and not every root may pass the limit that it was given.
+    let nr_open = limits::nr_open().unwrap_or(u64::MAX);
+    let (wanted, given) =
+        (given.map(|given| given.max(DESCRIPTORS).min(nr_open)), given.map(|given| given.min(nr_open)));
+    let set = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    if set(wanted).is_err() {
+        let _ = set(given);
+    }
+}
+
+/// Lets a user's launcher have as many processes as the user may, and has root's children limited by their jails alone, if root may
+/// pass the limit that it was given.
+pub fn raise_process_limit() {
+    let given = getrlimit(Resource::Nproc).maximum;
+    let set = |most| setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most });
+    if set(None).is_err() {
+        let _ = set(given);
     }
 }

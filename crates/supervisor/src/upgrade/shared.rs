@@ -15,6 +15,7 @@ use wire::{Bytes, Role, Text};
 
 use crate::Supervisor;
 use crate::chain_ends::Chain;
+use crate::chain_start::ChainStart;
 use crate::directories::Directories;
 use crate::error::Error;
 use crate::foreign::Foreign;
@@ -248,6 +249,7 @@ impl Supervisor {
             unread,
             since,
             look_at: Instant::now(),
+            start: Some(ChainStart::new(Instant::now())),
         });
         Ok(())
     }
