@@ -124,7 +124,7 @@ class Check(unittest.TestCase):
             self.assertIn(line, said)
         ran = server.command("run", server.config)
         self.assertEqual((ran.returncode, ran.stderr.replace(f"{server.folder}/", "")), (2, said))
-        listed = json.loads(server.command("check", "--json", server.config).stdout)["mistakes"]
+        listed = json.loads(server.command("check", "--json", server.config).stdout)
         self.assertEqual([one["severity"] for one in listed].count("error"), 5)
         self.assertNotIn("PRIVATE KEY", done.stderr)
         encrypted = openssl("pkey", "-aes128", "-passout", "pass:x", input=key)

@@ -54,9 +54,9 @@ class Room(UpgradingServer):
 
     def need(self, of):
         """How much `bulkhead check` says that this server needs of it where it is started, and the limit that is reached first."""
-        command = [*self.prefix, str(self.own("bulkhead", self.folder)), "check", "--json", str(self.config)]
+        command = [*self.prefix, str(self.own("bulkhead", self.folder)), "check", "--need", "--json", str(self.config)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=self.folder, **self._user())
-        return next((one["needed"], one["limit"]) for one in json.loads(answer.stdout)["need"] if one["resource"] == of)
+        return next((one["needed"], one["limit"]) for one in json.loads(answer.stdout) if one["resource"] == of)
 
     def ask_all(self):
         """The statuses of all sites; raises if one is answered late, or told nothing of when to come again."""

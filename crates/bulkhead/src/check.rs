@@ -8,20 +8,12 @@ use std::process::ExitCode;
 use config::{Config, Diagnostic, Diagnostics, Judged, LeftOut, StandIn};
 use serde::Serialize;
 use supervisor::examine::{Depth, Examiner};
-use supervisor::need::{self, Need, Needed};
+use supervisor::need::{self, Need, Needed, Resource};
 
 use crate::fault::Fault;
 use crate::locate;
-use crate::table::print;
+use crate::table::{align, print, size};
 use crate::templates;
-
-/// What is said as JSON.
-#[derive(Debug, Serialize)]
-struct Report<'r> {
-    mistakes: Vec<Mistake<'r>>,
-    /// What a server with this configuration needs that is started from here; nothing of a configuration that is none.
-    need: Vec<NeededJson<'r>>,
-}
 
 /// What is needed of a resource, as JSON.
 #[derive(Debug, Serialize)]
@@ -101,8 +93,7 @@ pub fn check(path: &Path, json: bool, warnings: Warnings) -> Result<ExitCode, Fa
         _ => true,
     };
     if json {
-        let need = checked.as_ref().ok().map(need_from_here).transpose()?;
-        print_json(&checked, need.as_ref())?;
+        print_json(&checked)?;
         return Ok(if is_bad { ExitCode::from(2) } else { ExitCode::SUCCESS });
     }
     let judged = checked.map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))?;
@@ -124,7 +115,33 @@ fn need_from_here(judged: &Judged) -> Result<Need, Fault> {
     need::from_here(&judged.config).map_err(|error| Fault::Failed(error.to_string()))
 }
 
-fn print_json(checked: &Result<Judged, Diagnostics>, need: Option<&Need>) -> Result<(), Fault> {
+/// Says what a server with a configuration needs that is started from here, and which limit of each is reached first.
+pub fn need(path: &Path, json: bool) -> Result<ExitCode, Fault> {
+    let judged = locate::judged(path, &Examiner::new(Depth::Check))
+        .map_err(|diagnostics| Fault::Usage(diagnostics.to_string()))?;
+    let need = need_from_here(&judged)?;
+    let text = if json {
+        let each: Vec<NeededJson<'_>> = need.each.iter().map(NeededJson::new).collect();
+        serde_json::to_string_pretty(&each).map_err(|error| Fault::Failed(error.to_string()))?
+    } else {
+        let heading = ["RESOURCE", "NEEDED", "AT MOST", "BY"].map(str::to_owned).to_vec();
+        let rows: Vec<Vec<String>> = [heading].into_iter().chain(need.each.iter().map(row)).collect();
+        align(&rows, &[1, 2])
+    };
+    print(&text).map(|()| ExitCode::SUCCESS)
+}
+
+fn row(Needed { resource, amount, bound }: &Needed) -> Vec<String> {
+    let shown = |amount: u64| match resource {
+        Resource::Memory => size(amount),
+        _ => amount.to_string(),
+    };
+    let (most, from) =
+        bound.as_ref().map_or(("-".into(), "-"), |bound| (shown(bound.most), bound.from.as_str()));
+    vec![resource.word().replace('_', " "), shown(*amount), most, from.into()]
+}
+
+fn print_json(checked: &Result<Judged, Diagnostics>) -> Result<(), Fault> {
     let mistakes: Vec<(Diagnostic, Option<PathBuf>)> = match checked {
         Ok(judged) => {
             let warnings = judged.config.warnings.iter().map(|warning| (warning.clone(), None));
@@ -132,11 +149,8 @@ fn print_json(checked: &Result<Judged, Diagnostics>, need: Option<&Need>) -> Res
         }
         Err(found) => found.0.iter().map(|mistake| (mistake.clone(), None)).collect(),
     };
-    let report = Report {
-        mistakes: mistakes.iter().map(Mistake::new).collect(),
-        need: need.into_iter().flat_map(|need| need.each.iter().map(NeededJson::new)).collect(),
-    };
-    let text = serde_json::to_string_pretty(&report).map_err(|error| Fault::Failed(error.to_string()))?;
+    let mistakes: Vec<Mistake<'_>> = mistakes.iter().map(Mistake::new).collect();
+    let text = serde_json::to_string_pretty(&mistakes).map_err(|error| Fault::Failed(error.to_string()))?;
     print(&text)
 }
 

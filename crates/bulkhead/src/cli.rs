@@ -85,7 +85,8 @@ EXIT CODES: those of the command, 128 and its number if a signal has ended it; 2
 EXAMPLES:
   bulkhead check
   bulkhead check /etc/bulkhead/bulkhead.toml
-  bulkhead check bulkhead.toml --json | jq '.mistakes[].message'
+  bulkhead check bulkhead.toml --json | jq '.[].message'
+  bulkhead check --need                     what it needs of processes, descriptors and memory, beside the limits
   bulkhead check --strict bulkhead.toml     for a pipeline: warnings are errors
 
 Certificates, keys, lists and users are read in a jail; nothing is changed. `run` and `reload` refuse what this refuses.
@@ -95,10 +96,12 @@ EXIT CODES: 0 it can be run (perhaps with warnings), 2 it cannot")]
     Check {
         /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         config: Option<PathBuf>,
-        /// Print {mistakes, need}: an array of {file, line, column, message, helps}, empty if all is well, and what a server needs of
-        /// each resource, with the limit that is reached first.
+        /// Print an array of {file, line, column, message, helps}, empty if all is well; with `--need`, of {resource, needed, limit}.
         #[arg(long)]
         json: bool,
+        /// Say what a server needs that is started from here, and which limit of each resource is reached first.
+        #[arg(long, conflicts_with = "strict")]
+        need: bool,
         /// Exit with 2 if there is a warning, as if it were an error.
         #[arg(long)]
         strict: bool,

@@ -59,7 +59,10 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Run { config } => run::run(config.as_deref()),
         Command::Serve(serve) => serve::serve(&serve),
         Command::Guard(options) => guard::guard(&options),
-        Command::Check { config, json, strict } => {
+        Command::Check { config, json, need: true, .. } => {
+            check::need(&locate::config(config.as_deref())?, json)
+        }
+        Command::Check { config, json, strict, .. } => {
             let warnings = if strict { check::Warnings::Mistakes } else { check::Warnings::Said };
             check::check(&locate::config(config.as_deref())?, json, warnings)
         }
