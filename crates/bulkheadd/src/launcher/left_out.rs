@@ -70,9 +70,8 @@ impl Launcher {
         }
     }
 
-    /// The name of the file that has the site of a slot; `None` for what is nobody's alone, and for sites of the main file.
-    pub(super) fn file_of_slot(&self, slot: usize) -> Option<OsString> {
-        let site = self.supervisor.spec(slot).site;
+    /// The name of the file that has a site, by the site's number; `None` for what is nobody's alone, and for sites of the main file.
+    pub(super) fn file_of_number(&self, site: u16) -> Option<OsString> {
         if site == NO_PARTITION {
             return None;
         }
