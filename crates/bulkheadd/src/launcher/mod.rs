@@ -258,7 +258,7 @@ impl Launcher {
         self.log_isolation();
         self.log_warnings();
         self.note_uids();
-        self.log_left_out("start");
+        self.log_left_out("start", None);
         self.keep_good_copies();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
         self.serve()

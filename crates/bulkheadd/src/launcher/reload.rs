@@ -225,7 +225,7 @@ impl Launcher {
     fn know_left_out(&mut self, found: Option<&Recorded>) {
         if let Ok(judged) = self.read_configuration(&Wanted::all(), found) {
             self.take_left_out(judged.left_out, None);
-            self.log_left_out("upgrade");
+            self.log_left_out("upgrade", None);
         }
     }
 
@@ -388,7 +388,7 @@ impl Launcher {
             self.supervisor.info(format!("reload: {change} {}{keys}", change.verb().word()));
         }
         self.take_left_out(reload.left_out.clone(), reload.only.as_deref());
-        self.log_left_out("reload");
+        self.log_left_out("reload", reload.only.as_deref());
         let reloaded = match self.components.admin_commands.left_out.len() {
             0 => Reloaded::All,
             count => Reloaded::Without(count),
