@@ -33,6 +33,7 @@ use config::Config;
 use wire::CHANNELS;
 
 use crate::fault::Fault;
+use crate::left_out;
 use crate::locate;
 use crate::table::print;
 
@@ -133,10 +134,11 @@ impl Report {
 /// Says what falls with `partition`, or with each process.
 pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Result<ExitCode, Fault> {
     let path = locate::config(named)?;
-    let config = locate::load(&path)?;
+    let (config, left_out) = left_out::read(&path, partition.as_slice())?;
     let posts = posts(&config);
     let names: Vec<&str> = posts.iter().map(|post| post.name.as_str()).collect();
-    let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
+    let chosen = partition.map(|name| names::find(name, &names)).transpose();
+    let chosen = chosen.map_err(|fault| left_out.beside(fault))?;
     let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
     let server = server.map_err(|fault| fault.to_string());
     let granted = Granted::read(&config);
@@ -144,12 +146,16 @@ pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Res
     let alone = chosen.filter(|_| matches!(form, Form::Text | Form::Json));
     let report = Report::of(path.display().to_string(), config, granted, server, posts, alone);
     print(&match (form, chosen) {
-        (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
+        (Form::Json, _) => {
+            let mut said = json::report(&report, chosen);
+            said["left_out"] = serde_json::json!(left_out.0);
+            format!("{said:#}")
+        }
         (Form::Svg, _) => svg::report(&report, chosen)?,
         (Form::Text, Some(post)) => text::one(&report, post),
         (Form::Text, None) => table::all(&report),
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(left_out.say())
 }
 
 #[cfg(test)]
