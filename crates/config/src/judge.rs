@@ -39,6 +39,8 @@ const BUILDS_MAX: usize = 64;
 
 /// LIMIT: mistakes that are said of a file that is left out, in the log, in `status` and as the answer to an order.
 const REASONS_MAX: usize = 10;
+/// LIMIT: bytes of these.
+const REASON_BYTES_MAX: usize = 8 << 10;
 
 /// What becomes of everything if one file of sites has a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -409,10 +411,15 @@ impl<'j> Judge<'j> {
 
 /// Why a file is left out: its first mistakes, and how many more there are.
 fn in_short(mistakes: &[Diagnostic]) -> String {
-    let mut said: Vec<String> = mistakes.iter().take(REASONS_MAX).map(ToString::to_string).collect();
+    let said: Vec<String> = mistakes.iter().take(REASONS_MAX).map(ToString::to_string).collect();
+    let mut said = said.join("\n");
+    // A path is said as a whole, however long it is.
+    said.truncate(said.floor_char_boundary(REASON_BYTES_MAX));
     let more = mistakes.len().saturating_sub(REASONS_MAX);
-    said.extend((more > 0).then(|| format!("and {more} more mistakes, which `bulkhead check` says")));
-    said.join("\n")
+    if more > 0 {
+        said += &format!("\nand {more} more mistakes, which `bulkhead check` says");
+    }
+    said
 }
 
 /// What is in the place of a file. No version of the file is this one, so that it is read again the next time.

@@ -397,3 +397,14 @@ fn a_bad_file_takes_no_uids_of_others() {
     bench.write("b", &many(""));
     assert!(bench.reload(&before.source).unwrap_err().to_string().contains("`user_range`"));
 }
+
+#[test]
+fn what_is_said_of_a_file_has_an_end() {
+    let mut bench = Bench::new(&["a", "b"]);
+    let before = bench.start().unwrap();
+    bench.write("b", &site("b", "").replace("../pub", &"\u{e9}".repeat(500_000)));
+    let after = bench.reload(&before.source).unwrap();
+    assert_eq!(names(&after), [("b".to_owned(), StandIn::Running)]);
+    let length = after.left_out[0].reason.len();
+    assert!(length <= REASON_BYTES_MAX && length + 2 > REASON_BYTES_MAX, "{length}");
+}
