@@ -9,6 +9,7 @@ import re
 import struct
 from pathlib import Path
 
+from client import until
 from harness import CLOSER, TOP
 
 HEAD, NONE = 26, (1 << 64) - 1
@@ -172,3 +173,21 @@ class Recorded:
         found.update(f"uid {line}" for line in (uids.read_text().splitlines() if uids.exists() else []))
         found.update(f"log {path.name}" for path in (self.folder / "log").iterdir())
         return found
+
+    def remains(self, before, given=None):
+        """What is left of a change that was refused, or lacking, when all has had time to go: beside `before`, which has `state()` and
+        `outside()`. A uid that a process may have had stays that of its name, where the line matches `given`."""
+        (state, outside), found = before, []
+
+        def is_gone():
+            now = self.outside()
+            more = [line for line in now - outside if not (given and given.match(line))]
+            # What an upgrade before had yet to close, and children that have yet to execute their programs, are missed by nobody.
+            fewer = [line for line in outside - now if not re.match(r"descriptor|process  ", line)]
+            found[:] = [f"+ {line}" for line in more] + [f"- {line}" for line in fewer]
+            return not found
+
+        if not until(is_gone, 15, pause=0.1):
+            return found
+        after = self.state()
+        return state.differences(after) + ([] if after.logs_fit else ["there is not one log for each site"])

@@ -3,9 +3,12 @@
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import client
 from client import until
@@ -70,7 +73,9 @@ class Files(unittest.TestCase):
 
     def copies(self):
         folder = self.server.folder / "state" / "good"
-        return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+        # Others are being written, and get their names when all of them have been.
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) if folder.exists() else []
+        return {name: (folder / name).read_text() for name in names}
 
     def are_copied(self, *names):
         wanted = {f"{name}.toml": (self.sites / f"{name}.toml").read_text() for name in names}
@@ -174,6 +179,7 @@ class Reloads(Files):
     def test_sites_come_and_go_beside_a_bad_file(self):
         server = self.server
         server.write("sites/two.toml", MISTAKES["syntax"])
+        self.reload(code=LEFT_OUT)
         self.site("add", "new", "--host", "new.test", "--root", server.folder / "new")
         self.assertEqual(self.texts("new", "two"), ["new", "two"])
         self.assertEqual(self.left_out(), {"two.toml": "running"})
@@ -184,7 +190,7 @@ class Reloads(Files):
         self.assertIn("site new: not added; nothing has changed", refused)
         self.assertIn('sites/new.toml:3:9: error: "one.test" is already another site\'s', refused)
         self.assertFalse((self.sites / "new.toml").exists())
-        self.assertIn("two.toml:4:", self.site("list"))
+        self.assertIn("two.toml:4:", self.site("list", code=LEFT_OUT))
         # The file itself can be disabled, and goes with its site.
         self.site("disable", "two")
         self.assertEqual((self.texts("two"), self.left_out()), (["main"], {}))
@@ -206,6 +212,67 @@ class Reloads(Files):
         answer = server.command("check", "--json", server.config)
         leaves = {one["leaves_out"].rpartition("/")[2] for one in json.loads(answer.stdout)}
         self.assertEqual((answer.returncode, leaves), (2, {"two.toml", "three.toml"}))
+
+
+@rootless_too
+class Commands(Files):
+    """Those that read the configuration themselves answer for all sites but that of the bad file, as a start would."""
+
+    def setUp(self):
+        super().setUp()
+        self.server.write("one.sql", "-- name: a :one\n-- services: app\nSELECT 1 AS n;\n")
+        source = "data = ['d']\n[[site.data]]\nname = 'd'\nstatements = '../one.sql'\n"
+        for name in ("one", "two"):
+            self.server.write(f"sites/{name}.toml", file_of(name) + service_of("probe") + source)
+        self.reload()
+        self.are_copied("one", "two", "three")
+        self.server.write("sites/two.toml", MISTAKES["value"])
+        self.server.write("sites/new.toml", file_of("new", nonsense=1))
+
+    def run_command(self, code, *words):
+        answer = self.server.command(*words, timeout=60)
+        self.assertEqual(answer.returncode, code, (words, answer.stdout, answer.stderr))
+        return answer
+
+    def test_each_answers_and_says_what_was_left_out(self):
+        config = ("--config", self.server.config)
+        for words in (("explain", *config), ("explain", *config, "gate"), ("data", "check", *config), ("site", *config, "list")):
+            said = self.run_command(LEFT_OUT, *words).stderr
+            self.assertRegex(said, r"left out: \S+sites/two.toml: its sites are those of the last good copy\n +\S+two.toml:5:1: error: unknown", words)
+            self.assertRegex(said, r"left out: \S+sites/new.toml: its hosts get 503: new.test\n", words)
+        for words in (("explain", *config, "--json"), ("site", *config, "list", "--json")):
+            left_out = json.loads(self.run_command(LEFT_OUT, *words).stdout)["left_out"]
+            self.assertEqual({one["instead"]: one["sites"] for one in left_out}, {"last good copy": ["two"], "503": ["new"]}, words)
+        checked = json.loads(self.run_command(LEFT_OUT, "data", "check", *config, "--json").stdout)
+        self.assertEqual([one.get("source") or one["left_out"]["instead"] for one in checked], ["one/d", "two/d", "503", "last good copy"])
+        self.assertEqual([one["mistakes"] for one in checked[:2]], [[], []])
+
+    def test_who_names_a_site_hears_of_that_sites_file_alone(self):
+        config = ("--config", self.server.config)
+        for words in (("explain", *config, "one"), ("explain", *config, "one/app"), ("data", "check", *config, "one/d"),
+                      ("data", "gen", *config, "one/d")):
+            self.assertEqual(self.run_command(0, *words).stderr, "", words)
+        for words in (("explain", *config, "two"), ("explain", *config, "two/app"), ("data", "check", *config, "two/d"),
+                      ("data", "gen", *config, "two/d")):
+            answer = self.run_command(LEFT_OUT, *words)
+            self.assertEqual(answer.stderr.count("left out: "), 1, words)
+            self.assertIn("sites/two.toml: its sites are those of the last good copy", answer.stderr, words)
+            self.assertNotEqual(answer.stdout, "", words)
+        for words in (("explain", *config, "new"), ("explain", *config, "new/app"), ("data", "check", *config, "new/d"),
+                      ("data", "gen", *config, "new/d"), ("site", *config, "adopt", "new")):
+            answer = self.run_command(2, *words)
+            self.assertIn("sites/new.toml: its hosts get 503", answer.stderr, words)
+            self.assertNotIn("two.toml", answer.stderr, words)
+        # A mistake of the main file is everybody's.
+        self.server.config.write_text("nonsense = 1\n" + self.server.config.read_text())
+        for words in (("explain", *config, "one"), ("data", "check", *config, "one/d"), ("site", *config, "list")):
+            self.assertIn("bulkhead.toml:1:1: error: unknown key `nonsense`", self.run_command(2, *words).stderr, words)
+
+    def test_a_guard_and_serve_read_no_files_of_sites(self):
+        words = ("guard", "--config", self.server.config, "--listen", f"127.0.0.1:{free_port()}", "--", "/bin/true")
+        self.assertNotIn("new.toml", self.server.command(*words, timeout=60).stderr)
+        said = self.run_command(0, "serve", self.server.folder / "one", "--print-config")
+        self.assertEqual((said.stderr, "include" in said.stdout), ("", False))
 
 
 @rootless_too
@@ -367,6 +434,46 @@ class UnderTls(unittest.TestCase):
         server.write("sites/two.toml", server.two("gone.pem"))
         self.assertEqual(server.command("reload", "--run-dir", "run").returncode, LEFT_OUT)
         self.assertEqual(server.curl("two.test", "--http2"), (0, "two\n 2 200"))
+
+    def test_a_certificate_that_only_the_signer_refuses_leaves_its_own_file_out(self):
+        server = self.enterContext(Secured())
+        server.write("three/index.html", "three\n")
+        signer = server.process("signer")
+        pair = (server.folder / "two.pem").read_bytes()
+        for turn, (name, instead) in enumerate((("new", "nothing"), ("two", "running"))):
+            fresh = server.write(f"fresh{turn}.pem", pair)
+            fresh.chmod(0o600)
+            if ROOTLESS and os.geteuid() == 0:
+                shutil.chown(fresh, NOBODY, NOBODY)
+            server.write(f"sites/{name}.toml", file_of(name, "../main", certificates=[f"../{fresh.name}"]))
+            server.write("sites/three.toml", file_of("three", ("../three", "../main")[turn]))
+            before = {process.pid for process in server.processes(f"site {name}")}
+            with ThreadPoolExecutor() as pool:
+                # What was examined is written over before the signer reads the file, which it has been given by then.
+                os.kill(signer.pid, signal.SIGSTOP)
+                try:
+                    reload = pool.submit(server.command, "reload", "--run-dir", "run", timeout=60)
+                    begun = lambda: {process.pid for process in server.processes(f"site {name}")} - before
+                    self.assertTrue(until(begun, 20), name)
+                    fresh.write_text("nothing\n")
+                finally:
+                    os.kill(signer.pid, signal.SIGCONT)
+                answer = reload.result()
+            self.assertEqual(answer.returncode, LEFT_OUT, (answer.stdout, answer.stderr))
+            self.assertIn(f"sites/{name}.toml: its sites ", answer.stderr)
+            self.assertIn(f"{fresh.name} of site {name}: the file needs exactly one private key", answer.stderr)
+            self.assertIn(f"sites/{name}.toml is left out", server.log())
+            status = json.loads(server.command("status", "--json", "--run-dir", "run").stdout)
+            self.assertEqual([(Path(one["file"]).stem, one["instead"]) for one in status["left_out"]], [(name, instead)])
+            # All others are taken in, and the site goes on with the certificate that it has.
+            self.assertEqual(server.get("/", "three.test").text, ("three\n", "main\n")[turn])
+            self.assertEqual(server.curl("two.test", "--http2"), (0, "two\n 2 200"))
+            self.assertEqual(server.processes("signer"), [signer])
+            (server.folder / f"sites/{name}.toml").unlink()
+            server.write("sites/two.toml", server.two())
+            self.assertEqual(server.command("reload", "--run-dir", "run", timeout=60).returncode, 0)
+            fresh.unlink()
+        self.assertEqual(json.loads(server.command("status", "--json", "--run-dir", "run").stdout)["left_out"], [])
 
 
 if __name__ == "__main__":

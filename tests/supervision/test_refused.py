@@ -12,7 +12,6 @@ import shutil
 import socket
 import unittest
 
-from client import until
 from filter_program import FILTER, PYTHON, library
 from harness import NOBODY, ROOTLESS, free_port, rootless_too, service, site
 from recorded import Recorded
@@ -122,25 +121,6 @@ class Refused(unittest.TestCase):
         self.server = self.enterContext(Staging())
         self.server.taken = self.enterContext(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
 
-    def left(self, before, may_give):
-        """What is left of a change that was refused, or lacking, when all has had time to go."""
-        server, (state, outside), found = self.server, before, []
-
-        def is_gone():
-            now = server.outside()
-            # A uid that a process may have had stays that of its name.
-            more = [line for line in now - outside if not (may_give and GIVEN.match(line))]
-            # What an upgrade before had yet to close, and children that have yet to execute their programs, are missed by nobody.
-            fewer = [line for line in outside - now if not re.match(r"descriptor|process  ", line)]
-            found[:] = [f"+ {line}" for line in more] + [f"- {line}" for line in fewer]
-            return not found
-
-        if not until(is_gone, 15, pause=0.1):
-            return found
-        after = server.state()
-        self.assertTrue(after.logs_fit, "there is not one log for each site")
-        return state.differences(after)
-
     def clients_see_the_old(self):
         server = self.server
         found = {name: server.status("/", f"{name}.test") for name in ("main", "old", "new", "later", "worse")}
@@ -154,7 +134,7 @@ class Refused(unittest.TestCase):
             why = told(server)
             self.assertIsNotNone(why, "it is not refused")
             self.assertIn(because, why)
-            self.assertEqual(self.left(before, may_give), [])
+            self.assertEqual(server.remains(before, GIVEN if may_give else None), [])
             self.clients_see_the_old()
             if SWEEP:
                 server.upgrade()

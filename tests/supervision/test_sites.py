@@ -12,6 +12,7 @@ from pathlib import Path
 import client
 from client import Load, until
 from harness import NOBODY, ROOTLESS, Server, configuration, rootless_too, site
+from opens import Opens
 
 
 def with_folder(port):
@@ -105,17 +106,39 @@ class Sites(unittest.TestCase):
         self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
         self.say("remove", "broken")
 
-    def test_what_was_edited_by_hand_comes_with_the_next_change(self):
+    def test_what_others_have_written_stays_as_it_runs(self):
         server, root = self.server, self.server.folder / "two"
+        main = server.config.read_text()
+        server.config.write_text("nonsense = 1\n" + main)
         server.write("sites/one.toml", file_of("one", "../three"))
         server.write("sites/three.toml", file_of("three"))
+        for number in range(20):
+            server.write(f"sites/bad{number}.toml", file_of(f"bad{number}", nonsense=1))
+        # None of the other files is even opened.
+        with Opens(server.folder / "sites") as opens:
+            self.say("add", "two", "--host", "two.test", "--root", root)
+            self.say("disable", "two")
+            self.assertEqual(self.statuses("one", "two", "three"), [200, 404, 404])
+            self.say("enable", "two")
+            refused = self.refused("add", "four", "--host", "one.test", "--root", root, code=1)
+            self.assertIn("sites/four.toml:3:9: error: \"one.test\" is already another site's", refused)
+            self.assertEqual({name for name in opens.names() if name.startswith(("one", "three", "bad"))}, set())
+        self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "two")], ["<h1>one</h1>\n", "<h1>two</h1>\n"])
+        self.assertNotIn("bad0", server.log())
+        server.config.write_text(main)
+        self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 3)
+        self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "three")], ["<h1>three</h1>\n"] * 2)
+        # Beside files that are known to be wrong it is the same.
+        with Opens(server.folder / "sites") as opens:
+            self.say("remove", "two")
+            self.say("add", "two", "--host", "two.test", "--root", root)
+            self.assertEqual({name for name in opens.names() if name.startswith(("one", "three", "bad"))}, set())
+        self.assertEqual(self.statuses("two"), [200])
+
+    def test_a_mistake_in_another_sites_file_is_that_ones(self):
+        server, root = self.server, self.server.folder / "two"
         self.say("add", "two", "--host", "two.test", "--root", root)
-        self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "two", "three")],
-                         ["<h1>three</h1>\n", "<h1>two</h1>\n", "<h1>three</h1>\n"])
-        (server.folder / "sites" / "three.toml").unlink()
         self.say("disable", "two")
-        self.assertEqual(self.statuses("one", "two", "three"), [200, 404, 404])
-        # A mistake in another site's file is that one's.
         server.write("sites/broken.toml", file_of("broken", "../one", nonsense=1))
         for name in ("four", "five"):
             refused = self.refused("add", name, "--host", "one.test", "--root", root, code=1)
@@ -127,9 +150,10 @@ class Sites(unittest.TestCase):
         self.assertEqual(self.statuses("one", "two", "broken"), [200, 200, 404])
         self.say("disable", "two")
         server.write("sites/broken.toml", file_of("broken", "../one", host=["two.test"]))
+        self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
         self.assertIn('is already site "broken"', self.refused("enable", "two", code=1))
         (server.folder / "sites" / "broken.toml").unlink()
-        server.write("sites/one.toml", file_of("one"))
+        self.assertEqual(server.command("reload", "--run-dir", "run").returncode, 0)
         self.say("enable", "two")
         self.assertEqual([server.get("/", f"{name}.test").text for name in ("one", "two")],
                          ["<h1>one</h1>\n", "<h1>two</h1>\n"])
@@ -146,7 +170,8 @@ class Sites(unittest.TestCase):
     def test_what_the_kernel_does_not_say_is_found_all_the_same(self):
         server, sites = self.server, self.server.folder / "sites"
         text = lambda name: server.get("/", f"{name}.test").text
-        add = lambda name: self.say("add", name, "--host", f"{name}.test", "--root", server.folder / "two")
+        # As the command of a version before orders it: what has changed, whichever file it is.
+        add = lambda name: self.assertTrue(until(lambda: server.order(command="reload-sites").get("ok"), 10), name)
         self.assertEqual(self.watches(), 1)
         # A link, whose file is elsewhere.
         linked = server.write("elsewhere.toml", file_of("three", "../three"))

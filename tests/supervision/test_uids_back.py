@@ -42,9 +42,11 @@ class GivenBack(unittest.TestCase):
         self.assertEqual(answer.returncode, code, (words, answer.stdout, answer.stderr))
         return answer.stdout + answer.stderr
 
-    def listed(self):
+    def listed(self, code=0):
         """The uid and the state of each name."""
-        return {one["name"]: (one["uid"], one["state"]) for one in json.loads(self.site("uids", "--json"))["uids"]}
+        answer = self.server.command("site", "--config", self.config, "uids", "--json", timeout=60)
+        self.assertEqual(answer.returncode, code, answer.stderr)
+        return {one["name"]: (one["uid"], one["state"]) for one in json.loads(answer.stdout)["uids"]}
 
     def back(self, *words, code=0, command=None):
         """What is said of uids that are to be given back: which folders were searched, and by their names what became of each."""
@@ -90,7 +92,8 @@ class GivenBack(unittest.TestCase):
         bad = self.folder / "sites/bad.toml"
         bad.write_text('[[site]]\nname = "bad"\nhost = ["bad.test"]\nrot = "main"\n')
         self.addCleanup(bad.unlink, missing_ok=True)
-        self.assertEqual(self.listed()["site/shop"][1], "left")
+        self.assertEqual(self.listed(code=3)["site/shop"][1], "left")
+        self.assertIn("site/shop", self.site("uids", "shop"))
         self.assertIn("nobody knows which uids its sites have", self.site("uids", "--give-back", "--all", code=2))
         bad.unlink()
 

@@ -4,7 +4,7 @@
 //! Never: writes a control character of theirs; JSON escapes it.
 
 use serde::Serialize;
-use wire::{LauncherToAdmin, StandIn, Verb};
+use wire::{LauncherToAdmin, Verb};
 
 use crate::certified::Certificate;
 use crate::conditioned::Conditioned;
@@ -161,15 +161,9 @@ impl LeftOut {
             return None;
         };
         let list = |text: &str| text.split(", ").filter(|one| !one.is_empty()).map(str::to_owned).collect();
-        let instead = match stand_in {
-            StandIn::Running => "running",
-            StandIn::LastGood => "last good copy",
-            StandIn::Unavailable => "503",
-            StandIn::Nothing => "nothing",
-        };
         let left_out = Self {
             file: file.as_str().to_owned(),
-            instead,
+            instead: stand_in.word(),
             sites: list(sites.as_str()),
             hosts: list(hosts.as_str()),
             hosts_known: is_whole,

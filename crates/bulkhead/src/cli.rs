@@ -28,7 +28,7 @@ EXAMPLES:
   bulkhead explain                   see what falls with each process
   bulkhead probe gate                see what an attacker gets who owns a process
 
-EXIT CODES: 0 done, 1 failed, 2 wrong command line or configuration"
+EXIT CODES: 0 done, 1 failed, 2 wrong command line or configuration, 3 done in part, which the command says"
 )]
 pub struct Cli {
     /// What to do.
@@ -175,7 +175,10 @@ EXAMPLES:
   bulkhead explain --config /srv/www/bulkhead.toml --svg > falls.svg
   bulkhead explain --json | jq '.processes[] | {name, lost: .blast.all}'
 
-Asks the server that runs for uids and pids; without one, the configuration alone is explained.")]
+Asks the server that runs for uids and pids; without one, the configuration alone is explained. Files of sites that are wrong are
+left out as by a start, and said.
+
+EXIT CODES: 0 done, 1 failed, 2 wrong name or configuration, 3 done, but for files of sites that were left out")]
     Explain {
         /// A site, SITE/SERVICE, or a role: bulkheadd, gate, logger, admin, signer, stapler, filters [default: all]
         partition: Option<String>,
@@ -320,7 +323,8 @@ EXAMPLES:
   bulkhead site uids                                 whose each uid is
 
 The configuration has `include = \"sites/*.toml\"` at its top; the site NAME is in sites/NAME.toml. What the server
-refuses, or `bulkhead check` where none runs, leaves the folder as it was.")]
+refuses, or `bulkhead check` where none runs, leaves the folder as it was. The server takes in this file alone: the files of
+other sites, and the main file, stay as they run until a reload.")]
     Site {
         /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         #[arg(long, value_name = "CONFIG", global = true)]
@@ -337,9 +341,9 @@ EXAMPLES:
   bulkhead data gen shop/catalog > src/catalog.rs
 
 Each statement is prepared as its data proxy will prepare it: with the database, if this user can read it, or with the
-`schema` of a new one. Nothing is changed.
+`schema` of a new one. Nothing is changed. Files of sites that are wrong are left out as by a start, and said.
 
-EXIT CODES: 0 all is well, 1 failed, 2 there is a mistake")]
+EXIT CODES: 0 all is well, 1 failed, 2 there is a mistake, 3 all is well, but for files of sites that were left out")]
     Data {
         /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         #[arg(long, value_name = "CONFIG", global = true)]
@@ -401,9 +405,9 @@ EXAMPLES:
 /// What can be done with sites.
 #[derive(Debug, Subcommand)]
 pub enum SiteCommand {
-    /// List all sites, and where each is written down.
+    /// List all sites, and where each is written down. The exit code is 3 if files of sites are wrong, and left out.
     List {
-        /// Print an object with the array `sites`.
+        /// Print an object with the arrays `sites` and `left_out`.
         #[arg(long)]
         json: bool,
     },
@@ -477,7 +481,7 @@ no process runs under the uid, and if no file is its own, or its group's, in `st
 configuration, the folders of all sites, and those of `--search`: a process of its own searches these, for up to 300 s. What
 could not be searched is not given back.
 
-EXIT CODES: 0 all is given back, 1 something is not, 2 wrong words")]
+EXIT CODES: 0 all is given back, 1 something is not, 2 wrong words; of the list: 3 if files of sites are wrong, and left out")]
     Uids(UidsOf),
     /// Serve a site that was disabled.
     Enable {
@@ -506,7 +510,7 @@ pub struct UidsOf {
     /// Search this folder as well; can be given several times.
     #[arg(long, value_name = "FOLDER", requires = "give_back")]
     pub search: Vec<PathBuf>,
-    /// Print an object {range, taken, free, uids}, or {ok, searched, uids} of what was given back.
+    /// Print an object {range, taken, free, uids, left_out}, or {ok, searched, uids} of what was given back.
     #[arg(long)]
     pub json: bool,
 }
@@ -519,7 +523,7 @@ pub enum DataCommand {
         /// Sources, as SITE/SOURCE [default: all]
         #[arg(value_name = "SOURCE")]
         names: Vec<String>,
-        /// Print an array of {source, statements, with, mistakes}.
+        /// Print an array of {source, statements, with, mistakes}, and of {left_out} for files of sites.
         #[arg(long)]
         json: bool,
     },

@@ -13,11 +13,8 @@ use serde_json::{Value, json};
 
 use crate::admin::{give, printable};
 use crate::fault::Fault;
-use crate::left_out::LeftOut;
+use crate::left_out::{LEFT_OUT, LeftOut};
 use crate::table::print;
-
-/// The exit code if files of sites were left out, and all else is done.
-const LEFT_OUT: u8 = 3;
 
 /// What has changed in the configuration, and what that means.
 #[derive(Debug, Default, Deserialize)]

@@ -40,6 +40,11 @@ use supervisor::opened_files::OpenedFiles;
 const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
                      which also explains what is wrong with a configuration.";
 
+/// LIMIT: mistakes in files of sites that a start says: each may be one tenant's, and whoever reads this looks for another's.
+const MISTAKES_SAID_MAX: usize = 100;
+/// LIMIT: bytes of each: a path is said as a whole, however long it is.
+const MISTAKE_BYTES_MAX: usize = 8 << 10;
+
 /// The whole program.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
@@ -99,6 +104,13 @@ fn judge(started: &Started, read_files: &mut Cache) -> Result<Judged, Diagnostic
     let judgement = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
     let judged =
         Config::judge(&started.config, &Examiner::new(Depth::Start), (read_files, None), &judgement)?;
-    judged.mistakes.iter().for_each(|(mistake, _)| eprintln!("{mistake}"));
+    for (mistake, _) in judged.mistakes.iter().take(MISTAKES_SAID_MAX) {
+        let said = mistake.to_string();
+        eprintln!("{}", &said[..said.floor_char_boundary(MISTAKE_BYTES_MAX)]);
+    }
+    let more = judged.mistakes.len().saturating_sub(MISTAKES_SAID_MAX);
+    if more > 0 {
+        eprintln!("and {more} more mistakes in files of sites; `bulkhead check` says all");
+    }
     Ok(judged)
 }

@@ -1,15 +1,20 @@
 //! What is wrong with a file, where, and what to do: collecting it and rendering it.
 //!
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: pieces of the operator's file, quoted in
-//! messages. Must never: print a control character out of the file to a terminal, or drop a mistake.
+//! messages. Must never: print a control character out of the file to a terminal, or drop a mistake without a word.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 
+/// LIMIT: mistakes of one file that are said, and warnings: nobody corrects more at a time. A file of 1 MiB can have hundreds of thousands,
+/// and it may be one tenant's among those of thousands: whoever reads all files is not to wait for these.
+pub(crate) const SAID_MAX: usize = 100;
+
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// Nothing is started with it.
     Error,
@@ -28,7 +33,7 @@ impl Severity {
 }
 
 /// One mistake.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
@@ -130,8 +135,13 @@ pub(crate) struct Problems {
     next: usize,
     found: Vec<Found>,
     warnings: Vec<(usize, Diagnostic)>,
+    /// How many mistakes each text has, by its number; and how many warnings.
+    counts: BTreeMap<usize, usize>,
+    warning_counts: BTreeMap<usize, usize>,
+    /// How many conflicts two texts have.
+    conflict_counts: BTreeMap<(usize, usize), usize>,
     /// Lines of which all has been said: what the parser made of a broken value is not the operator's.
-    settled: Vec<Line>,
+    settled: BTreeSet<Line>,
 }
 
 /// The text of a file. The offsets of all texts are one range of numbers, so that a place is a number.
@@ -167,7 +177,10 @@ impl Problems {
             next: 0,
             found: Vec::new(),
             warnings: Vec::new(),
-            settled: Vec::new(),
+            counts: BTreeMap::new(),
+            warning_counts: BTreeMap::new(),
+            conflict_counts: BTreeMap::new(),
+            settled: BTreeSet::new(),
         };
         problems.add(file, text);
         problems
@@ -203,7 +216,12 @@ impl Problems {
 
     /// Notes a mistake at an offset.
     pub(crate) fn report(&mut self, offset: usize, message: impl Into<String>) {
-        self.push(offset, message.into(), Vec::new());
+        self.push_counted(offset, message.into(), Vec::new());
+    }
+
+    /// Whether no more mistakes are said of the file that has an offset.
+    pub(crate) fn has_enough(&self, offset: usize) -> bool {
+        self.counts.get(&self.number(offset)).is_some_and(|count| *count > SAID_MAX)
     }
 
     /// The same of a file about which is told where another one names it.
@@ -220,6 +238,11 @@ impl Problems {
         new.for_each(|found| found.of = Some(file.display().to_string()));
     }
 
+    /// Forgets what was noted so of these files.
+    pub(crate) fn forget_of(&mut self, is_it: &dyn Fn(&str) -> bool) {
+        self.found.retain(|found| !found.of.as_deref().is_some_and(is_it));
+    }
+
     /// Notes a mistake of which either of two places may be the cause, as both want to have `what`, with its remedy.
     pub(crate) fn report_conflict(
         &mut self,
@@ -228,20 +251,40 @@ impl Problems {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
+        let pair = (self.number(offset), self.number(other));
+        if pair.0 == pair.1 {
+            return self.push_counted(offset, message.into(), vec![help.into()]);
+        }
+        // One conflict says which of the two files does not get what both want.
+        let between = self.conflict_counts.entry(pair).or_default();
+        *between += 1;
+        let (message, help) = match (*between).cmp(&(SAID_MAX + 1)) {
+            Ordering::Less => (message.into(), help.into()),
+            Ordering::Equal => more("mistakes"),
+            Ordering::Greater => return,
+        };
         let count = self.found.len();
-        self.push(offset, message.into(), vec![help.into()]);
+        self.push(offset, message, vec![help]);
         let new = self.found.get_mut(count).into_iter();
         new.for_each(|found| found.conflict = Some((other, what.to_owned())));
     }
 
     /// Notes a mistake at an offset, and its remedy.
     pub(crate) fn report_help(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
-        self.push(offset, message.into(), vec![help.into()]);
+        self.push_counted(offset, message.into(), vec![help.into()]);
     }
 
     /// Notes what is no mistake and perhaps not meant, and its remedy.
     pub(crate) fn warn(&mut self, offset: usize, message: impl Into<String>, help: impl Into<String>) {
-        let warning = self.diagnostic(Severity::Warning, offset, message.into(), vec![help.into()]);
+        let number = self.number(offset);
+        let count = self.warning_counts.entry(number).or_default();
+        *count += 1;
+        let (message, help) = match (*count).cmp(&(SAID_MAX + 1)) {
+            Ordering::Less => (message.into(), help.into()),
+            Ordering::Equal => more("warnings"),
+            Ordering::Greater => return,
+        };
+        let warning = self.diagnostic(Severity::Warning, offset, message, vec![help]);
         self.warnings.push((offset, warning));
     }
 
@@ -266,8 +309,9 @@ impl Problems {
     /// Takes no more mistakes on the lines of the last file that have one so far.
     pub(crate) fn settle(&mut self) {
         let last = self.texts.len() - 1;
-        let lines = self.found.iter().map(|found| self.line(found.offset)).filter(|line| line.0 == last);
-        let lines: Vec<Line> = lines.collect();
+        // There may be thousands of files, and each has come after all that was found in those before.
+        let lines = self.found.iter().rev().map(|found| self.line(found.offset));
+        let lines: Vec<Line> = lines.take_while(|line| line.0 == last).collect();
         self.settled.extend(lines);
     }
 
@@ -307,6 +351,23 @@ impl Problems {
         self.found.iter().map(blame).collect()
     }
 
+    /// Notes a mistake, unless enough are said of its file.
+    fn push_counted(&mut self, offset: usize, message: String, helps: Vec<String>) {
+        let before = self.found.len();
+        let number = self.number(offset);
+        let count = self.counts.get(&number).copied().unwrap_or_default();
+        match count.cmp(&SAID_MAX) {
+            Ordering::Less => self.push(offset, message, helps),
+            Ordering::Equal => {
+                let (message, help) = more("mistakes");
+                self.push(offset, message, vec![help]);
+            }
+            Ordering::Greater => return,
+        }
+        // One on a settled line is none.
+        *self.counts.entry(number).or_default() += self.found.len() - before;
+    }
+
     fn push(&mut self, offset: usize, message: String, helps: Vec<String>) {
         if !self.settled.contains(&self.line(offset)) {
             let mistake = self.diagnostic(Severity::Error, offset, message, helps);
@@ -337,6 +398,12 @@ impl Problems {
         let before = text.text.get(start..offset.saturating_sub(text.base));
         ((number, line), before.map_or(0, |before| before.chars().count()) + 1)
     }
+}
+
+/// What is said in the place of all further mistakes, or warnings, of a file.
+fn more(what: &str) -> (String, String) {
+    let message = format!("the file has more {what}; {SAID_MAX} of them are said");
+    (message, "correct these first, and look again".to_owned())
 }
 
 /// A path fit for a terminal, whole: a remedy may be copied from it.
@@ -386,8 +453,8 @@ mod tests {
         let mut problems = Problems::new("f", "ab\n");
         let base = problems.add("g", "x\nyz").base();
         assert_eq!((problems.place(3), problems.place(base)), ("f:2:1".into(), "g:1:1".into()));
-        problems.report(base + 3, "second");
         problems.report(1, "first");
+        problems.report(base + 3, "second");
         // Only the lines of the last file are settled.
         problems.settle();
         problems.report(base + 2, "an echo");
@@ -412,6 +479,36 @@ mod tests {
         let Diagnostics(found) = problems.into_diagnostics();
         let found: Vec<_> = found.iter().map(|one| (&*one.file, one.line, &*one.message)).collect();
         assert_eq!(found, [("h", 2, "first"), ("g", 1, "second")]);
+    }
+
+    #[test]
+    fn of_one_file_enough_is_said_and_of_others_all() {
+        let mut problems = Problems::new("main", "");
+        let bases = ["a", "b"].map(|name| problems.add(name, &"x\n".repeat(3 * SAID_MAX)).base());
+        for line in 0..3 * SAID_MAX {
+            assert_eq!(problems.has_enough(bases[0]), line > SAID_MAX);
+            problems.report(bases[0] + 2 * line, format!("mistake {line}"));
+            problems.warn(bases[0] + 2 * line, "odd", "look");
+        }
+        problems.report(bases[1], "another's");
+        // What two files want is found beside all others' mistakes, and a file that cannot be read has no mistakes but that.
+        for other in 0..2 * SAID_MAX {
+            problems.report_conflict((bases[0], bases[1]), &other.to_string(), "both", "choose");
+            problems.report_conflict((bases[0], 0), &other.to_string(), "both", "choose");
+            problems.report_of(Path::new(&other.to_string()), 0, "unread", "let it be read");
+        }
+        let blames = problems.blames();
+        let of = |file: &str| {
+            blames.iter().filter(|blame| blame.file == file && blame.conflict.is_none()).collect::<Vec<_>>()
+        };
+        assert_eq!((of("a").len(), of("b").len(), of("7").len()), (SAID_MAX + 1, 1, 1));
+        let last = &of("a")[SAID_MAX].diagnostic;
+        assert_eq!(
+            (&*last.message, last.line),
+            ("the file has more mistakes; 100 of them are said", SAID_MAX + 1)
+        );
+        assert_eq!(blames.iter().filter(|blame| blame.conflict.is_some()).count(), 2 * (SAID_MAX + 1));
+        assert_eq!(problems.into_warnings().len(), SAID_MAX + 1);
     }
 
     #[test]

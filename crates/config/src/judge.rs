@@ -12,7 +12,8 @@ mod closed;
 mod contest;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -35,6 +36,11 @@ use crate::{Built, changed, check_built, document, files, finish_built};
 /// LIMIT: how often a configuration is built for one judgement; each time after the first, at least one file more is left out, and
 /// most often all that are.
 const BUILDS_MAX: usize = 64;
+
+/// LIMIT: mistakes that are said of a file that is left out, in the log, in `status` and as the answer to an order.
+const REASONS_MAX: usize = 10;
+/// LIMIT: bytes of these.
+const REASON_BYTES_MAX: usize = 8 << 10;
 
 /// What becomes of everything if one file of sites has a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +146,8 @@ struct Judge<'j> {
     kept: RefCell<BTreeMap<OsString, Option<Rc<str>>>>,
     left: BTreeMap<OsString, Left>,
     mistakes: Vec<(Diagnostic, Option<PathBuf>)>,
+    /// Where each of these is: there may be many thousands.
+    places: HashMap<Diagnostic, usize>,
 }
 
 impl Config {
@@ -251,6 +259,7 @@ impl<'j> Judge<'j> {
             kept: RefCell::default(),
             left: BTreeMap::new(),
             mistakes: Vec::new(),
+            places: HashMap::new(),
         }
     }
 
@@ -284,6 +293,9 @@ impl<'j> Judge<'j> {
         let mut found = self.found.borrow_mut();
         let found = found.get_or_insert_with(|| {
             let read = include::read(folder, (opener, self.judgement.only), cache, problems).into_iter();
+            // Why those cannot be read that are left out is known.
+            let is_out = |file: &str| self.name_of(file).is_some_and(|name| self.left.contains_key(&name));
+            problems.forget_of(&is_out);
             let mut found: BTreeMap<OsString, SiteFile> =
                 read.filter_map(|file| Some((file.path.file_name()?.to_owned(), file))).collect();
             if let Some(only) = self.judgement.only {
@@ -326,34 +338,44 @@ impl<'j> Judge<'j> {
     /// Leaves files out that have mistakes.
     fn mistakes(&mut self, problems: &Problems, cache: &Cache) -> Result<(), Diagnostics> {
         let blames = problems.blames();
-        let all = || {
-            let mistakes = blames.iter().map(|blame| blame.diagnostic.clone());
-            Diagnostics(problems.in_order(mistakes.collect()))
-        };
-        let new = all().0.into_iter().filter(|one| self.mistakes.iter().all(|(known, _)| known != one));
-        self.mistakes.extend(new.map(|one| (one, None)).collect::<Vec<_>>());
+        let all = blames.iter().map(|blame| blame.diagnostic.clone());
+        for one in problems.in_order(all.collect()) {
+            if let Entry::Vacant(place) = self.places.entry(one) {
+                self.mistakes.push((place.key().clone(), None));
+                place.insert(self.mistakes.len() - 1);
+            }
+        }
         if self.judgement.tolerance == Tolerance::AllOrNothing {
-            return Err(all());
+            return Err(self.all_mistakes());
         }
         let (contests, own): (Vec<Blame>, Vec<Blame>) =
-            blames.iter().cloned().partition(|blame| blame.is_contest());
-        let losers = match own.is_empty() {
-            false => own.into_iter().map(Loser::of).collect(),
-            true => self.losers(contests),
+            blames.into_iter().partition(|blame| blame.is_contest());
+        let (of_files, of_main): (Vec<Blame>, Vec<Blame>) =
+            own.into_iter().partition(|blame| self.name_of(&blame.file).is_some());
+        let losers = match (of_files.is_empty(), of_main.is_empty()) {
+            // One of these may be why something is wrong with the whole: a file can have more sites than there are uids.
+            (false, _) => of_files.into_iter().map(Loser::of).collect(),
+            (true, false) => return Err(self.all_mistakes()),
+            (true, true) => self.losers(contests),
         };
-        let mut reasons: BTreeMap<OsString, Vec<String>> = BTreeMap::new();
+        let mut reasons: BTreeMap<OsString, Vec<Diagnostic>> = BTreeMap::new();
         for Loser { file, reason, found } in losers {
-            let name = self.name_of(&file).ok_or_else(all)?;
-            let known = self.mistakes.iter_mut().filter(|(known, _)| *known == found);
-            known.for_each(|(_, leaves_out)| *leaves_out = Some(PathBuf::from(&file)));
-            reasons.entry(name).or_default().push(reason.to_string());
+            let name = self.name_of(&file).ok_or_else(|| self.all_mistakes())?;
+            if let Some(&place) = self.places.get(&found) {
+                self.mistakes[place].1 = Some(PathBuf::from(&file));
+            }
+            reasons.entry(name).or_default().push(reason);
         }
         for (name, why) in reasons {
-            if !self.leave_out(&name, why.join("\n"), cache) {
-                return Err(all());
+            if !self.leave_out(&name, in_short(&why), cache) {
+                return Err(self.all_mistakes());
             }
         }
         Ok(())
+    }
+
+    fn all_mistakes(&self) -> Diagnostics {
+        Diagnostics(self.mistakes.iter().map(|(mistake, _)| mistake.clone()).collect())
     }
 
     /// The name of a file of the folder, by its path; `None` for the main file.
@@ -415,6 +437,19 @@ impl<'j> Judge<'j> {
     }
 }
 
+/// Why a file is left out: its first mistakes, and how many more there are.
+fn in_short(mistakes: &[Diagnostic]) -> String {
+    let said: Vec<String> = mistakes.iter().take(REASONS_MAX).map(ToString::to_string).collect();
+    let mut said = said.join("\n");
+    // A path is said as a whole, however long it is.
+    said.truncate(said.floor_char_boundary(REASON_BYTES_MAX));
+    let more = mistakes.len().saturating_sub(REASONS_MAX);
+    if more > 0 {
+        said += &format!("\nand {more} more mistakes, which `bulkhead check` says");
+    }
+    said
+}
+
 /// What is in the place of a file. No version of the file is this one, so that it is read again the next time.
 fn stand_in(folder: &Path, name: &OsStr, content: Content) -> SiteFile {
     let path = folder.join(name).into();
@@ -432,10 +467,10 @@ impl Problems {
     /// Mistakes by the places where they are.
     fn in_order(&self, mut mistakes: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let files = self.files();
-        let place = |one: &Diagnostic| {
-            let file = files.iter().position(|file| *file == one.file).unwrap_or(files.len());
-            (file, one.line, one.column)
-        };
+        let places: HashMap<&str, usize> =
+            files.iter().enumerate().rev().map(|(at, file)| (*file, at)).collect();
+        let place =
+            |one: &Diagnostic| (places.get(&*one.file).copied().unwrap_or(files.len()), one.line, one.column);
         mistakes.sort_by_key(place);
         mistakes
     }

@@ -3,6 +3,8 @@
 //! Runs in: the guard. Sees: small messages and exits. Never: waits for anybody; never outlives the command, or the
 //! program that has started it.
 
+mod command;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -10,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::process::{Resource, getrlimit};
-use sys::process::{Child, Exit};
-use wire::{ChildToLauncher, Message, ToGuard};
+use sys::process::Child;
+use wire::ChildToLauncher;
 
 use crate::command::Order;
 use crate::filters::Filters;
@@ -26,18 +28,12 @@ use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
 use supervisor::error::{Error, during};
 use supervisor::events::wait;
-use supervisor::foreign::{Closer, Foreign};
+use supervisor::foreign::Closer;
 use supervisor::spawn::context::SpawnContext;
 use supervisor::spawn::{inheritance, listeners};
 
 /// How often is looked at what tells nothing by itself: callers that gave up, channels that were full.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the gate has for its last report.
-const LAST_REPORT: Duration = Duration::from_millis(500);
-/// LIMIT: told of the server before others get their turn.
-const MESSAGES_PER_TURN: usize = 256;
-/// What shells say of a command that a signal has ended.
-const SIGNAL_BASE: i32 = 128;
 
 /// See the file.
 #[derive(Debug)]
@@ -185,81 +181,6 @@ impl Guard {
         }
     }
 
-    fn on_signal(&mut self) {
-        while let Ok(Some(sent)) = sys::signals::next_sent(&self.signals) {
-            self.asked |= sent.ends;
-            match &self.command {
-                // A terminal's keys reach the command themselves.
-                Some(command) if sent.by_process => command.pass_on(sent.number),
-                Some(_) => {}
-                None if sent.ends => self.end(SIGNAL_BASE + sent.number),
-                None => {}
-            }
-        }
-    }
-
-    /// What a process of the server says of its sockets.
-    fn on_control(&mut self) {
-        let mut buffer = [0; 64];
-        for _ in 0..MESSAGES_PER_TURN {
-            let Some(control) = &self.control else { return };
-            let got = match sys::seqpacket::receive(control, &mut buffer) {
-                Ok(Some(got)) => got,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => continue,
-                Ok(None) | Err(_) => return self.on_control_end(),
-            };
-            match (ToGuard::decode(&buffer[..got.len]), got.descriptor.map(Foreign::from)) {
-                (Ok(ToGuard::Listening { number }), Some(socket)) => self.reactor.listening(number, socket),
-                (Ok(ToGuard::Accepting { number }), Some(end)) => self.reactor.accepting(number, end),
-                (Ok(ToGuard::Process {}), Some(end)) => self.reactor.process(end),
-                _ => say("a process of the server sent a message that makes no sense"),
-            }
-        }
-    }
-
-    /// Nobody is left who could listen or accept.
-    fn on_control_end(&mut self) {
-        if let Some(control) = self.control.take() {
-            self.reactor.unwatch(&control);
-            sys::seqpacket::empty(&control);
-        }
-        if self.command.is_none() {
-            self.end(0);
-        }
-    }
-
-    fn on_command_end(&mut self) {
-        let Some(Ok(Some(exit))) = self.command.as_ref().map(Child::try_wait) else {
-            return;
-        };
-        if let Some(command) = self.command.take() {
-            self.reactor.unwatch(command.pidfd());
-        }
-        // A server that put itself into the background has left its sockets to a process that goes on.
-        let goes_on =
-            exit == Exit::Clean && !self.asked && self.control.is_some() && self.reactor.listeners.listens();
-        if goes_on {
-            return say(
-                "the command has ended and left a server in the background, which is guarded until it ends",
-            );
-        }
-        self.end(match exit {
-            Exit::Clean => 0,
-            Exit::Status(status) => status,
-            Exit::Signal(signal) => SIGNAL_BASE + signal,
-        });
-    }
-
-    /// Begins the end: the gate is asked for its report.
-    fn end(&mut self, code: i32) {
-        if self.ending.is_none() {
-            let timeout = if self.reactor.gate.is_ready() { LAST_REPORT } else { Duration::ZERO };
-            self.ending = Some((code as u8, Instant::now() + timeout));
-            self.reactor.ask_for_report();
-        }
-    }
-
     fn on_closed(&mut self, end: u32) {
         if let Some(number) = self.reactor.closed(end)
             && let Some(supervisor) = &mut self.supervisor
@@ -305,23 +226,6 @@ impl Guard {
         Ok(())
     }
 
-    /// Starts the command, once: when the gate accepts for the first time.
-    fn start_command(&mut self) -> Result<(), Error> {
-        let Some(order) = self.order.take() else {
-            return Ok(());
-        };
-        let running = order.start(&self.context, &self.reactor.gate.spec)?;
-        self.reactor.must_watch(&running.control, Source::Control, 0)?;
-        self.reactor.must_watch(running.child.pidfd(), Source::Command, 0)?;
-        self.control = Some(running.control);
-        self.command = Some(running.child);
-        if let Some(listener) = running.listener {
-            self.reactor.must_watch(&listener, Source::Calls, 0)?;
-            self.supervisor = Some(Supervisor::new(listener));
-        }
-        Ok(())
-    }
-
     fn start_gate(&mut self) -> Result<(), Error> {
         let chain = self.filters.ends()?;
         self.reactor.gate.start(&self.context, &self.reactor.listeners, chain)?;
@@ -347,14 +251,6 @@ impl Guard {
             if !again {
                 self.give_up();
             }
-        }
-    }
-
-    /// Without a gate the command is of no use; it ends in its own way.
-    fn give_up(&mut self) {
-        match &self.command {
-            Some(command) => command.pass_on(rustix::process::Signal::TERM.as_raw()),
-            None => self.end(1),
         }
     }
 

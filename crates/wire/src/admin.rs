@@ -106,6 +106,18 @@ choice! {
     }
 }
 
+impl StandIn {
+    /// As programs read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::LastGood => "last good copy",
+            Self::Unavailable => "503",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
 choice! {
     /// Which files of sites a reload takes in.
     pub enum Extent {

@@ -13,6 +13,7 @@ use statements::{Parameter, Statement, Statements, Transaction, Type};
 
 use super::{command_for, python, run, rust, sources};
 use crate::fault::Fault;
+use crate::left_out;
 use crate::locate;
 
 /// What is to be generated.
@@ -69,9 +70,10 @@ impl Callable<'_> {
 
 /// Writes functions for the statements of a source.
 pub fn generate(config: Option<&Path>, what: &Generate) -> Result<ExitCode, Fault> {
-    let config = locate::load(&locate::config(config)?)?;
+    let named = std::slice::from_ref(&what.source);
+    let (config, left_out) = left_out::read(&locate::config(config)?, named)?;
     let program = locate::data_proxy()?;
-    let sources = sources(&config, std::slice::from_ref(&what.source))?;
+    let sources = sources(&config, named).map_err(|fault| left_out.beside(fault))?;
     let Some((_, site, data)) = sources.first() else { return Ok(ExitCode::FAILURE) };
     if let Some(service) =
         what.service.as_ref().filter(|name| site.services_with(&data.name).all(|one| one.name != **name))
@@ -107,7 +109,7 @@ pub fn generate(config: Option<&Path>, what: &Generate) -> Result<ExitCode, Faul
         }
         None => crate::table::print(text.trim_end())?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(left_out.say())
 }
 
 fn read(data: &DataSource) -> Result<Statements, Fault> {

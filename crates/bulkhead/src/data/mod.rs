@@ -12,9 +12,11 @@ use std::process::{Command, ExitCode};
 
 use config::{Config, DataSource, Database, Engine, Site};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::explain::data_name;
 use crate::fault::Fault;
+use crate::left_out;
 use crate::locate;
 use crate::table::print;
 
@@ -33,18 +35,21 @@ struct Checked {
 
 /// Checks the statements of all sources, or of those that are named.
 pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<ExitCode, Fault> {
-    let config = locate::load(&locate::config(config)?)?;
+    let (config, left_out) = left_out::read(&locate::config(config)?, names)?;
     let program = locate::data_proxy()?;
-    let sources = sources(&config, names)?;
+    let sources = sources(&config, names).map_err(|fault| left_out.beside(fault))?;
     let checked = sources.iter().map(|(name, site, data)| ask(&program, &config, (site, data), name.clone()));
     let checked: Vec<Checked> = checked.collect::<Result<_, _>>()?;
     if json {
-        print(&serde_json::to_string_pretty(&checked).map_err(|error| Fault::Failed(error.to_string()))?)?;
+        let files = left_out.0.iter().map(|left| json!({ "left_out": left }));
+        let all: Vec<Value> = checked.iter().map(|one| json!(one)).chain(files).collect();
+        print(&format!("{:#}", Value::from(all)))?;
     } else {
         print(&checked.iter().map(Checked::text).collect::<Vec<_>>().join("\n"))?;
     }
+    let code = left_out.say();
     let is_good = checked.iter().all(|one| one.mistakes.is_empty());
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if is_good { code } else { ExitCode::from(2) })
 }
 
 /// The sources of these names, or all.

@@ -34,6 +34,7 @@ use config::Config;
 use wire::CHANNELS;
 
 use crate::fault::Fault;
+use crate::left_out::{self, LeftOutFiles};
 use crate::locate;
 use crate::table::print;
 
@@ -84,15 +85,16 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Everything.
-    fn whole(path: &Path, partition: Option<&str>) -> Result<Self, Fault> {
-        let config = locate::load(path)?;
+    /// Everything but the files that are left out, with these.
+    fn whole(path: &Path, partition: Option<&str>) -> Result<(Self, LeftOutFiles), Fault> {
+        let (config, left_out) = left_out::read(path, partition.as_slice())?;
         let posts = posts(&config);
         let names: Vec<&str> = posts.iter().map(|post| post.name.as_str()).collect();
-        let chosen = partition.map(|name| names::find(name, &names)).transpose()?;
+        let chosen = partition.map(|name| names::find(name, &names)).transpose();
+        let chosen = chosen.map_err(|fault| left_out.beside(fault))?;
         let server = running::ask(&config.server.run_dir, chosen.map(|post| names[post]));
         let server = server.map_err(|fault| fault.to_string());
-        Ok(Self { config, posts, server, chosen })
+        Ok((Self { config, posts, server, chosen }, left_out))
     }
 }
 
@@ -172,17 +174,24 @@ pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Res
     // A picture has all of them, and the chosen one is framed.
     let is_of_one = matches!(form, Form::Text | Form::Json);
     let part = partition.filter(|_| is_of_one).and_then(|name| part::of(&path, name));
-    let gathered = part.map_or_else(|| Gathered::whole(&path, partition), Ok)?;
+    let (gathered, left_out) = match part {
+        Some(part) => (part, LeftOutFiles(Vec::new())),
+        None => Gathered::whole(&path, partition)?,
+    };
     let (chosen, granted) = (gathered.chosen, Granted::read(&gathered.config));
     let alone = chosen.filter(|_| is_of_one);
     let report = Report::of(path.display().to_string(), Gathered { chosen: alone, ..gathered }, granted);
     print(&match (form, chosen) {
-        (Form::Json, _) => format!("{:#}", json::report(&report, chosen)),
+        (Form::Json, _) => {
+            let mut said = json::report(&report, chosen);
+            said["left_out"] = serde_json::json!(left_out.0);
+            format!("{said:#}")
+        }
         (Form::Svg, _) => svg::report(&report, chosen)?,
         (Form::Text, Some(post)) => text::one(&report, post),
         (Form::Text, None) => table::all(&report),
     })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(left_out.say())
 }
 
 #[cfg(test)]

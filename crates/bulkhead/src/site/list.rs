@@ -13,14 +13,12 @@ use super::folder::{SiteFolder, State};
 use super::record::Record;
 use crate::admin::printable;
 use crate::fault::Fault;
-use crate::locate;
+use crate::left_out;
 use crate::table::{align, print};
 
 /// Lists the sites of a configuration, also those that are disabled.
 pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
-    let judged = locate::load_good(config)?;
-    judged.mistakes.iter().for_each(|(mistake, _)| eprintln!("{mistake}"));
-    let loaded = judged.config;
+    let (loaded, left_out) = left_out::read::<&str>(config, &[])?;
     let file_of = |name: &str| -> PathBuf {
         let files = loaded.include.iter().flat_map(|include| &include.files);
         let own = files.clone().find(|file| file.sites.iter().any(|site| site == name));
@@ -43,8 +41,8 @@ pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
     remains.retain(|one| sites.iter().all(|site| site["name"] != one["name"]));
     sites.extend(remains);
     if as_json {
-        print(&format!("{:#}", json!({ "sites": sites })))?;
-        return Ok(ExitCode::SUCCESS);
+        print(&format!("{:#}", json!({ "sites": sites, "left_out": left_out.0 })))?;
+        return Ok(left_out.say());
     }
     let mut rows = vec![["SITE", "STATE", "HOSTS", "FILE"].map(str::to_owned).to_vec()];
     let text = |value: &Value| printable(value.as_str().unwrap_or_default());
@@ -59,7 +57,7 @@ pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
         };
         vec![text(&site["name"]), state.to_owned(), hosts, file]
     }));
-    print(&align(&rows, &[])).map(|()| ExitCode::SUCCESS)
+    print(&align(&rows, &[])).map(|()| left_out.say())
 }
 
 /// Names of which something is left in the state folder.

@@ -15,7 +15,7 @@ use supervisor::spawn::uids::Uids;
 
 use super::turn;
 use crate::fault::Fault;
-use crate::locate;
+use crate::left_out;
 
 /// The names of a server's sites, which no other command changes at the same time.
 #[derive(Debug)]
@@ -102,7 +102,11 @@ impl Record {
 
 /// Whose a site of a configuration is, which may have mistakes elsewhere; `None` if it has no such site.
 pub fn holder(config: &Path, name: &str) -> Result<Option<Holder>, Fault> {
-    let loaded = locate::load_good(config)?.config;
+    let (loaded, left_out) = left_out::read(config, &[name])?;
+    // What the file says of the owner is not what is in its place.
+    if let Some(left) = left_out.of_site(name) {
+        return Err(Fault::Usage(left.text()));
+    }
     let site = loaded.sites.iter().find(|site| site.name == name);
     Ok(site.map(|site| Claim::of(site).holder()))
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use config::{Config, Examine, Finding, Judged, Setting, Subject};
+use config::Config;
 use serde_json::{Value, json};
 use supervisor::directories;
 use supervisor::error::range_text;
@@ -31,7 +31,7 @@ use crate::admin::{give, printable};
 use crate::cli::{Server, UidsOf};
 use crate::fault::Fault;
 use crate::find;
-use crate::locate;
+use crate::left_out::{self, LeftOut, LeftOutFiles};
 use crate::table::{align, print};
 
 /// LIMIT: folders that are named in the answer for people; `--json` has all.
@@ -73,7 +73,7 @@ struct Line {
 struct View {
     config: Config,
     /// Files of sites with a mistake, of which others stand in the configuration.
-    left_out: Vec<PathBuf>,
+    left_out: LeftOutFiles,
     table: Uids,
     state: PathBuf,
     lines: Vec<Line>,
@@ -94,15 +94,6 @@ impl Outcome {
     }
 }
 
-/// Whose uids are which does not depend on what is in the files that a configuration names.
-struct Unexamined;
-
-impl Examine for Unexamined {
-    fn examine(&self, _: &Setting<'_>, _: &[Subject<'_>]) -> Vec<(usize, Finding)> {
-        Vec::new()
-    }
-}
-
 /// Lists uids, or gives some back.
 pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
     if !rustix::process::geteuid().is_root() {
@@ -120,11 +111,11 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
             "say whose uids are given back: `--give-back NAME`, or `--give-back --all`".into(),
         ));
     }
-    if let Some(file) = view.left_out.first() {
+    if let Some(LeftOut { file, .. }) = view.left_out.0.first() {
         return Err(Fault::Usage(format!(
             "{} has a mistake, so that nobody knows which uids its sites have: correct the file, which `bulkhead check` does not \
              take, and run this again",
-            file.display()
+            printable(file)
         )));
     }
     let chosen = view.chosen(config, what)?;
@@ -137,7 +128,8 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
 
 impl View {
     fn of(path: &Path) -> Result<Self, Fault> {
-        let Judged { config, left_out, .. } = locate::judge(path, &Unexamined)?;
+        // What is in the files that a configuration names does not say whose uids are which.
+        let (config, left_out) = left_out::read::<&str>(path, &[])?;
         let (server, state) = (&config.server, config.server.state_dir.clone());
         let written = server.user_range_given.then_some(&server.user_range);
         let range = uid_range::wanted(written, &server.user_range, &state).map_err(failed)?;
@@ -159,7 +151,6 @@ impl View {
         });
         let mut lines: Vec<Line> = lines.collect();
         lines.sort_by_key(|line| line.back.uid);
-        let left_out = left_out.into_iter().map(|left| left.file).collect();
         Ok(Self { config, left_out, table, state, lines })
     }
 
@@ -177,21 +168,25 @@ impl View {
         };
         let lines: Vec<&Line> = self.lines.iter().filter(is_wanted).collect();
         let share = self.table.share();
+        let sites: Vec<&str> = what.names.iter().map(|name| site_of(name).unwrap_or(name.as_str())).collect();
+        let left_out = self.left_out.about(&sites);
         let (range, free) = (range_text(self.table.range()), share.size() - u64::from(share.taken));
         if what.json {
             let uids: Vec<Value> = lines
                 .iter()
                 .map(|line| json!({ "uid": line.back.uid, "name": line.back.owner, "state": line.standing.word(), "pid": line.pid }))
                 .collect();
-            let said = json!({ "range": range, "taken": share.taken, "free": free, "uids": uids });
-            return print(&format!("{said:#}")).map(|()| ExitCode::SUCCESS);
+            let said = json!({
+                "range": range, "taken": share.taken, "free": free, "uids": uids, "left_out": left_out.0,
+            });
+            return print(&format!("{said:#}")).map(|()| left_out.say());
         }
         let mut rows = vec![["UID", "NAME", "STATE"].map(str::to_owned).to_vec()];
         rows.extend(lines.iter().map(|line| {
             vec![line.back.uid.to_string(), printable(&line.back.owner), line.standing.word().to_owned()]
         }));
         print(&format!("{}\n\n{} of {range} are given out, {free} are free", align(&rows, &[0]), share.taken))
-            .map(|()| ExitCode::SUCCESS)
+            .map(|()| left_out.say())
     }
 
     /// The uids that are to be given back.

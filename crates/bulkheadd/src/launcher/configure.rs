@@ -68,7 +68,7 @@ impl Launcher {
             Role::Signer => {
                 let unread = from.certificates.files.configure_signer(supervisor, serial);
                 if let Some(id) = supervisor.process(serial).and_then(|process| process.ticket) {
-                    unread.into_iter().for_each(|reason| self.transactions.fail(id, reason));
+                    self.fail_of_files(id, unread);
                 }
             }
             Role::Connector => {

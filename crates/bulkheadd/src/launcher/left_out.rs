@@ -33,8 +33,12 @@ impl Launcher {
         let mut wanted = Wanted { tolerance, ..Wanted::new(mode, look) };
         match extent {
             Extent::One => wanted.only = Some(self.file_of_site(site)?),
-            // One that is not there has nothing that could be wrong.
-            Extent::Seen if site != 0 => wanted.must = self.file_of_site(site).ok(),
+            // Whoever has written one file waits for that, and not for what others have written. A file that nobody knows is not
+            // there any more, and nothing of it runs.
+            Extent::Seen if site != 0 => {
+                wanted.only = self.file_of_site(site).ok();
+                wanted.must.clone_from(&wanted.only);
+            }
             Extent::Seen | Extent::All => {}
         }
         Ok(wanted)
@@ -52,13 +56,17 @@ impl Launcher {
             return Ok(file.path.file_name().unwrap_or_default().to_owned());
         }
         let left = &self.components.admin_commands.left_out;
-        if let Some(left) = left.iter().find(|left| left.sites.iter().any(|site| is_it(site))) {
-            return Ok(left.file.file_name().unwrap_or_default().to_owned());
-        }
-        // The folder is root's, and the name is that of a file which `bulkhead site` has made, or somebody by hand.
+        // The name is that of a file which `bulkhead site` has made, or somebody by hand.
         let stem = |name: &OsStr| {
             name.to_str().and_then(|name| name.strip_suffix(SITE_FILE_SUFFIX)).is_some_and(is_it)
         };
+        let has_it = |left: &&LeftOut| {
+            left.sites.iter().any(|site| is_it(site)) || left.file.file_name().is_some_and(stem)
+        };
+        if let Some(left) = left.iter().find(has_it) {
+            return Ok(left.file.file_name().unwrap_or_default().to_owned());
+        }
+        // The folder is root's.
         let found = std::fs::read_dir(&include.folder).into_iter().flatten().flatten();
         let found = found.map(|entry| entry.file_name()).find(|name| stem(name));
         if let Some(name) = found {
@@ -70,9 +78,8 @@ impl Launcher {
         }
     }
 
-    /// The name of the file that has the site of a slot; `None` for what is nobody's alone, and for sites of the main file.
-    pub(super) fn file_of_slot(&self, slot: usize) -> Option<OsString> {
-        let site = self.supervisor.spec(slot).site;
+    /// The name of the file that has a site, by the site's number; `None` for what is nobody's alone, and for sites of the main file.
+    pub(super) fn file_of_number(&self, site: u16) -> Option<OsString> {
         if site == NO_PARTITION {
             return None;
         }
@@ -123,9 +130,10 @@ impl Launcher {
         left_out.filter_map(|left| left.file.file_name()).map(OsStr::to_owned).collect()
     }
 
-    /// Has the log say which files are left out.
-    pub(super) fn log_left_out(&mut self, when: &str) {
-        let left_out = self.components.admin_commands.left_out.clone();
+    /// Has the log say which files are left out; or whether one is that was taken in alone: of others there is nothing new.
+    pub(super) fn log_left_out(&mut self, when: &str, only: Option<&OsStr>) {
+        let mut left_out = self.components.admin_commands.left_out.clone();
+        left_out.retain(|left| only.is_none_or(|only| left.file.file_name() == Some(only)));
         for left in left_out.iter().take(LOGGED_MAX) {
             let reason: Vec<&str> =
                 left.reason.lines().map(|line| line.trim_start_matches([' ', '='])).collect();

@@ -73,7 +73,7 @@ impl Launcher {
                 let worse = to.certificates.files.on_certificate(supervisor, serial, place, verdict, holding);
                 let ticket = supervisor.process(serial).and_then(|process| process.ticket);
                 if let Some(id) = ticket {
-                    worse.into_iter().for_each(|reason| self.transactions.fail(id, reason));
+                    self.fail_of_files(id, worse);
                 }
             }
             ChildToLauncher::Staple { site, number, staple } => {

@@ -75,6 +75,9 @@ const EXAMINED_AT_START: Duration = Duration::from_secs(10);
 /// LIMIT: for how long one process is waited for then, until it executes its program; it is one on its way from then on.
 const BEGUN_AT_START: Duration = Duration::from_secs(2);
 
+/// LIMIT: warnings of a configuration that are lines of the log, of each start and each reload: they may be of thousands of tenants' files.
+const WARNINGS_LOGGED_MAX: usize = 100;
+
 /// What the launcher does besides looking after processes.
 #[derive(Debug)]
 struct Components {
@@ -257,7 +260,7 @@ impl Launcher {
         self.log_isolation();
         self.log_warnings();
         self.note_uids();
-        self.log_left_out("start");
+        self.log_left_out("start", None);
         self.keep_good_copies();
         self.components.log_rotation.log_missing_syslog(&mut self.supervisor);
         self.serve()
@@ -382,10 +385,17 @@ impl Launcher {
 
     /// Says what the operator perhaps did not mean.
     fn log_warnings(&mut self) {
-        for config::Diagnostic { file, line, column, message, .. } in
-            self.supervisor.context().config.warnings.clone()
-        {
-            self.supervisor.warn(format!("{file}:{line}:{column}: {message}"));
+        let warnings = &self.supervisor.context().config.warnings;
+        let more = warnings.len().saturating_sub(WARNINGS_LOGGED_MAX);
+        let said = warnings.iter().take(WARNINGS_LOGGED_MAX);
+        let said = said.map(|config::Diagnostic { file, line, column, message, .. }| {
+            format!("{file}:{line}:{column}: {message}")
+        });
+        for line in said.collect::<Vec<_>>() {
+            self.supervisor.warn(line);
+        }
+        if more > 0 {
+            self.supervisor.warn(format!("{more} more warnings; `bulkhead check` says all"));
         }
     }
 

@@ -107,7 +107,7 @@ impl Launcher {
     pub(super) fn know_left_out(&mut self, found: Option<&Recorded>) {
         if let Ok(judged) = self.read_configuration(&Wanted::all(), found) {
             self.take_left_out(judged.left_out, None);
-            self.log_left_out("upgrade");
+            self.log_left_out("upgrade", None);
         }
     }
 }

@@ -297,7 +297,7 @@ impl Launcher {
             self.supervisor.info(format!("reload: {change} {}{keys}", change.verb().word()));
         }
         self.take_left_out(reload.left_out.clone(), reload.only.as_deref());
-        self.log_left_out("reload");
+        self.log_left_out("reload", reload.only.as_deref());
         let reloaded = match self.components.admin_commands.left_out.len() {
             0 => Reloaded::All,
             count => Reloaded::Without(count),

@@ -180,6 +180,7 @@ impl Launcher {
     fn tell_certificates(&mut self, id: u32, change: StagedChange<'_>) {
         let added: NumberSet = change.added.iter().copied().collect();
         let (supervisor, files) = (&mut self.supervisor, &mut self.components.certificates.files);
+        let mut unusable = Vec::new();
         for &(role, _) in change.roles.iter().filter(|(_, act)| *act == Act::Update) {
             for serial in supervisor.active(role, None) {
                 if role == Role::Stapler {
@@ -187,14 +188,14 @@ impl Launcher {
                     messages.iter().for_each(|message| supervisor.send(serial, message, None));
                     continue;
                 }
-                let unread = files.tell_signer(supervisor, serial, &|site| added.contains(site));
-                unread.into_iter().for_each(|reason| self.transactions.fail(id, reason));
+                unusable.extend(files.tell_signer(supervisor, serial, &|site| added.contains(site)));
                 let confirm = LauncherToSigner::Confirm { ticket: id };
                 if supervisor.expect_confirmation(serial, id, &confirm) {
                     self.transactions.await_process(id, serial);
                 }
             }
         }
+        self.fail_of_files(id, unusable);
     }
 
     /// Has the signer and the stapler forget sites that have gone, or have not come.

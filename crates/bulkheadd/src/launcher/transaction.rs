@@ -13,6 +13,7 @@ use std::time::Instant;
 use wire::{Outcome, Role};
 
 use crate::components::admin_commands::GONE;
+use crate::components::file_reload::Unusable;
 use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Stage, Transaction, Wanted};
 use supervisor::admission::Claim;
@@ -236,11 +237,19 @@ impl Launcher {
 
     /// Notes why a transaction cannot hold; or only the change of the file of the site that a slot is of.
     fn fail_of(&mut self, id: u32, slot: usize, reason: String) {
+        let site = self.supervisor.spec(slot).site;
+        self.fail_of_files(id, [(site, reason)]);
+    }
+
+    /// Notes why a transaction cannot hold; or only the changes of the files of these sites, each by its number.
+    pub(super) fn fail_of_files(&mut self, id: u32, reasons: impl IntoIterator<Item = Unusable>) {
         let is_reload =
             self.transactions.get(id).is_some_and(|of| of.stage == Stage::Starting && of.is_reload);
-        match self.file_of_slot(slot).filter(|_| is_reload) {
-            Some(file) => self.transactions.refuse(id, file, reason),
-            None => self.transactions.fail(id, reason),
+        for (site, reason) in reasons {
+            match self.file_of_number(site).filter(|_| is_reload) {
+                Some(file) => self.transactions.refuse(id, file, reason),
+                None => self.transactions.fail(id, reason),
+            }
         }
     }
 

@@ -58,6 +58,10 @@ impl<'t> Table<'t> {
         let entries = self.entries.into_iter().flat_map(|entries| entries.keys());
         for key in entries.filter(|key| !keys.1.contains(&key.get_ref().as_ref())) {
             let (name, offset) = (key.get_ref().as_ref(), self.base + key.span().start);
+            // What was meant is looked for among all keys that there are.
+            if problems.has_enough(offset) {
+                return;
+            }
             let message = format!("unknown key `{}` in {}", escape(name), self.label);
             problems.report_help(offset, message, known_instead(name, keys));
             self.misspelt.extend(foreign::key(name).or_else(|| closest(name, keys.1)));

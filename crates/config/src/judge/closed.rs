@@ -17,6 +17,10 @@ use crate::raw::{RawConfig, RawSite};
 /// How a text begins that stands in for a file.
 pub(super) const MARK: &str = "# 503 stands in for the file of this name, which is left out.\n";
 
+/// LIMIT: bytes of a file that is looked through for names and hosts which are only said: the launcher does that in its loop. A longer one is
+/// said by its own name.
+const LOOKED_THROUGH_MAX: usize = 64 << 10;
+
 /// Which certificates hosts have that are answered 503.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
@@ -73,14 +77,19 @@ impl Judge<'_> {
         let texts = [self.now(name), self.kept(name)];
         let mut wanted: Vec<RawSite> = Vec::new();
         for mut site in texts.into_iter().flatten().flat_map(|text| readable(folder, name, &text).0) {
+            if site.hosts.is_empty() {
+                continue;
+            }
             site.path.get_or_insert_with(|| "/".into());
             let before: Vec<&RawSite> = wanted.iter().filter(|other| same_place(other, &site)).collect();
             site.hosts.retain(|host| !before.iter().any(|other| has(other, &host.value)));
             let mut seen = BTreeSet::new();
             site.hosts.retain(|host| seen.insert(host.value.clone()));
-            wanted.push(site);
+            // There may be many thousands, each of which is compared with those that are kept.
+            if !site.hosts.is_empty() {
+                wanted.push(site);
+            }
         }
-        wanted.retain(|site| !site.hosts.is_empty());
         wanted
     }
 
@@ -94,13 +103,20 @@ impl Judge<'_> {
     pub(super) fn said_of(&self, name: &OsStr, left: &Left) -> (Vec<String>, Vec<String>, bool) {
         let folder = self.folder.get().map_or(Path::new("/"), PathBuf::as_path);
         let own = |text: &str| {
-            let (sites, is_whole) = readable(folder, name, text);
-            let hosts = sites.iter().flat_map(|site| &site.hosts).map(|host| host.value.clone()).collect();
-            (sites.into_iter().filter_map(|site| site.name).collect::<Vec<_>>(), hosts, is_whole)
+            let (sites, is_whole) = match text.len() {
+                0..=LOOKED_THROUGH_MAX => readable(folder, name, text),
+                _ => (Vec::new(), false),
+            };
+            let (sites, hosts) = names_of(sites.iter());
+            (sites, hosts, is_whole)
         };
         let now = self.now(name).map(|text| own(&text));
         let is_whole = now.as_ref().is_some_and(|(_, _, is_whole)| *is_whole);
         let (sites, hosts, _) = match (left.stage, &left.content) {
+            (Stage::Before, Some(Content::Known(known))) if !known.text.as_str().starts_with(MARK) => {
+                let (sites, hosts) = names_of(known.sites.iter().map(|(raw, _)| &**raw));
+                (sites, hosts, is_whole)
+            }
             (Stage::Before, Some(content)) if !is_closed(content) => own(&text_of(content)),
             (Stage::Before | Stage::Closed(_), Some(content)) => {
                 let (_, hosts, _) = own(&text_of(content));
@@ -112,6 +128,12 @@ impl Judge<'_> {
         };
         (sites, hosts, is_whole)
     }
+}
+
+/// The names of sites, and their hosts.
+fn names_of<'s>(sites: impl Iterator<Item = &'s RawSite> + Clone) -> (Vec<String>, Vec<String>) {
+    let hosts = sites.clone().flat_map(|site| &site.hosts).map(|host| host.value.clone()).collect();
+    (sites.filter_map(|site| site.name.clone()).collect(), hosts)
 }
 
 /// Whether this is a text that stands in for a file.
@@ -131,10 +153,10 @@ fn has(site: &RawSite, host: &str) -> bool {
 /// A file of sites that answer 503 to every request.
 fn text(file: &OsStr, sites: &[RawSite], tls: Tls, names: &mut BTreeSet<String>) -> String {
     let mut text = String::from(MARK);
-    for site in sites {
+    for (number, site) in sites.iter().enumerate() {
         let path = site.path.as_deref().unwrap_or("/");
         let list = |items: Vec<String>| format!("[{}]", items.join(", "));
-        let _ = writeln!(text, "[[site]]\nname = {}", quoted(&name(file, names)));
+        let _ = writeln!(text, "[[site]]\nname = {}", quoted(&name(file, number, names)));
         let _ =
             writeln!(text, "host = {}", list(site.hosts.iter().map(|host| quoted(&host.value)).collect()));
         let _ = writeln!(text, "path = {}", quoted(path));
@@ -161,20 +183,17 @@ fn text(file: &OsStr, sites: &[RawSite], tls: Tls, names: &mut BTreeSet<String>)
     text
 }
 
-/// The name of a site that stands in: none that a site of the operator's has, which is whose the files and uids of that name are.
-fn name(file: &OsStr, names: &mut BTreeSet<String>) -> String {
+/// The name of a site that stands in: none that a site of the operator's has, which is whose the files and uids of that name are. The
+/// number of the site in its file is where the search begins, as there may be thousands.
+fn name(file: &OsStr, number: usize, names: &mut BTreeSet<String>) -> String {
     let stem = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    let plain = std::iter::once(format!("closed-{stem}"));
-    let numbered = (1..).map(|number| format!("closed-{stem}-{number}"));
-    let short = (1..).map(|number| format!("closed-{number}"));
-    let first = names::name(&format!("closed-{stem}-99999"));
-    let mut proposed = plain.chain(numbered).filter(|_| first.is_ok());
-    let mut short = short.filter(|name| !names.contains(name));
-    let name = match first {
-        Ok(()) => proposed.find(|name| !names.contains(name)),
-        Err(_) => short.next(),
-    };
-    let name = name.unwrap_or_else(|| "closed".into());
+    let is_short = names::name(&format!("closed-{stem}-99999")).is_ok();
+    let mut proposed = (number..).map(|number| match (is_short, number) {
+        (true, 0) => format!("closed-{stem}"),
+        (true, _) => format!("closed-{stem}-{number}"),
+        (false, _) => format!("closed-{}", number + 1),
+    });
+    let name = proposed.find(|name| !names.contains(name)).unwrap_or_else(|| "closed".into());
     names.insert(name.clone());
     name
 }

@@ -363,3 +363,48 @@ fn a_file_that_others_may_write_is_one_that_is_wrong() {
     assert_eq!(names(&after), [("b".to_owned(), StandIn::Running)]);
     assert!(after.left_out[0].reason.contains("can be written by others"));
 }
+
+#[test]
+fn what_is_refused_need_not_be_readable() {
+    let mut bench = Bench::new(&["a", "b"]);
+    let before = bench.start().unwrap();
+    bench.write("b", &"#".repeat(crate::FILE_BYTES_MAX as usize + 1));
+    bench.write("c", &"#".repeat(crate::FILE_BYTES_MAX as usize + 1));
+    let first = bench.reload(&before.source).unwrap();
+    let expected = vec![("b".to_owned(), StandIn::Running), ("c".to_owned(), StandIn::Nothing)];
+    assert_eq!(names(&first), expected);
+    // As the launcher does, which knows that by its copy.
+    let refused: BTreeMap<OsString, String> = first
+        .left_out
+        .iter()
+        .map(|left| (left.file.file_name().unwrap().to_owned(), left.reason.clone()))
+        .collect();
+    let before = Before::Running(&before.source);
+    let again = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
+    assert_eq!(names(&bench.judge(&again).unwrap()), expected);
+}
+
+#[test]
+fn a_bad_file_takes_no_uids_of_others() {
+    let mut bench = Bench::new(&["a", "b"]);
+    let before = bench.start().unwrap();
+    let many = |wrong: &str| (0..1200).map(|at| site(&format!("b{at}"), wrong)).collect::<String>();
+    bench.write("b", &many("nonsense = 1\n"));
+    let after = bench.reload(&before.source).unwrap();
+    assert_eq!(names(&after), [("b".to_owned(), StandIn::Running)]);
+    assert!(after.left_out[0].reason.ends_with("and 91 more mistakes, which `bulkhead check` says"));
+    // If the file is good, there are too few uids, and nobody is to blame alone.
+    bench.write("b", &many(""));
+    assert!(bench.reload(&before.source).unwrap_err().to_string().contains("`user_range`"));
+}
+
+#[test]
+fn what_is_said_of_a_file_has_an_end() {
+    let mut bench = Bench::new(&["a", "b"]);
+    let before = bench.start().unwrap();
+    bench.write("b", &site("b", "").replace("../pub", &"\u{e9}".repeat(500_000)));
+    let after = bench.reload(&before.source).unwrap();
+    assert_eq!(names(&after), [("b".to_owned(), StandIn::Running)]);
+    let length = after.left_out[0].reason.len();
+    assert!(length <= REASON_BYTES_MAX && length + 2 > REASON_BYTES_MAX, "{length}");
+}

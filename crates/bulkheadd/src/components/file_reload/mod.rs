@@ -37,6 +37,9 @@ use self::round::Round;
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
 
+/// A file that cannot be used: the site that names it, by number, and what is wrong.
+pub(crate) type Unusable = (u16, String);
+
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct FileReload {
@@ -232,10 +235,17 @@ impl FileReload {
         supervisor: &mut Supervisor,
         reader: u64,
         fits: impl Fn(&Purpose) -> bool,
-    ) -> Vec<String> {
+    ) -> Vec<Unusable> {
         let places = (0..self.files.len()).filter(|&place| fits(&self.files[place].purpose));
         let places = places.collect::<Vec<_>>().into_iter();
-        places.filter_map(|place| self.give(supervisor, place, &[reader]).err()).collect()
+        places.filter_map(|place| self.give_named(supervisor, place, reader)).collect()
+    }
+
+    /// The same of one file, with the site that names it if it cannot be opened.
+    fn give_named(&mut self, supervisor: &mut Supervisor, place: usize, reader: u64) -> Option<Unusable> {
+        let why = self.give(supervisor, place, &[reader]).err()?;
+        let (_, site) = self.files[place].purpose.named()?;
+        Some((site, why))
     }
 
     /// Those who read a file.

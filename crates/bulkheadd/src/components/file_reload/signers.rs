@@ -10,16 +10,16 @@ use supervisor::process::Stage;
 use wire::Text;
 use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 
-use super::FileReload;
 use super::file::Purpose;
 use super::giving::{Giving, Next};
+use super::{FileReload, Unusable};
 
 /// What is said of a signer that stays, as another one could not take its place.
 const GOES_ON: &str = "; the signer goes on with the certificates and keys that it has";
 
 impl FileReload {
     /// Begins to give a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
-    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
+    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
         name_sites(supervisor, signer, &|_| true);
         self.giving.insert(signer, Giving::of(self.certificates.keys().copied()));
         self.give_more(supervisor, signer)
@@ -27,7 +27,7 @@ impl FileReload {
 
     /// Gives a new signer more certificates, as far as it has said what became of those before, and has it begin after the last.
     /// Returns what cannot be opened.
-    fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<String> {
+    fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
         let mut unread = Vec::new();
         while let Some(giving) = self.giving.get_mut(&signer) {
             let id = match giving.next() {
@@ -41,7 +41,7 @@ impl FileReload {
             };
             // It may have gone with its site meanwhile.
             let Some(&place) = self.certificates.get(&id) else { continue };
-            unread.extend(self.give(supervisor, place, &[signer]).err());
+            unread.extend(self.give_named(supervisor, place, signer));
             if self.files[place].owed.contains(&signer)
                 && let Some(giving) = self.giving.get_mut(&signer)
             {
@@ -62,7 +62,7 @@ impl FileReload {
         supervisor: &mut Supervisor,
         signer: u64,
         is_meant: &dyn Fn(u16) -> bool,
-    ) -> Vec<String> {
+    ) -> Vec<Unusable> {
         name_sites(supervisor, signer, is_meant);
         let is_its =
             |purpose: &Purpose| matches!(purpose, Purpose::Certificate { site, .. } if is_meant(*site));
@@ -95,7 +95,7 @@ impl FileReload {
         id: (u16, u16),
         verdict: Verdict,
         holding: Holding,
-    ) -> Vec<String> {
+    ) -> Vec<Unusable> {
         let place = self.certificates.get(&id).copied();
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
         let is_successor = supervisor.is_successor(serial);
@@ -110,10 +110,11 @@ impl FileReload {
             (file.said, file.is_judged) = ((verdict, holding), true);
             if verdict != Verdict::Good && (is_successor || !was_bad) {
                 let about = self.about(supervisor, place).unwrap_or_default();
-                worse = Some(match is_successor {
+                let what = match is_successor {
                     true => format!("{about} {}{GOES_ON}", verdict.words()),
                     false => format!("{about}: the file {}", verdict.words()),
-                });
+                };
+                worse = Some((id.0, what));
             }
         }
         match place {
@@ -125,7 +126,7 @@ impl FileReload {
                 self.files[place].objected_at = None;
                 self.object(supervisor, place);
             }
-            Some(_) if is_successor => worse.iter().for_each(|what| supervisor.warn(what.clone())),
+            Some(_) if is_successor => worse.iter().for_each(|(_, what)| supervisor.warn(what)),
             Some(place) => {
                 let what =
                     format!("the file {}; the site goes on without it, or with what it had", verdict.words());
