@@ -184,10 +184,9 @@ class Removed(Names):
         if not ROOTLESS:
             self.assertNotEqual(uid(), before)
         # Taken back, if the server refuses.
-        main = server.config.read_text()
-        server.config.write_text(main + "nonsense = 1\n")
+        self.file.parent.chmod(0o775)
         self.assertIn("not removed; nothing has changed", self.site("remove", "plain", code=1))
-        server.config.write_text(main)
+        self.file.parent.chmod(0o755)
         self.reload()
         self.site("disable", "plain")
         self.site("enable", "plain")
