@@ -107,6 +107,9 @@ class Generations(unittest.TestCase):
                     current[name] = until(new, 5)[-1]
                 for name in PASSES_ON:
                     server.relaunch(name)
+                    # One that is ending says so to whoever comes, and takes no order.
+                    is_alone = lambda name=name: Counter(map(role, server.processes()))[name] == 1
+                    self.assertTrue(until(is_alone, 5), server.processes())
             # A gate has half a second until it is relaunched, which is not always enough where others compute.
             hung = re.findall(r"(\w+)(?: \d+)? \(pid \d+\) has not answered", server.log())
             found = Counter(map(role, server.processes())) + Counter(hung)
