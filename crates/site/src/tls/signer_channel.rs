@@ -188,7 +188,10 @@ impl Line {
     /// Hears one message; certificates are put where they belong.
     fn receive_all(self: &Arc<Self>, state: &mut State) -> io::Result<Option<SignerToSite>> {
         let got = match sys::seqpacket::receive(&self.socket, &mut state.buffer) {
-            Ok(Some(got)) if got.descriptor.is_some() => Err(io::Error::other("a descriptor came along")),
+            Ok(Some(sys::seqpacket::Received { descriptor: Some(descriptor), .. })) => {
+                sys::foreign::leave(descriptor);
+                Err(io::Error::other("a descriptor came along"))
+            }
             Ok(Some(got)) => SignerToSite::decode(&state.buffer[..got.len]).map_err(io::Error::other),
             Ok(None) => Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => Err(error),
@@ -419,10 +422,14 @@ mod tests {
         rustix::net::sockopt::set_socket_linger(&lingering, Some(Duration::from_secs(100_000))).unwrap();
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let line = line(ours, &Arc::new(Keys::default()));
-        sys::seqpacket::send(&theirs, &[0xAB; 40], Some(std::os::fd::AsFd::as_fd(&lingering))).unwrap();
+        for _ in 0..2 {
+            sys::seqpacket::send(&theirs, &[0xAB; 40], Some(std::os::fd::AsFd::as_fd(&lingering))).unwrap();
+        }
         drop(lingering);
         drop(theirs);
         let begun = Instant::now();
+        // One that is read, and one that is not.
+        assert!(line.hear_some().is_err());
         drop(line);
         assert!(begun.elapsed() < Duration::from_secs(5));
     }
