@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use config::Config;
 use serde::{Deserialize, Serialize};
-use wire::{LEFT_OUT_MAX, StandIn, Text};
+use wire::{LEFT_OUT_MAX, Text};
 
 use crate::admin::printable;
+use crate::explain::site_of;
 use crate::fault::Fault;
 use crate::locate;
 
@@ -44,8 +45,7 @@ pub struct LeftOutFiles(pub Vec<LeftOut>);
 pub fn read<N: AsRef<str>>(path: &Path, names: &[N]) -> Result<(Config, LeftOutFiles), Fault> {
     let judged = locate::load_good(path)?;
     let left_out = LeftOutFiles(judged.left_out.iter().map(LeftOut::from).collect());
-    let sites: Vec<&str> =
-        names.iter().map(|name| name.as_ref().split('/').next().unwrap_or_default()).collect();
+    let sites: Vec<&str> = names.iter().map(|name| site_of(name.as_ref())).collect();
     let has_site = |name: &str| judged.config.sites.iter().any(|site| site.name == name);
     // Any other name is that of a role, or of something that may be in a file which nobody can read.
     let are_sites = sites.iter().all(|name| has_site(name) || left_out.of_site(name).is_some());
@@ -91,15 +91,9 @@ impl LeftOutFiles {
 
 impl From<&config::LeftOut> for LeftOut {
     fn from(left: &config::LeftOut) -> Self {
-        let instead = match left.stand_in {
-            config::StandIn::Running => StandIn::Running,
-            config::StandIn::LastGood => StandIn::LastGood,
-            config::StandIn::Unavailable => StandIn::Unavailable,
-            config::StandIn::Nothing => StandIn::Nothing,
-        };
         Self {
             file: left.file.display().to_string(),
-            instead: instead.word().to_owned(),
+            instead: left.stand_in.word().to_owned(),
             sites: left.sites.clone(),
             hosts: left.hosts.clone(),
             hosts_known: left.is_whole,

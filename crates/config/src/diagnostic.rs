@@ -134,6 +134,8 @@ pub(crate) struct Problems {
     /// The offset of the first byte of the next text.
     next: usize,
     found: Vec<Found>,
+    /// How many of these there were before the last text.
+    found_before: usize,
     warnings: Vec<(usize, Diagnostic)>,
     /// How many mistakes each text has, by its number; and how many warnings.
     counts: BTreeMap<usize, usize>,
@@ -176,6 +178,7 @@ impl Problems {
             numbers: BTreeMap::new(),
             next: 0,
             found: Vec::new(),
+            found_before: 0,
             warnings: Vec::new(),
             counts: BTreeMap::new(),
             warning_counts: BTreeMap::new(),
@@ -202,6 +205,7 @@ impl Problems {
     pub(crate) fn adopt(&mut self, text: &Rc<Text>) {
         self.numbers.insert(text.base, self.texts.len());
         self.texts.push(text.clone());
+        self.found_before = self.found.len();
     }
 
     /// The offset of the first byte of the next text.
@@ -258,13 +262,12 @@ impl Problems {
         // One conflict says which of the two files does not get what both want.
         let between = self.conflict_counts.entry(pair).or_default();
         *between += 1;
-        let (message, help) = match (*between).cmp(&(SAID_MAX + 1)) {
-            Ordering::Less => (message.into(), help.into()),
-            Ordering::Equal => more("mistakes"),
-            Ordering::Greater => return,
+        let Some((message, helps)) = enough(*between - 1, "mistakes", message.into(), vec![help.into()])
+        else {
+            return;
         };
         let count = self.found.len();
-        self.push(offset, message, vec![help]);
+        self.push(offset, message, helps);
         let new = self.found.get_mut(count).into_iter();
         new.for_each(|found| found.conflict = Some((other, what.to_owned())));
     }
@@ -279,12 +282,10 @@ impl Problems {
         let number = self.number(offset);
         let count = self.warning_counts.entry(number).or_default();
         *count += 1;
-        let (message, help) = match (*count).cmp(&(SAID_MAX + 1)) {
-            Ordering::Less => (message.into(), help.into()),
-            Ordering::Equal => more("warnings"),
-            Ordering::Greater => return,
+        let Some((message, helps)) = enough(*count - 1, "warnings", message.into(), vec![help.into()]) else {
+            return;
         };
-        let warning = self.diagnostic(Severity::Warning, offset, message, vec![help]);
+        let warning = self.diagnostic(Severity::Warning, offset, message, helps);
         self.warnings.push((offset, warning));
     }
 
@@ -309,9 +310,9 @@ impl Problems {
     /// Takes no more mistakes on the lines of the last file that have one so far.
     pub(crate) fn settle(&mut self) {
         let last = self.texts.len() - 1;
-        // There may be thousands of files, and each has come after all that was found in those before.
-        let lines = self.found.iter().rev().map(|found| self.line(found.offset));
-        let lines: Vec<Line> = lines.take_while(|line| line.0 == last).collect();
+        // There may be thousands of files, and in those before nothing was found of the last one.
+        let lines = self.found.iter().skip(self.found_before).map(|found| self.line(found.offset));
+        let lines: Vec<Line> = lines.filter(|line| line.0 == last).collect();
         self.settled.extend(lines);
     }
 
@@ -356,14 +357,8 @@ impl Problems {
         let before = self.found.len();
         let number = self.number(offset);
         let count = self.counts.get(&number).copied().unwrap_or_default();
-        match count.cmp(&SAID_MAX) {
-            Ordering::Less => self.push(offset, message, helps),
-            Ordering::Equal => {
-                let (message, help) = more("mistakes");
-                self.push(offset, message, vec![help]);
-            }
-            Ordering::Greater => return,
-        }
+        let Some((message, helps)) = enough(count, "mistakes", message, helps) else { return };
+        self.push(offset, message, helps);
         // One on a settled line is none.
         *self.counts.entry(number).or_default() += self.found.len() - before;
     }
@@ -400,10 +395,17 @@ impl Problems {
     }
 }
 
-/// What is said in the place of all further mistakes, or warnings, of a file.
-fn more(what: &str) -> (String, String) {
-    let message = format!("the file has more {what}; {SAID_MAX} of them are said");
-    (message, "correct these first, and look again".to_owned())
+/// What is said of a mistake, or warning, before which so many were noted of its file: it, or in the place of all further ones that there
+/// are more, or nothing.
+fn enough(before: usize, what: &str, message: String, helps: Vec<String>) -> Option<(String, Vec<String>)> {
+    match before.cmp(&SAID_MAX) {
+        Ordering::Less => Some((message, helps)),
+        Ordering::Equal => {
+            let message = format!("the file has more {what}; {SAID_MAX} of them are said");
+            Some((message, vec!["correct these first, and look again".to_owned()]))
+        }
+        Ordering::Greater => None,
+    }
 }
 
 /// A path fit for a terminal, whole: a remedy may be copied from it.
@@ -453,8 +455,8 @@ mod tests {
         let mut problems = Problems::new("f", "ab\n");
         let base = problems.add("g", "x\nyz").base();
         assert_eq!((problems.place(3), problems.place(base)), ("f:2:1".into(), "g:1:1".into()));
-        problems.report(1, "first");
         problems.report(base + 3, "second");
+        problems.report(1, "first");
         // Only the lines of the last file are settled.
         problems.settle();
         problems.report(base + 2, "an echo");

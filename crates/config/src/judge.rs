@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sys::file_version::FileVersion;
+pub use wire::StandIn;
 
 use crate::cache::Cache;
 use crate::changed::{Changed, Unseen};
@@ -103,19 +104,6 @@ pub struct LeftOut {
     pub is_whole: bool,
     /// Why, a line for each mistake.
     pub reason: String,
-}
-
-/// What there is instead of a file that is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StandIn {
-    /// Its sites, as they run.
-    Running,
-    /// The copy of the file as it was good last.
-    LastGood,
-    /// 503 for its hosts.
-    Unavailable,
-    /// Nothing: it is new, or its hosts are others', or nobody knows them.
-    Nothing,
 }
 
 /// How far the search for something that stands in for a file has come.

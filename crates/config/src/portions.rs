@@ -38,6 +38,9 @@ impl Portions {
         names: &BTreeSet<OsString>,
         files: &BTreeMap<OsString, Rc<KnownFile>>,
     ) -> Self {
+        if self.0.is_empty() {
+            return Self::of(files.values().map(|file| file.text_file()));
+        }
         let first = |portion: usize| self.0.get(portion)?.first()?.0.file_name();
         let place = |name: &OsString| {
             let after = self.0.partition_point(|portion| {
@@ -57,10 +60,7 @@ impl Portions {
                 portions.push(portion.clone());
             }
         }
-        match self.0.is_empty() {
-            true => Self::of(files.values().map(|file| file.text_file())),
-            false => Self(portions.into()),
-        }
+        Self(portions.into())
     }
 
     /// All files.

@@ -173,6 +173,9 @@ impl Supervisor {
     pub fn chain_on_time(&mut self, now: Instant) {
         self.look_at_staged_chain(now);
         self.look_at_starting_chain(now);
+        if self.chain.as_ref().is_none_or(|chain| chain.look_at > now) {
+            return;
+        }
         let timeout = self.unread_max();
         let start_timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let pids = self.filters().into_iter().map(|slot| {
@@ -180,9 +183,7 @@ impl Supervisor {
             process.map_or(0, |process| process.child.pid)
         });
         let pids: Vec<u32> = pids.collect();
-        let Some(chain) = self.chain.as_mut().filter(|chain| chain.look_at <= now) else {
-            return;
-        };
+        let Some(chain) = &mut self.chain else { return };
         chain.look_at = now + timeout / LOOKS;
         // A filter that has just been started may have to read its data first, but does not sleep meanwhile.
         let is_young = now - chain.since < start_timeout * FIRST_START;

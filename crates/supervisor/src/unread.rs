@@ -96,10 +96,16 @@ mod tests {
 
     use super::*;
 
+    /// The end that gates write to, a filter's copy of the other, and what watches that.
+    fn watched() -> (OwnedFd, OwnedFd, Unread) {
+        let (ours, filters) = sys::seqpacket::pair().unwrap();
+        let unread = Unread::new(filters.try_clone().unwrap());
+        (ours, filters, unread)
+    }
+
     #[test]
     fn only_a_message_that_stays_is_unread() {
-        let (ours, filters) = sys::seqpacket::pair().unwrap();
-        let mut unread = Unread::new(filters.try_clone().unwrap());
+        let (ours, filters, mut unread) = watched();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(unread.since(at(0)), None);
@@ -119,8 +125,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_sleeps_before_a_message_is_told_from_one_that_works() {
-        let (ours, filters) = sys::seqpacket::pair().unwrap();
-        let mut unread = Unread::new(filters.try_clone().unwrap());
+        let (ours, filters, mut unread) = watched();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let does = |state, run_ms| {
@@ -143,10 +148,9 @@ mod tests {
 
     #[test]
     fn a_look_keeps_nothing_that_came_along() {
-        let (ours, filters) = sys::seqpacket::pair().unwrap();
+        let (ours, filters, mut unread) = watched();
         let (reading, writing) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         let is_closed = || matches!(rustix::io::read(&reading, &mut [0_u8; 1]), Ok(0));
-        let mut unread = Unread::new(filters.try_clone().unwrap());
         sys::seqpacket::send(&ours, b"one", Some(writing.as_fd())).unwrap();
         drop(writing);
         let now = Instant::now();
@@ -159,8 +163,7 @@ mod tests {
 
     #[test]
     fn nobody_who_reads_and_closes_meanwhile_holds_up_a_look() {
-        let (ours, filters) = sys::seqpacket::pair().unwrap();
-        let mut unread = Unread::new(filters.try_clone().unwrap());
+        let (ours, filters, mut unread) = watched();
         let is_over = AtomicBool::new(false);
         let longest = std::thread::scope(|scope| {
             scope.spawn(|| {

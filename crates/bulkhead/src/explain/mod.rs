@@ -27,6 +27,7 @@ mod text;
 mod together;
 
 pub use assets::data_name;
+pub use running::site_of;
 use std::path::Path;
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use config::{LeftOut, StandIn};
+use config::LeftOut;
 use wire::{Counters, LauncherToAdmin, Outcome, Text};
 
 use crate::components::Component;
@@ -175,16 +175,10 @@ impl AdminCommands {
 /// What is said of a file that was left out.
 pub(crate) fn left_out_line(ticket: u32, left: &LeftOut) -> LauncherToAdmin {
     let LeftOut { file, stand_in, sites, hosts, is_whole, reason } = left;
-    let stand_in = match stand_in {
-        StandIn::Running => wire::StandIn::Running,
-        StandIn::LastGood => wire::StandIn::LastGood,
-        StandIn::Unavailable => wire::StandIn::Unavailable,
-        StandIn::Nothing => wire::StandIn::Nothing,
-    };
     LauncherToAdmin::LeftOut {
         ticket,
         file: Text::new(file.display().to_string()),
-        stand_in,
+        stand_in: *stand_in,
         sites: Text::new(sites.join(", ")),
         hosts: Text::new(hosts.join(", ")),
         is_whole: *is_whole,

@@ -73,8 +73,8 @@ struct Running {
 }
 
 impl ConfigurationExamination {
-    /// Begins one: a copy of this process has `load` load the configuration, once `look` has said which files have changed. It waits for others' file systems, if it is known what
-    /// one has found that does not.
+    /// Begins one: a copy of this process has `load` load the configuration, once `look` has said which files have changed. The copy
+    /// waits for others' file systems, if it is known what one has found that does not.
     pub(crate) fn begin(
         &mut self,
         supervisor: &mut Supervisor,

@@ -52,6 +52,17 @@ impl Tree {
         tree
     }
 
+    /// With links of a tenant's, and of root's to what is a tenant's, or where others may make links.
+    fn with_links() -> Self {
+        let tree = Self::new();
+        tree.link("root/secret", "alice/link", ALICE);
+        tree.link("root", "alice/folder", ALICE);
+        tree.link("alice/file", "root/link", 0);
+        tree.link("alice/own", "root/folder", 0);
+        tree.link("root/secret", "root/many/link", 0);
+        tree
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
@@ -89,15 +100,10 @@ fn links_of_tenants_lead_to_no_secret() {
     if !is_root() {
         return;
     }
-    let tree = Tree::new();
-    tree.link("root/secret", "alice/link", ALICE);
-    tree.link("root", "alice/folder", ALICE);
-    tree.link("alice/file", "root/link", 0);
-    tree.link("alice/own", "root/folder", 0);
+    let tree = Tree::with_links();
     tree.link("alice/folder", "root/twice", 0);
     tree.link("root/secret", "root/sticky/mine", ALICE);
     tree.link("root/secret", "root/sticky/roots", 0);
-    tree.link("root/secret", "root/many/link", 0);
     for good in
         ["root/open", "root/secret", "root/link", "root/folder/file", "alice/file", "root/sticky/roots"]
     {
@@ -244,12 +250,7 @@ fn a_look_at_many_files_finds_what_a_walk_to_each_finds() {
     if !is_root() {
         return;
     }
-    let tree = Tree::new();
-    tree.link("root/secret", "alice/link", ALICE);
-    tree.link("root", "alice/folder", ALICE);
-    tree.link("alice/file", "root/link", 0);
-    tree.link("alice/own", "root/folder", 0);
-    tree.link("root/secret", "root/many/link", 0);
+    let tree = Tree::with_links();
     fs::hard_link(tree.at("root/secret"), tree.at("alice/hard")).unwrap();
     let opener = Opener::trusting([0, 0]);
     let mut versions = opener.versions();
