@@ -2,13 +2,14 @@
 
 import multiprocessing
 
-_SEEN = multiprocessing.get_context("fork").Value("Q", 0)
+# Without a lock: an attacker is killed at any moment, and one that died with it would have everybody wait for ever. Of two who count at
+# once, one may not be seen.
+_SEEN = multiprocessing.get_context("fork").RawValue("Q", 0)
 
 
 def noted(count=1):
     """The server has done so often what the attack is about."""
-    with _SEEN.get_lock():
-        _SEEN.value += count
+    _SEEN.value += count
 
 
 def seen():
