@@ -122,7 +122,7 @@ sweep: build
 	BULKHEAD_STOPPED=5,40,70 python3 tests/run --rootless test_hung_roles
 	BULKHEAD_RULES_CASES=20000 python3 tests/run test_rule_names
 	BULKHEAD_RACES=200000 cargo test -p config paths::sweep
-	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time
+	BULKHEAD_SQLITE_CASES=200 cargo test -p dataproxy --test sqlite_time -- --nocapture 2> target/sqlite_time.log || { grep -A 1 panicked target/sqlite_time.log; exit 1; }
 	BULKHEAD_MEMORY_SECONDS=180 python3 tests/run test_memory
 	BULKHEAD_SWEEP=whole python3 tests/run test_room
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_room
