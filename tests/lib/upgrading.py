@@ -146,10 +146,11 @@ class Upgrading:
         return self.owned(built)
 
     def upgrade(self, *words):
-        """Upgrades, and raises if that fails; what it says."""
+        """Upgrades, and raises if that fails; what it says. The next order is not for the process that has taken this one."""
         answer = self.command("upgrade", "--run-dir", "run", *words, timeout=90)
         if answer.returncode:
             raise AssertionError(f"upgrade: {answer.stdout}{answer.stderr}{self.stderr()}")
+        until(lambda: len(self.processes("admin")) == 1, 5)
         return answer.stdout
 
     def refused(self, *words):
