@@ -271,7 +271,7 @@ class Inspector(unittest.TestCase):
             server.put_programs(names=["inspector"])
             server.relaunch("main/probe")
             self.assertEqual(server.status("/probe"), 200)
-            self.assertNotIn(before, server.processes("bin/probe"))
+            self.assertTrue(until(lambda: before not in server.processes("bin/probe")))
 
 
 if __name__ == "__main__":
