@@ -310,11 +310,10 @@ impl Functions {
     /// SQLite's own, of two that are not too large for each other.
     fn patch(&self, context: &Context<'_>, name: &str) -> Result<Value> {
         let values = [context.get_raw(0), context.get_raw(1)];
-        let lengths = values.map(|value| match value {
+        let [target, patch] = values.map(|value| match value {
             ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
             _ => 1,
         });
-        let [target, patch] = lengths;
         if target.saturating_add(patch).saturating_mul(patch) > PATCH_MAX {
             return Err(too_big());
         }

@@ -106,6 +106,24 @@ fn used() -> Duration {
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
 }
 
+#[test]
+fn a_patch_is_bounded_by_what_its_target_becomes() {
+    let own = Connection::open_in_memory().unwrap();
+    replace(&own, &Watch::default()).unwrap();
+    let of_length = |length: usize| format!("\"{}\"", "a".repeat(length - 2));
+    let is_taken = |target: usize, patch: usize| {
+        let values = [of_length(target), of_length(patch)];
+        own.query_row("SELECT json_patch(?1, ?2)", values, |row| row.get::<_, String>(0)).is_ok()
+    };
+    for (target, most) in [(1 << 20, 511), (16 << 10, 16 << 10), (2, 23_169)] {
+        assert_eq!(
+            [most - 1, most, most + 1].map(|patch| is_taken(target, patch)),
+            [true, true, false],
+            "{target}"
+        );
+    }
+}
+
 /// What SQLite's own take minutes for.
 #[test]
 fn the_worst_that_there_is_takes_no_time() {
