@@ -146,11 +146,13 @@ class Upgrading:
         return self.owned(built)
 
     def upgrade(self, *words):
-        """Upgrades, and raises if that fails; what it says. The next order is not for the process that has taken this one."""
+        """Upgrades, and raises if that fails; what it says. Waits for the admin process of before, and for the copy of the launcher that
+        reads all files after an upgrade: the next order, or the next look, is not to meet them."""
         answer = self.command("upgrade", "--run-dir", "run", *words, timeout=90)
         if answer.returncode:
             raise AssertionError(f"upgrade: {answer.stdout}{answer.stderr}{self.stderr()}")
-        until(lambda: len(self.processes("admin")) == 1, 5)
+        copies = lambda: [process for process in self.processes() if "/bulkheadd " in process.title]
+        until(lambda: len(self.processes("admin")) == 1 and not copies(), 5)
         return answer.stdout
 
     def refused(self, *words):
