@@ -2,8 +2,8 @@
 
 import multiprocessing
 
-# Without a lock: an attacker is killed at any moment, and one that died with it would have everybody wait for ever. Of two who count at
-# once, one may not be seen.
+# There is no lock: an attacker is killed at any moment, and if it held one, the run would wait for ever. A count may be lost when two
+# processes count at once.
 _SEEN = multiprocessing.get_context("fork").RawValue("Q", 0)
 
 
