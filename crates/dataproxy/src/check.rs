@@ -108,8 +108,8 @@ impl Options {
     fn check_sqlite(&self, file: Statements) -> Result<String, Vec<String>> {
         let schema = self.schema.as_deref().map(read).transpose()?;
         let connection = sqlite::open_to_look(self.database.as_deref(), schema.as_deref());
-        let connection = connection.map_err(|error| vec![error])?;
-        let catalog = sqlite::prepare(&connection, file).map_err(lines)?;
+        let mut connection = connection.map_err(|error| vec![error])?;
+        let catalog = sqlite::prepare(&mut connection, file).map_err(lines)?;
         let columns = sqlite::describe(&connection, &catalog.file);
         columns
             .map(|columns| describe::lines(&catalog.file, &columns))

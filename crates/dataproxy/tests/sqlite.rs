@@ -378,6 +378,28 @@ DELETE FROM users
 }
 
 #[test]
+fn the_one_that_writes_searches_no_full_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = "CREATE VIRTUAL TABLE words USING fts5(t);";
+    let source = Source::open(&path(&folder), Some(schema), HEAP).unwrap();
+    let file = "-- name: found :many\n-- services: s\n-- params: a text\nSELECT rowid FROM words WHERE words MATCH :a;
+-- name: alone :many\n-- params: a text\nSELECT rowid FROM words WHERE words MATCH :a;
+-- name: gone :exec\n-- services: s\n-- params: a text\nDELETE FROM words WHERE words MATCH :a;
+-- name: kept :exec\n-- services: s\n-- params: id int\nDELETE FROM words WHERE rowid = :id;
+-- transaction: both\n-- services: s\n-- statements: alone, kept\n";
+    let Err(Refusal::Mistakes(mistakes)) =
+        source.prepare(statements::parse(file, Default::default()).unwrap())
+    else {
+        panic!("it is refused");
+    };
+    let [first, second] = &*mistakes else { panic!("{mistakes:?}") };
+    assert!(first.starts_with("line 5: `alone`: it searches the words of `words`"), "{first}");
+    assert!(second.starts_with("line 8: `gone`: it searches the words of `words`"), "{second}");
+    assert!(second.contains("by their `rowid`"), "{second}");
+    source.close();
+}
+
+#[test]
 fn what_was_acknowledged_is_there_when_the_database_is_opened_again() {
     let bench = Bench::new();
     bench.call("note", &[Value::Int(1), text("kept")]).unwrap();

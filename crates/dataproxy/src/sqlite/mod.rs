@@ -11,6 +11,7 @@ mod limits;
 mod open;
 mod pattern;
 mod run;
+mod search;
 mod threads;
 mod watch;
 
@@ -28,6 +29,7 @@ use crate::queue::{Lane, Queue, Work};
 use crate::sql::mistake;
 pub(crate) use describe::describe;
 pub(crate) use open::open_to_look;
+use search::TextTables;
 use threads::Threads;
 use watch::Watch;
 
@@ -62,8 +64,8 @@ impl Source {
     /// Each statement that it does not prepare, or that is not of its kind, with its line.
     pub fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
         let connection = open::connect(&self.path, Lane::Write, &Watch::default());
-        let connection = connection.map_err(|error| Refusal::Database(error.to_string()))?;
-        prepare(&connection, file)
+        let mut connection = connection.map_err(|error| Refusal::Database(error.to_string()))?;
+        prepare(&mut connection, file)
     }
 
     /// Does what there is to do, and ends.
@@ -74,15 +76,23 @@ impl Source {
 }
 
 /// Has a database prepare all statements; its mistakes, each with its line.
-pub(crate) fn prepare(connection: &Connection, file: Statements) -> Result<Catalog, Refusal> {
+pub(crate) fn prepare(connection: &mut Connection, file: Statements) -> Result<Catalog, Refusal> {
+    let tables = TextTables::of(connection).map_err(|error| Refusal::Database(error.to_string()))?;
     let mut mistakes = Vec::new();
-    let reads = file.statements.iter().map(|statement| {
-        open::check(connection, statement).unwrap_or_else(|(line, rule)| {
+    let mut reads = Vec::new();
+    for (number, statement) in file.statements.iter().enumerate() {
+        let is_step = file.transactions.iter().any(|transaction| transaction.steps.contains(&number));
+        let checked = open::check(connection, statement).and_then(|only_reads| {
+            if !only_reads || is_step {
+                open::check_search(connection, &tables, statement)?;
+            }
+            Ok(only_reads)
+        });
+        reads.push(checked.unwrap_or_else(|(line, rule)| {
             mistakes.push(mistake(statement, line, &rule));
             false
-        })
-    });
-    let reads = reads.collect();
+        }));
+    }
     if mistakes.is_empty() { Ok(Catalog::new(file, reads, true)) } else { Err(Refusal::Mistakes(mistakes)) }
 }
 

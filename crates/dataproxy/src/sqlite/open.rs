@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Error, OpenFlags};
 use statements::Statement;
 
+use super::search::TextTables;
 use super::watch::Watch;
 use super::{functions, limits};
 use crate::queue::Lane;
@@ -89,6 +90,22 @@ pub(super) fn check(connection: &Connection, statement: &Statement) -> Result<bo
     let prepared = connection.prepare(&text).map_err(|error| at_line(statement, error))?;
     crate::sql::check_kind(statement, prepared.column_count())?;
     Ok(prepared.readonly())
+}
+
+/// Refuses a statement of the thread that writes which searches full text.
+pub(super) fn check_search(
+    connection: &mut Connection,
+    tables: &TextTables,
+    statement: &Statement,
+) -> Result<(), (usize, String)> {
+    let searched =
+        tables.searched_by(connection, &sql(statement)).map_err(|error| at_line(statement, error))?;
+    let Some(name) = searched else { return Ok(()) };
+    let rule = format!(
+        "it searches the words of `{name}`, which nothing interrupts, and would keep all writes waiting: find the rows with a statement \
+         that reads, and name them by their `rowid` in one that writes or is part of a transaction"
+    );
+    Err((statement.line, rule))
 }
 
 /// What is wrong with a statement, and the line of the file where that is.

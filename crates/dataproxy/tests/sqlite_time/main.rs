@@ -13,13 +13,16 @@ use std::fs::DirEntry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use wire::data::CallFault;
+use wire::data::{CallFault, READERS};
 
 use bench::{HEAP, MORE, PARAMETERS, TIMEOUT, bench, end};
 use cases::MANY;
 
 /// SQLite's memory is the whole process's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// How long a search that was given up may go on, as this program is not optimised, and the machine has other tests to run.
+const SEARCH_ENDS: Duration = Duration::from_secs(60);
 
 /// Memory that the process has had at most, in bytes.
 fn most_memory() -> u64 {
@@ -31,17 +34,17 @@ fn most_memory() -> u64 {
 /// Tries statements, each with arguments that are drawn, as often as it is said.
 fn try_all(schema: &str, statements: &[String]) {
     let bench = bench(schema, statements);
-    let worst = cases::worst(1 << 20);
     let tries = std::env::var("BULKHEAD_SQLITE_CASES").map_or(1, |count| count.parse().unwrap());
     let mut random = 39_u64;
-    let mut one = || {
+    let mut draw = |count: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        &*worst[(random >> 33) as usize % worst.len()]
+        (random >> 33) as usize % count
     };
     for (number, statement) in statements.iter().enumerate() {
+        let worst = cases::worst(cases::longest(statement));
         let count = PARAMETERS.iter().filter(|name| statement.contains(**name)).count();
         for _ in 0..tries {
-            let values: Vec<&str> = (0..count).map(|_| one()).collect();
+            let values: Vec<&str> = (0..count).map(|_| &*worst[draw(worst.len())]).collect();
             bench.try_one(&format!("f{number}"), &values, statement);
         }
     }
@@ -79,8 +82,35 @@ fn every_operator_ends_in_time_and_leaves_others_alone() {
 fn every_kind_of_table_ends_in_time_and_leaves_others_alone() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for (schema, statements) in cases::tables() {
-        try_all(&schema, &statements);
+        // Each with tables of its own: what one has filled would have the next one take longer, the more cases there are.
+        statements.iter().for_each(|statement| try_all(&schema, std::slice::from_ref(statement)));
     }
+}
+
+#[test]
+fn a_search_that_nothing_interrupts_is_at_its_own_service_s_cost() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let schema = "CREATE VIRTUAL TABLE words USING fts5(t);
+        INSERT INTO words VALUES (replace(hex(zeroblob(100000)), '00', 'a '));";
+    let bench = bench(schema, &["SELECT count(*) AS n FROM words WHERE words MATCH :a".to_owned()]);
+    let near = format!("NEAR({}, 1000)", "a ".repeat(40));
+    let as_many = READERS - 1;
+    let begun: Vec<_> = (0..as_many).map(|_| bench.begin(0, "f0", &[&near])).collect();
+    for mut answers in begun {
+        let (fault, reason) = end(&mut answers).unwrap();
+        assert_eq!(fault, CallFault::Late, "{reason}");
+    }
+    // They go on, and count as the service's until they end.
+    assert_eq!(bench.call(0, "f0", &["a"]).0, Some(CallFault::Busy));
+    for other in ["quick", "write"] {
+        let (fault, took) = bench.call(1, other, &[]);
+        assert!(fault.is_none() && took < MORE, "{other}: {fault:?}, {took:?}");
+    }
+    let began = Instant::now();
+    while bench.call(0, "f0", &["nothing"]).0.is_some() {
+        assert!(began.elapsed() < SEARCH_ENDS, "the searches go on");
+    }
+    bench.source.close();
 }
 
 #[test]
