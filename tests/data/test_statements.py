@@ -207,6 +207,50 @@ def threads(pid):
             yield int((task / "schedstat").read_text().split()[0]) / 1e9, int(slept[1])
 
 
+class Texts(Sqlite):
+    """A database with an index of words, which a trigger of a plain table searches as well."""
+
+    any_schema = Sqlite.any_schema + """
+        CREATE VIRTUAL TABLE texts USING fts5(text);
+        CREATE TABLE bin (words);
+        CREATE TRIGGER thrown AFTER INSERT ON bin BEGIN DELETE FROM texts WHERE texts = new.words; END;
+        INSERT INTO texts VALUES ('one thing'), ('and another thing'), ('a third');"""
+
+
+@rootless_too
+class TextSearch(unittest.TestCase):
+    """Nothing interrupts a search, so a statement that writes does none."""
+
+    found = """-- name: found :many\n-- services: asker\n-- params: words text
+        SELECT rowid FROM texts WHERE texts MATCH '"' || replace(substr(:words, 1, 100), '"', '""') || '"';\n"""
+    forget = """-- name: forget :execrows\n-- services: asker\n-- params: rowids text
+        DELETE FROM texts WHERE rowid IN (SELECT value FROM json_each(:rowids));\n"""
+
+    def test_rows_are_found_by_one_statement_and_named_in_another(self):
+        with DataServer(Texts, lambda text: text + self.found + self.forget) as server:
+            self.assertEqual(server.ask("many", "found", "thing"), (200, [{"rowid": 1}, {"rowid": 2}]))
+            self.assertEqual(server.ask("many", "found", 'thing" OR "third'), (200, []))
+            self.assertEqual(server.ask("exec", "forget", "[1, 2, 9]"), (200, 2))
+            self.assertEqual(server.ask("many", "found", "thing"), (200, []))
+            server.write("catalog.sql", server.statements + "-- name: gone :exec\n-- services: asker\nDELETE FROM texts WHERE texts MATCH 'a';\n")
+            rule = "`gone`: it searches the words of `texts`"
+            said = server.command("data", "check", "--config", server.config)
+            self.assertTrue(said.returncode == 2 and rule in said.stdout, said)
+            server.command("reload")
+            self.assertTrue(until(lambda: rule in server.log(), 10), server.log())
+            self.assertEqual(server.ask("many", "found", "third"), (200, [{"rowid": 3}]))
+
+    def test_nothing_starts_with_a_search_that_writes(self):
+        def change(text):
+            text += "-- name: a :exec\n-- services: asker\nINSERT INTO bin VALUES ('x');\n"
+            return text + self.found.replace("-- services: asker\n", "") + "-- transaction: both\n-- services: asker\n-- statements: found\n"
+
+        with DataServer(Texts, change, answers=200) as server:
+            self.assertTrue(until(lambda: "`a`: it searches the words of `texts`" in server.log(), 10), server.log())
+            self.assertIn("`found`: it searches the words of `texts`", server.log())
+            self.assertEqual(server.status("/", "fine.test"), 200)
+
+
 @rootless_too
 class Pauses(unittest.TestCase):
     def test_a_long_function_leaves_the_processor_to_others(self):

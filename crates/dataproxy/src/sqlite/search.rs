@@ -126,7 +126,7 @@ mod tests {
         CREATE VIRTUAL TABLE parts USING fts5(t, tokenize = 'trigram');
         CREATE VIRTUAL TABLE boxes USING rtree(id, low, high);
         CREATE VIEW hits AS SELECT rowid AS id FROM \"Some Text\" WHERE \"Some Text\" MATCH 'a';
-        CREATE TRIGGER found AFTER DELETE ON notes BEGIN DELETE FROM parts WHERE parts MATCH old.t; END;
+        CREATE TRIGGER found AFTER DELETE ON notes BEGIN DELETE FROM parts WHERE parts = old.t; END;
         CREATE TRIGGER kept AFTER UPDATE ON plain BEGIN DELETE FROM parts WHERE rowid = old.id; END;";
 
     /// What searches, and the name that the table has there.
