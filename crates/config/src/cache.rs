@@ -135,9 +135,9 @@ impl Cache {
         self.files.values()
     }
 
-    /// The names of all of them.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &OsString> {
-        self.files.keys()
+    /// All of them with their names, in the order of these.
+    pub(crate) fn named_files(&self) -> impl Iterator<Item = (&OsString, &Rc<KnownFile>)> {
+        self.files.iter()
     }
 
     /// The names of those whose changes nobody sees who watches the folder.
