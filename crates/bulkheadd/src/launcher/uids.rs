@@ -3,8 +3,6 @@
 //! Runs in: the launcher, as root. Sees: a file that the owner of the state folder alone can write. Never: looks for files of a uid,
 //! which takes as long as tenants like: the command has done so; takes a uid back that something has.
 
-use std::collections::HashSet;
-
 use wire::Outcome;
 
 use crate::launcher::Launcher;
@@ -18,7 +16,7 @@ impl Launcher {
         let Some(table) = &self.identities else { return };
         let mut share = table.share();
         let (range, had) = (share.first..=share.last, self.had_uids());
-        let left = table.all().filter(|(_, uid)| range.contains(uid) && !had.contains(uid));
+        let left = table.all().filter(|(_, uid)| range.contains(uid) && had.binary_search(uid).is_err());
         share.left = left.count() as u32;
         let before = self.supervisor.uids.replace(share).filter(Share::is_scarce);
         if share.is_scarce() && before.is_none_or(|before| before.percent() < share.percent()) {
@@ -26,11 +24,13 @@ impl Launcher {
         }
     }
 
-    /// The uids of everything that the configuration has.
-    fn had_uids(&self) -> HashSet<u32> {
+    /// The uids of everything that the configuration has, in order: there may be thousands.
+    fn had_uids(&self) -> Vec<u32> {
         let specs = self.supervisor.specs().iter().enumerate();
         let there = specs.filter(|(slot, _)| !self.supervisor.slot(*slot).life.is_over());
-        there.filter_map(|(_, spec)| Some(spec.identity?.id())).collect()
+        let mut uids: Vec<u32> = there.filter_map(|(_, spec)| Some(spec.identity?.id())).collect();
+        uids.sort_unstable();
+        uids
     }
 
     /// Takes uids back that the operator has written down: all of them, or none.
@@ -64,7 +64,7 @@ impl Launcher {
             if !table.all().any(|(name, given)| name == owner && given == *uid) {
                 return Err(format!("{owner} does not have uid {uid}"));
             }
-            if had.contains(uid) {
+            if had.binary_search(uid).is_ok() {
                 return Err(format!("{owner} is in the configuration that runs, and has uid {uid}"));
             }
             if living::is_used(*uid) {
