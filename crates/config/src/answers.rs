@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{Config, Listener, Site};
+use crate::{Config, Listener, SharedList, Site};
 
 impl Site {
     /// Whether the site answers on a listener: on those that it names, or else on all.
@@ -15,7 +15,7 @@ impl Site {
 
 impl Config {
     /// The same with other sites, of which none is copied.
-    pub fn with_sites(&self, sites: Vec<Arc<Site>>) -> Self {
+    pub fn with_sites(&self, sites: SharedList<Arc<Site>>) -> Self {
         let Self {
             dir,
             server,

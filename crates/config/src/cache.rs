@@ -17,8 +17,9 @@ use sys::file_version::FileVersion;
 
 use crate::diagnostic::Text;
 use crate::portions::{Portions, TextFile};
-use crate::raw::{RawSite, in_files};
+use crate::raw::{RawSite, in_main};
 use crate::schema::{Config, Include, Site, SiteFile};
+use crate::shared_list::SharedList;
 use crate::source::Source;
 use crate::taken::Taken;
 
@@ -85,6 +86,8 @@ pub struct Cache {
     texts: Portions,
     /// How the configuration names them.
     include: Option<Arc<Include>>,
+    /// The sites of the configuration that was read last, those of the main file first.
+    sites: SharedList<Arc<Site>>,
     /// What their sites have that no other may have; made when it is first asked for.
     taken: Option<Taken>,
     /// Where the offsets of the next text begin; those of texts that are kept stay what they are.
@@ -171,6 +174,22 @@ impl Cache {
         self.include.clone()
     }
 
+    /// All sites: those of the main file, and then those of the files as they are known.
+    pub(crate) fn all_sites(&mut self, of_main: impl Iterator<Item = Arc<Site>>) -> SharedList<Arc<Site>> {
+        let (sites, mut len) = (&mut self.sites, 0);
+        let mut add = |site: &Arc<Site>| {
+            // Most of thousands are where they were.
+            if sites.get(len).is_none_or(|known| !Arc::ptr_eq(known, site)) {
+                sites.put(len, site.clone());
+            }
+            len += 1;
+        };
+        of_main.for_each(|site| add(&site));
+        self.files.values().flat_map(|file| &file.sites).for_each(|(_, site)| add(site));
+        self.sites.truncate(len);
+        self.sites.clone()
+    }
+
     /// What all sites have that no other may have. It is gone from here until it is given back.
     pub(crate) fn take_taken(&mut self) -> Option<Taken> {
         self.taken.take()
@@ -190,6 +209,7 @@ impl Cache {
     pub(crate) fn keep(&mut self, read: Vec<ReadFile>, next: usize, config: &Config) {
         self.files.clear();
         (self.taken, self.texts, self.include) = (None, Portions::default(), config.include.clone());
+        self.sites = config.sites.clone();
         self.change([], read, next, config);
         let folder = config.include.as_ref().map(|include| &include.folder);
         let found = folder.and_then(|folder| Some((folder.clone(), folder_stamp(&folder.metadata().ok()?))));
@@ -205,7 +225,7 @@ impl Cache {
         config: &Config,
     ) {
         let now = SystemTime::now();
-        let mut sites = in_files(&read, &config.sites).iter();
+        let mut sites = config.sites.iter().skip(in_main(&read, config.sites.len()));
         let files = config.include.iter().flat_map(|include| &include.files);
         let mut changed: BTreeSet<OsString> = gone.into_iter().cloned().collect();
         let mut are_others = false;

@@ -13,7 +13,6 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use sys::file_version::FileVersion;
 
@@ -23,9 +22,9 @@ use crate::examine::{self, Examine};
 use crate::include::{InFolder, SiteFile, is_read};
 use crate::paths::{Class, Opener};
 use crate::place::At;
-use crate::raw::{RawConfig, RawSite, in_files};
+use crate::raw::{RawConfig, RawSite, in_main};
 use crate::rules::SITE_FILES_MAX;
-use crate::schema::{Config, Site};
+use crate::schema::Config;
 use crate::source::Source;
 use crate::taken::Taken;
 use crate::{check, document, files};
@@ -197,10 +196,9 @@ fn main_sites(raw: &RawConfig) -> impl Iterator<Item = &RawSite> {
 }
 
 /// The small configuration with the sites of all files.
-fn whole(small: Config, read: &[ReadFile], cache: &Cache, problems: Problems) -> Config {
-    let in_main = small.sites.len() - in_files(read, &small.sites).len();
-    let of_files = cache.files().flat_map(|file| file.sites.iter().map(|(_, site)| site.clone()));
-    let sites: Vec<Arc<Site>> = small.sites[..in_main].iter().cloned().chain(of_files).collect();
+fn whole(small: Config, read: &[ReadFile], cache: &mut Cache, problems: Problems) -> Config {
+    let of_main = small.sites.iter().take(in_main(read, small.sites.len())).cloned();
+    let sites = cache.all_sites(of_main);
     let include = cache.include();
     Config { sites, include, warnings: problems.into_warnings(), ..small }
 }

@@ -37,6 +37,7 @@ mod routes;
 mod rules;
 mod schema;
 mod sections;
+mod shared_list;
 mod sites;
 mod source;
 mod statics;
@@ -69,6 +70,7 @@ pub use schema::{
     Isolation, Limits, Listener, Log, Network, Priority, PublicValue, Recycle, Restart, Resumption, Server,
     Service, Site, SiteFile, SiteLimits, SiteTls, Start, Templates, Tls, TlsVersion, Worker, Workers,
 };
+pub use shared_list::SharedList;
 pub use source::Source;
 pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
 

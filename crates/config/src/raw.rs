@@ -241,7 +241,7 @@ impl RawConfig {
             restart: self.restart,
             limits: self.limits,
             conditioning: self.conditioning.finish(),
-            sites,
+            sites: sites.into_iter().collect(),
             warnings: Vec::new(),
         };
         Some((config, files.unwrap_or_default()))
@@ -251,7 +251,7 @@ impl RawConfig {
 impl RawInclude {
     /// `sites` are all, of which the last are in these files.
     fn finish(self, sites: &[Arc<Site>]) -> (Include, Vec<ReadFile>) {
-        let mut included = in_files(&self.files, sites).iter();
+        let mut included = sites.iter().skip(in_main(&self.files, sites.len()));
         let files = self.files.iter().map(|file| {
             let sites = included.by_ref().take(file.sites.len());
             match &file.known {
@@ -269,10 +269,9 @@ impl RawInclude {
     }
 }
 
-/// Of all sites those that are in files of their own: the last ones.
-pub(crate) fn in_files<'s, T>(files: &[ReadFile], sites: &'s [T]) -> &'s [T] {
-    let count = files.iter().map(|file| file.sites.len()).sum::<usize>();
-    &sites[sites.len() - count..]
+/// How many of all sites are in the main file: the first ones, before those of these files.
+pub(crate) fn in_main(files: &[ReadFile], sites: usize) -> usize {
+    sites - files.iter().map(|file| file.sites.len()).sum::<usize>()
 }
 
 impl RawListener {

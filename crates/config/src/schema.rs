@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::data::DataSource;
 use crate::diagnostic::Diagnostic;
+use crate::shared_list::SharedList;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
 
 /// A whole configuration file, checked. Every path in it is absolute.
@@ -34,7 +35,7 @@ pub struct Config {
     /// `include`: the folder of files of sites.
     pub include: Option<Arc<Include>>,
     /// `[[site]]`, in the order of the file, and then of the files of the folder; at least one, unless there is such a folder.
-    pub sites: Vec<Arc<Site>>,
+    pub sites: SharedList<Arc<Site>>,
     /// What the file says that is perhaps not meant; nothing of it keeps anything from running.
     pub warnings: Vec<Diagnostic>,
 }

@@ -33,7 +33,8 @@ fn path(path: &str, action: Action) -> Route {
 #[test]
 fn files_and_their_answers() {
     let config = parse();
-    let [a, many, elsewhere] = &config.sites[..] else { panic!("three sites") };
+    let sites: Vec<_> = config.sites.iter().collect();
+    let [a, many, elsewhere] = sites[..] else { panic!("three sites") };
     assert_eq!(
         (a.statics.cache_control, a.statics.stat_interval_ms, a.statics.listing),
         (Some(300), Some(120_000), true)

@@ -150,7 +150,7 @@ fn main_job() -> Config {
         limits: Limits { head_bytes: 8192, ..default_limits() },
         conditioning: default_conditioning(),
         warnings: vec![],
-        sites: vec![
+        sites: [
             Arc::new(Site {
                 name: "packages".to_owned(),
                 hosts: strings(&["localhost", "127.0.0.1", "packages.test"]),
@@ -179,7 +179,9 @@ fn main_job() -> Config {
                 worker: worker("other.access.log"),
                 ..bare_site()
             }),
-        ],
+        ]
+        .into_iter()
+        .collect(),
     }
 }
 
@@ -554,7 +556,7 @@ fn templates_and_public_values() {
                 [site.templates.values]\nyear = 0x7ea\ncompany = \"ACME\"\nbeta = true\n\
                 [[site.service]]\nname = \"s\"\npath = \"/s\"\ncommand = [\"bin/s\"]\ntemplates = true\n\
                 [[site.service]]\nname = \"t\"\npath = \"/t\"\ncommand = [\"bin/t\"]\ntemplates = false\n";
-    let site = parse(text).unwrap().sites.remove(0);
+    let site = parse(text).unwrap().sites[0].clone();
     let value = |name: &str, value| (name.to_owned(), value);
     let values = vec![
         value("beta", config::PublicValue::Bool(true)),

@@ -55,6 +55,7 @@ mod seen;
 pub mod setup;
 pub mod shutdown;
 pub mod site_names;
+pub mod site_order;
 pub mod slots;
 pub mod spawn;
 mod staged_chain;
@@ -74,6 +75,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use config::SharedList;
 use rustix::event::epoll;
 use sys::control::ControlEnd;
 use sys::process::{Child, out_of_the_way};
@@ -97,6 +99,7 @@ use crate::own_log::OwnLog;
 use crate::pace::Pace;
 use crate::process::{Process, Stage};
 use crate::room::RoomQueue;
+use crate::site_order::SiteOrder;
 use crate::spawn::background::Background;
 use crate::spawn::beginning::Beginning;
 use crate::spawn::context::SpawnContext;
@@ -165,8 +168,8 @@ pub struct Supervisor {
     listeners: Vec<Vec<OwnedFd>>,
     /// Of which some listeners are made.
     passed: PassedSockets,
-    /// The numbers of the sites in the order of the file, where they are not in order themselves.
-    order: Vec<u16>,
+    /// The sites in the order of the file.
+    order: SiteOrder,
     /// The sites by their hosts.
     hosts: Hosts,
     specs: Vec<ProcessSpec>,
@@ -262,7 +265,7 @@ impl Supervisor {
         let slots = 0..specs.len();
         let memory = Memory::of_launcher();
         let mut hosts = Hosts::default();
-        hosts.update(&[], &context.config.sites);
+        hosts.update(&SharedList::default(), &context.config.sites);
         let mut supervisor = Self {
             rule: Rule::of(&context.config.restart),
             slots: specs.iter().map(|_| Slot::default()).collect(),
@@ -271,7 +274,7 @@ impl Supervisor {
             log,
             listeners,
             passed: PassedSockets::default(),
-            order: Vec::new(),
+            order: SiteOrder::default(),
             hosts,
             specs,
             processes: BTreeMap::new(),

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use config::{Config, Site};
+use config::{Config, SharedList, Site};
 use wire::{NO_PARTITION, Role};
 
 use crate::life::Life;
@@ -119,14 +119,11 @@ pub(crate) struct Hosts {
 
 impl Hosts {
     /// Has some sites, by number, take the place of those that were there.
-    pub(crate) fn update(&mut self, old: &[Arc<Site>], new: &[Arc<Site>]) {
-        for number in 0..old.len().max(new.len()) {
+    pub(crate) fn update(&mut self, old: &SharedList<Arc<Site>>, new: &SharedList<Arc<Site>>) {
+        for number in old.differing(new, Arc::ptr_eq) {
             let (before, after) = (old.get(number), new.get(number));
-            let is_same = before.zip(after).is_some_and(|(before, after)| Arc::ptr_eq(before, after));
-            if !is_same {
-                before.into_iter().for_each(|site| self.remove(number as u16, site));
-                after.into_iter().for_each(|site| self.add(number as u16, site));
-            }
+            before.into_iter().for_each(|site| self.remove(number as u16, site));
+            after.into_iter().for_each(|site| self.add(number as u16, site));
         }
     }
 
@@ -197,18 +194,19 @@ mod tests {
             Config::parse(&text, "f", std::path::Path::new("/srv")).unwrap().sites
         };
         let (first, mut hosts) = (sites(&["a", "b", "a", "*.c"]), Hosts::default());
-        hosts.update(&[], &first);
+        hosts.update(&SharedList::default(), &first);
         assert_eq!((hosts.of("a"), hosts.of("b"), hosts.of("c")), (&[0, 2][..], &[1][..], &[][..]));
         assert_eq!(hosts.with_patterns().collect::<Vec<_>>(), [3]);
         let mut second = first.clone();
-        (second[0], second[3]) = (sites(&["b"])[0].clone(), sites(&["c"])[0].clone());
+        second.put(0, sites(&["b"])[0].clone());
+        second.put(3, sites(&["c"])[0].clone());
         hosts.update(&first, &second);
         assert_eq!((hosts.of("a"), hosts.of("b"), hosts.of("c")), (&[2][..], &[1, 0][..], &[3][..]));
         assert_eq!(hosts.with_patterns().count(), 0);
         hosts.replace(2, &second[2], &first[3]);
         assert_eq!((hosts.of("a"), hosts.with_patterns().collect::<Vec<_>>()), (&[][..], vec![2]));
         hosts.replace(2, &first[3], &second[2]);
-        hosts.update(&second, &second[..1]);
+        hosts.update(&second, &second.iter().take(1).cloned().collect());
         assert_eq!((hosts.of("b"), hosts.by_host.len()), (&[0][..], 1));
     }
 }

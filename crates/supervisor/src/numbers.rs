@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::Site;
+use config::{SharedList, Site};
 
 use crate::Supervisor;
 use crate::life::Life;
@@ -80,7 +80,7 @@ pub struct Numbers {
 
 /// Sites at their numbers, while some come.
 pub(crate) struct Places {
-    pub(crate) sites: Vec<Arc<Site>>,
+    pub(crate) sites: SharedList<Arc<Site>>,
     /// Places that are free, the lowest last.
     free: Vec<u16>,
     /// The numbers of those that have come.
@@ -90,26 +90,23 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    pub(crate) fn new(sites: Vec<Arc<Site>>, numbers: Numbers) -> Self {
+    pub(crate) fn new(sites: SharedList<Arc<Site>>, numbers: Numbers) -> Self {
         let free = numbers.sites.into_iter().rev().collect();
         Self { sites, free, added: Vec::new(), partitions: numbers.partitions }
     }
 
     /// Puts a site that is as it was, and perhaps another object, at its number.
     pub(crate) fn put(&mut self, number: u16, site: &Arc<Site>) {
-        let place = &mut self.sites[usize::from(number)];
-        if !Arc::ptr_eq(place, site) {
-            *place = site.clone();
+        let number = usize::from(number);
+        if !Arc::ptr_eq(&self.sites[number], site) {
+            self.sites.put(number, site.clone());
         }
     }
 
     /// Gives a site a number.
     pub(crate) fn add(&mut self, site: Arc<Site>) -> u16 {
         let number = self.free.pop().map_or(self.sites.len(), usize::from);
-        match self.sites.get_mut(number) {
-            Some(place) => *place = site,
-            None => self.sites.push(site),
-        }
+        self.sites.put(number, site);
         self.added.push(number as u16);
         number as u16
     }

@@ -17,7 +17,7 @@ impl Supervisor {
             let all = (0..).zip(&self.specs).zip(&self.slots);
             let there = all.map(|((number, spec), slot)| (number, spec, slot.life));
             let there = there.filter(|(_, _, life)| *life != Life::Free);
-            Lookup::new(&self.context.config, &self.order, there)
+            Lookup::new(&self.context.config, &self.order.numbers, there)
         };
         self.lookup.get_or_init(new)
     }
@@ -81,7 +81,7 @@ impl Supervisor {
 
     fn sorted(&self, slots: Vec<usize>) -> Vec<&ProcessSpec> {
         let mut specs: Vec<&ProcessSpec> = slots.into_iter().map(|slot| &self.specs[slot]).collect();
-        if !self.order.is_empty() {
+        if !self.order.numbers.is_empty() {
             let places = &self.lookup().places;
             specs.sort_by_key(|spec| places.get(usize::from(spec.site)).copied().flatten());
         }

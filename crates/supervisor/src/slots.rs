@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::life::{Life, Removed};
 use crate::numbers::{NumberSet, is_live, leave_place};
 use crate::process::{Process, Stage};
+use crate::site_order::SiteOrder;
 use crate::spawn::context::{chain, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::{Slot, Supervisor};
@@ -29,8 +30,8 @@ pub struct Running {
     pub config: Config,
     /// The listening sockets, by listener, then by gate.
     pub listeners: Vec<Vec<OwnedFd>>,
-    /// The numbers of the sites in the order of the file: clients that name no host get the first site.
-    pub order: Vec<u16>,
+    /// The sites in the order of the file: clients that name no host get the first one.
+    pub order: SiteOrder,
 }
 
 /// The slots that a change has met, now that it has ended.
@@ -67,15 +68,18 @@ impl Supervisor {
 
     /// The configuration that runs, with the sites that serve in the order of the file.
     pub fn running_config(&self) -> Config {
-        let sites = &self.context.config.sites;
-        let serving = self.site_order().into_iter().map(|number| sites[usize::from(number)].clone());
-        self.context.config.with_sites(serving.collect())
+        let numbered = &self.context.config.sites;
+        let sites = match self.order.numbers.is_empty() {
+            true => numbered.iter().filter(|site| is_live(site)).cloned().collect(),
+            false => self.order.sites.clone(),
+        };
+        self.context.config.with_sites(sites)
     }
 
     /// The numbers of the sites that serve, in the order of the file.
     pub fn site_order(&self) -> Vec<u16> {
-        if !self.order.is_empty() {
-            return self.order.clone();
+        if !self.order.numbers.is_empty() {
+            return self.order.numbers.clone();
         }
         let numbered = (0..).zip(&self.context.config.sites);
         numbered.filter(|(_, site)| is_live(site)).map(|(number, _)| number).collect()

@@ -53,7 +53,7 @@ impl LogRotation {
     /// For these files.
     pub(crate) fn new(mut logs: Logs) -> Self {
         logs.keep();
-        let next_look = logs.closable().next().map(|_| Instant::now() + REST_LOOK);
+        let next_look = logs.access.closable().next().map(|_| Instant::now() + REST_LOOK);
         Self { logs, staged: None, asked: Vec::new(), next_look, at_rest: BTreeSet::new() }
     }
 }
@@ -174,7 +174,7 @@ impl LogRotation {
             return self.need(supervisor, site);
         }
         // It was opened meanwhile; or the site was tried and given up, and is none.
-        let file = logs.access[number.min(logs.sites())].clone();
+        let file = logs.access.file(number.min(logs.access.sites())).cloned();
         let message = LauncherToLogger::AccessLog { site, name: Text::new(about.name.as_str()) };
         supervisor.pass(logger, &message, file.map(Passed::Kept));
     }
@@ -182,7 +182,7 @@ impl LogRotation {
     /// The logs that have this site: those that are to be, while another configuration comes.
     fn logs_of(&mut self, site: usize) -> &mut Logs {
         match &mut self.staged {
-            Some(staged) if site < staged.sites() => staged,
+            Some(staged) if site < staged.access.sites() => staged,
             _ => &mut self.logs,
         }
     }
@@ -193,12 +193,12 @@ impl LogRotation {
         if self.staged.is_some() {
             return;
         }
-        let open: Vec<usize> = self.logs.closable().collect();
+        let open: Vec<usize> = self.logs.access.closable().collect();
         let resting = open.iter().copied().filter(|&site| supervisor.is_at_rest(site as u16));
         let (closed, at_rest): (BTreeSet<usize>, BTreeSet<usize>) =
             resting.partition(|site| self.at_rest.contains(site));
         let closed: Vec<usize> = closed.into_iter().collect();
-        closed.iter().for_each(|&site| self.logs.close_one(site));
+        closed.iter().for_each(|&site| self.logs.access.close_one(site));
         send_access_logs(supervisor, &self.logs, &closed);
         self.at_rest = at_rest;
         if closed.len() == open.len() {

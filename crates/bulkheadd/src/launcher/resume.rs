@@ -181,8 +181,8 @@ impl Components {
         self.bans.hand_over(record);
         self.health.hand_over(record);
         let logs = &self.log_rotation.logs;
-        for access in &logs.access {
-            let descriptor = record.leave_if(access.as_deref());
+        for access in logs.access.files() {
+            let descriptor = record.leave_if(access.map(|file| &**file));
             record.add(LauncherToSuccessor::AccessLog { descriptor });
         }
         let descriptor = record.leave(&logs.error);

@@ -166,10 +166,7 @@ impl Launcher {
         for &number in tried {
             let mut tried = self.supervisor.context().config.sites[usize::from(number)].clone();
             leave_place(&mut tried);
-            match before.config.sites.get_mut(usize::from(number)) {
-                Some(place) => *place = tried,
-                None => before.config.sites.push(tried),
-            }
+            before.config.sites.put(number.into(), tried);
         }
         self.supervisor.replace_config(before);
         self.forget_certificates(tried);
@@ -188,7 +185,7 @@ impl Launcher {
                     messages.iter().for_each(|message| supervisor.send(serial, message, None));
                     continue;
                 }
-                unusable.extend(files.tell_signer(supervisor, serial, &|site| added.contains(site)));
+                unusable.extend(files.tell_signer(supervisor, serial, change.added));
                 let confirm = LauncherToSigner::Confirm { ticket: id };
                 if supervisor.expect_confirmation(serial, id, &confirm) {
                     self.transactions.await_process(id, serial);

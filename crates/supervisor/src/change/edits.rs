@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
+use config::SharedList;
 use wire::Verb;
 
 /// What becomes of one thing.
@@ -83,15 +84,16 @@ pub(super) fn edits<T: Clone + PartialEq, K: Hash + Eq + Clone>(
 /// The same of lists in each of which every key is once: what both begin and end with is only looked at, so that a change of one
 /// of thousands costs little.
 pub(super) fn edits_of_unique<T: Clone + PartialEq, K: Hash + Eq + Clone>(
-    old: &[T],
-    new: &[T],
+    old: &SharedList<T>,
+    new: &SharedList<T>,
     key: impl Fn(&T) -> K,
 ) -> (Vec<Edit<T>>, Option<Vec<usize>>) {
-    let (first, last) = common_ends(old, new);
-    let middle = |list: &'_ [T]| first..list.len() - last;
-    let (edits, order) = edits(&old[middle(old)], &new[middle(new)], key);
+    let (first, last) = old.common_ends(new);
+    let middle = |list: &SharedList<T>| list.range(first..list.len() - last).cloned().collect::<Vec<_>>();
+    let (old, new) = (middle(old), middle(new));
+    let (edits, order) = edits(&old, &new, key);
     let added = edits.iter().filter(|edit| matches!(edit, Edit::Add(_))).count();
-    let changed = middle(new).len();
+    let changed = new.len();
     let kept = changed - added;
     // What comes is behind all that was there, before it is put in order.
     let place = |at: usize| match order.as_ref().map_or(at, |order| order[at]) {
@@ -102,13 +104,6 @@ pub(super) fn edits_of_unique<T: Clone + PartialEq, K: Hash + Eq + Clone>(
     let from: Vec<usize> = from.collect();
     let same = from.iter().enumerate().all(|(place, &before)| place == before);
     (edits, (!same).then_some(from))
-}
-
-/// How many things are the same at the beginnings of two lists, and at their ends.
-pub(super) fn common_ends<T: PartialEq>(old: &[T], new: &[T]) -> (usize, usize) {
-    let first = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let rest = old[first..].iter().rev().zip(new[first..].iter().rev());
-    (first, rest.take_while(|(old, new)| old == new).count())
 }
 
 /// What tells the things of two lists apart: a key that is unique in both, or else the value and how many equal ones
@@ -207,7 +202,8 @@ mod tests {
         }
         for old in &lists {
             for new in &lists {
-                let (edits, order) = edits_of_unique(old, new, |(key, _)| *key);
+                let shared = |list: &Vec<_>| list.iter().copied().collect::<SharedList<_>>();
+                let (edits, order) = edits_of_unique(&shared(old), &shared(new), |(key, _)| *key);
                 let mut list = old.clone();
                 edits.iter().for_each(|edit| apply(&mut list, edit));
                 order.iter().for_each(|from| reorder(&mut list, from));

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use config::{CertificateFiles, Conditioning, Config, Site};
+use config::{CertificateFiles, Conditioning, Config, SharedList, Site};
 use sys::file_version::FileVersion;
 
 use crate::change::edits::{apply as apply_edit, edits, edits_of_unique, reorder};
@@ -143,10 +143,11 @@ fn apply_to_config(config: &mut Config, change: &Change) {
         Change::Listener(edit) => apply_edit(&mut config.listeners, edit),
         Change::Filter(edit) => apply_edit(&mut config.conditioning.filters, edit),
         Change::Site(Edit::Change(old, new)) => {
-            let site = config.sites.iter_mut().find(|site| own(site, new) == **old);
+            let at = config.sites.iter().position(|site| own(site, new) == **old);
+            let site = at.and_then(|at| config.sites.get_mut(at));
             site.into_iter().for_each(|site| change_site(Arc::make_mut(site), new));
         }
-        Change::Site(edit) => apply_edit(&mut config.sites, edit),
+        Change::Site(edit) => with_list(&mut config.sites, |sites| apply_edit(sites, edit)),
         Change::Log(_, new) => config.log = new.clone(),
         Change::Tls(_, new) => config.tls = new.clone(),
         Change::Limits(_, new) => config.limits = new.clone(),
@@ -157,7 +158,7 @@ fn apply_to_config(config: &mut Config, change: &Change) {
             config.conditioning = Conditioning { filters, ..(**new).clone() };
         }
         Change::Order(List::Listeners, from) => reorder(&mut config.listeners, from),
-        Change::Order(List::Sites, from) => reorder(&mut config.sites, from),
+        Change::Order(List::Sites, from) => with_list(&mut config.sites, |sites| reorder(sites, from)),
         Change::Order(List::Filters, from) => reorder(&mut config.conditioning.filters, from),
         Change::Service(name, _) | Change::Route(name, _) | Change::Certificate(name, _) => {
             with_site(config, name, change);
@@ -178,10 +179,16 @@ fn change_site(site: &mut Site, new: &Site) {
     }
 }
 
+/// Changes a list as a vector.
+fn with_list(list: &mut SharedList<Arc<Site>>, change: impl FnOnce(&mut Vec<Arc<Site>>)) {
+    let mut vector: Vec<Arc<Site>> = list.iter().cloned().collect();
+    change(&mut vector);
+    *list = vector.into_iter().collect();
+}
+
 fn with_site(config: &mut Config, name: &str, change: &Change) {
-    let Some(site) = config.sites.iter_mut().find(|site| site.name == name).map(Arc::make_mut) else {
-        return;
-    };
+    let at = config.sites.iter().position(|site| site.name == name);
+    let Some(site) = at.and_then(|at| config.sites.get_mut(at)).map(Arc::make_mut) else { return };
     let mut none: Vec<CertificateFiles> = Vec::new();
     let certificates = site.tls.as_mut().map_or(&mut none, |tls| &mut tls.certificates);
     match change {

@@ -8,11 +8,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use config::{Config, Site};
+use config::{Config, SharedList, Site};
 use wire::{Act, LauncherToSite, NO_PARTITION, Role, RouteTarget};
 
 use crate::Supervisor;
-use crate::change::edits::common_ends;
 use crate::change::{Change, plan::plan_config, restart};
 use crate::life::Life;
 use crate::lookup::is_pattern;
@@ -21,6 +20,7 @@ use crate::setup::opened::Opened;
 use crate::setup::process_table::{ProcessTable, signs};
 use crate::setup::route_table::RouteTable;
 use crate::setup::{Messages, stapler};
+use crate::site_order::SiteOrder;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// What the changes mean for one process.
@@ -43,8 +43,8 @@ pub struct Prepared {
     pub effects: Vec<Effect>,
     /// What is to run, each site at its number.
     pub config: Config,
-    /// The numbers of the sites that serve, in the order of the file.
-    pub order: Vec<u16>,
+    /// The sites that serve, in the order of the file.
+    pub order: SiteOrder,
     /// Sites that are new, or take the place of one that has changed, by number.
     pub added: Vec<u16>,
     /// Sites that go, by number.
@@ -78,6 +78,7 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
     let numbered = &supervisor.context().config;
     let mut places = Places::new(numbered.sites.clone(), supervisor.numbers());
     let mut merged = merge(&mut places, (&old.sites, &old_order), &new.sites);
+    let listed = new.sites;
     let config = Config { sites: places.sites.clone(), ..new };
     let is_same = numbered.is_same_but_for_sites(&config);
     let updated = sort_workers(supervisor, &config, (&mut places, &mut merged), is_same);
@@ -104,7 +105,7 @@ pub fn prepare(supervisor: &Supervisor, new: Config) -> Result<Prepared, String>
         effects: Vec::new(),
         changes,
         config,
-        order,
+        order: SiteOrder { numbers: order, sites: listed },
         added,
         gone,
         updated,
@@ -124,20 +125,20 @@ struct Merged {
 
 /// Gives new sites places beside those that there are, which keep their numbers. A site that is as it was stays what it is.
 /// `old` are the sites that serve, with their numbers.
-fn merge(places: &mut Places, old: (&[Arc<Site>], &[u16]), new: &[Arc<Site>]) -> Merged {
+fn merge(places: &mut Places, old: (&SharedList<Arc<Site>>, &[u16]), new: &SharedList<Arc<Site>>) -> Merged {
     let (old, numbers) = old;
     // Most of thousands are as they were, and are only looked at.
-    let (first, last) = common_ends(old, new);
+    let (first, last) = old.common_ends(new);
     let (old_end, new_end) = (old.len() - last, new.len() - last);
     let serving = || (first..old_end).map(|at| (&old[at], numbers[at]));
     let old_names: HashMap<&str, (&Arc<Site>, u16)> =
         serving().map(|(site, number)| (&*site.name, (site, number))).collect();
     let new_names: HashMap<&str, &Arc<Site>> =
-        new[first..new_end].iter().map(|site| (&*site.name, site)).collect();
+        new.range(first..new_end).map(|site| (&*site.name, site)).collect();
     let stays = |site: &Arc<Site>| new_names.get(&*site.name).is_some_and(|new| *new == site);
     let gone = serving().filter(|(site, _)| !stays(site)).map(|(_, number)| number).collect();
     let mut order = numbers[..first].to_vec();
-    for site in &new[first..new_end] {
+    for site in new.range(first..new_end) {
         let known = old_names.get(&*site.name).filter(|(old, _)| *old == site);
         order.push(known.map_or_else(|| places.add(site.clone()), |(_, number)| *number));
     }
@@ -400,7 +401,11 @@ mod tests {
     }
 
     /// What is to run, by names, and the numbers of what goes and comes.
-    fn merged(old: (&[Arc<Site>], &[u16]), places: &mut Places, new: &Config) -> (Vec<String>, Merged) {
+    fn merged(
+        old: (&SharedList<Arc<Site>>, &[u16]),
+        places: &mut Places,
+        new: &Config,
+    ) -> (Vec<String>, Merged) {
         let merged = merge(places, old, &new.sites);
         let named = |number: &u16| places.sites[usize::from(*number)].name.clone();
         let names: Vec<String> = merged.order.iter().map(named).collect();
@@ -417,8 +422,8 @@ mod tests {
         let (names, Merged { gone, order }) = merged((&old.sites, &[0, 1, 2]), &mut places, &new);
         assert_eq!((names, &gone[..]), (["a", "b", "c", "d", "b"].map(str::to_owned).to_vec(), &[0, 1][..]));
         let mut sites = places.sites;
-        gone.iter().for_each(|&gone| leave_place(&mut sites[usize::from(gone)]));
-        let serving: Vec<_> = order.iter().map(|&number| sites[usize::from(number)].clone()).collect();
+        gone.iter().for_each(|&gone| leave_place(sites.get_mut(gone.into()).unwrap()));
+        let serving: SharedList<_> = order.iter().map(|&number| sites[usize::from(number)].clone()).collect();
         // One that comes back is a new one.
         let new = config(&[("a", "/a"), ("c", "/c"), ("d", "/d"), ("b", "/other"), ("e", "/e")]);
         let mut places = Places::new(sites.clone(), Numbers::default());

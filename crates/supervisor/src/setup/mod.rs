@@ -108,9 +108,9 @@ impl SpawnContext {
     /// The access log of a site, or word that it is not open.
     pub fn access_log(&self, logs: &Logs, index: usize) -> (LauncherToLogger, Option<Passed>) {
         // The last one is for requests of no site.
-        let site = if index + 1 < logs.access.len() { index as u16 } else { NO_PARTITION };
+        let site = if index < logs.access.sites() { index as u16 } else { NO_PARTITION };
         let name = Text::new(self.config.sites.get(index).map_or("", |about| about.name.as_str()));
-        match &logs.access[index] {
+        match logs.access.file(index) {
             Some(file) => (LauncherToLogger::AccessLog { site, name }, Some(Passed::Kept(file.clone()))),
             None => (LauncherToLogger::AccessLogLater { site, name }, None),
         }
@@ -130,7 +130,7 @@ impl SpawnContext {
             ),
             (LauncherToLogger::ErrorLog {}, Some(duplicate(&logs.error)?.into())),
         ];
-        messages.extend((0..logs.access.len()).map(|index| self.access_log(logs, index)));
+        messages.extend((0..=logs.access.sites()).map(|index| self.access_log(logs, index)));
         if let Some(socket) = logs.syslog_socket().map_err(during("duplicate a descriptor"))? {
             messages.push((LauncherToLogger::Syslog {}, Some(OwnedFd::from(socket).into())));
         } else if logs.syslog.is_none() {

@@ -22,6 +22,7 @@ use crate::foreign::Foreign;
 use crate::life::{Life, Removed};
 use crate::numbers::{is_live, leave_place};
 use crate::own_log::OwnLog;
+use crate::site_order::SiteOrder;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
 use crate::unread::Unread;
@@ -83,17 +84,18 @@ pub fn source(handed: &Handed) -> Result<Source, Error> {
 /// # Errors
 /// The sites are others than those of the record.
 pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>), Error> {
-    let any = config.sites.first().cloned();
-    let mut order = vec![0; config.sites.len()];
-    let mut read: HashMap<String, (usize, Arc<Site>)> =
-        config.sites.drain(..).enumerate().map(|(at, site)| (site.name.clone(), (at, site))).collect();
+    let sites = std::mem::take(&mut config.sites);
+    let any = sites.first().cloned();
+    let mut order = vec![0; sites.len()];
+    let mut read: HashMap<&str, (usize, &Arc<Site>)> =
+        sites.iter().enumerate().map(|(at, site)| (&*site.name, (at, site))).collect();
     for item in handed.items() {
         let LauncherToSuccessor::Site { name, serves } = item else { continue };
         let lacks = || Error::record("it names a site that its configuration lacks");
         if *serves {
             let (at, site) = read.remove(name.as_str()).ok_or_else(lacks)?;
             order[at] = config.sites.len() as u16;
-            config.sites.push(site);
+            config.sites.push(site.clone());
         } else {
             config.sites.push(any.clone().map(place).ok_or_else(lacks)?);
         }
@@ -183,7 +185,7 @@ impl Supervisor {
         let listeners = listeners(handed, context.config.listeners.len(), gates.unwrap_or(0))?;
         let mut supervisor = Self::new(context, directories, log, listeners, specs, signals)?;
         supervisor.slots.iter_mut().zip(lives).for_each(|(slot, life)| slot.life = life);
-        supervisor.order = order;
+        supervisor.order = SiteOrder::of(order, &supervisor.context.config.sites);
         supervisor.announced = true;
         supervisor.examine_beside();
         supervisor.resume_slots(handed)?;

@@ -41,8 +41,8 @@ impl FileReload {
         let mut known = Self::of(config);
         for item in handed.items() {
             let LauncherToSuccessor::Certificate { site, number, path, key, .. } = item else { continue };
-            let place = known.certificates.get(&(*site, *number));
-            let Some(file) = place.and_then(|&place| known.files.get_mut(place)) else { continue };
+            let Some(place) = known.files.certificate((*site, *number)) else { continue };
+            let file = &mut known.files[place];
             let is_key = match &file.key {
                 Some(path) => path.as_os_str() == key.as_str(),
                 None => key.as_str().is_empty(),

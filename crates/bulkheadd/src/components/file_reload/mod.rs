@@ -9,15 +9,15 @@ mod giving;
 pub(crate) mod handover;
 mod round;
 mod signers;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Config, Opener, Site};
+use config::{Config, Opener};
 use wire::Role;
 use wire::tls::{Holding, LauncherToSigner, Verdict};
 
@@ -27,12 +27,11 @@ use supervisor::change::plan::plan_files;
 use supervisor::change::{Change, FileId};
 use supervisor::opened_files::FileKey;
 use supervisor::restart::Ended;
-use supervisor::setup::names::{self, NamesFile};
-use supervisor::setup::stapler;
 
-use self::file::{Purpose, ReloadedFile, files_of, is_settled};
+use self::file::{Purpose, ReloadedFile, is_settled};
 use self::giving::Giving;
 use self::round::Round;
+use self::table::{FilePlace, FileTable, NAMES};
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
@@ -43,11 +42,7 @@ pub(crate) type Unusable = (u16, String);
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct FileReload {
-    files: Vec<ReloadedFile>,
-    /// The sites whose files these are, by number.
-    sites: Vec<Arc<Site>>,
-    /// Where each certificate is in `files`, by its site and number.
-    certificates: BTreeMap<(u16, u16), usize>,
+    files: FileTable,
     every: Duration,
     next: Option<Instant>,
     /// When the files about names are looked at.
@@ -61,10 +56,9 @@ pub(crate) struct FileReload {
 
 impl FileReload {
     pub(crate) fn of(config: &Config) -> Self {
-        let (files, sites, certificates, written) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        let (every, next, next_names) = (Duration::ZERO, None, None);
-        let (round, giving) = (Round::default(), BTreeMap::new());
-        let mut none = Self { files, sites, certificates, every, next, next_names, round, giving, written };
+        let (files, every, next, next_names) = (FileTable::default(), Duration::ZERO, None, None);
+        let (round, giving, written) = (Round::default(), BTreeMap::new(), Vec::new());
+        let mut none = Self { files, every, next, next_names, round, giving, written };
         none.adopt(config);
         // Of those that a server starts with, or has had before an upgrade, nothing is said.
         none.files.iter_mut().for_each(|file| file.is_new = false);
@@ -73,47 +67,16 @@ impl FileReload {
 
     /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
     pub(crate) fn adopt(&mut self, config: &Config) {
-        let opener = &Opener::of(&config.dir);
-        let mut before = std::mem::take(&mut self.files).into_iter().peekable();
-        let are_looked_up =
-            stapler::is_wanted(config) || config.sites.iter().any(|site| names::has_named_servers(site));
-        let names = NamesFile::ALL.into_iter().filter(|_| are_looked_up);
-        let names = names.map(|which| ReloadedFile::new(Purpose::Names(which), which.path().into()));
-        // Both are in the order of the sites.
-        let mut old = take_of(&mut before, None);
-        let mut files: Vec<ReloadedFile> = names.map(|new| new.or_as_before(&mut old, opener)).collect();
-        for (site, about) in (0u16..).zip(&config.sites) {
-            let mut old = take_of(&mut before, Some(site));
-            // Most of thousands are as they were.
-            if self.sites.get(usize::from(site)).is_some_and(|known| Arc::ptr_eq(known, about)) {
-                files.append(&mut old);
-                continue;
-            }
-            let new = files_of(site, about).into_iter();
-            files.extend(new.map(|new| new.or_as_before(&mut old, opener)));
-        }
-        // Not all at once: each of thousands would be counted up and down.
-        self.sites.truncate(config.sites.len());
-        for (known, about) in self.sites.iter_mut().zip(&config.sites) {
-            if !Arc::ptr_eq(known, about) {
-                *known = about.clone();
-            }
-        }
-        self.sites.extend(config.sites[self.sites.len()..].iter().cloned());
+        self.files.adopt(config, &Opener::of(&config.dir));
         self.every = Duration::from_millis(config.tls.reread_ms.into());
         let next = Instant::now() + self.every;
         // Not later than it was to be: whoever reloads all the time does not put it off.
-        self.next = (!files.is_empty()).then(|| self.next.map_or(next, |before| before.min(next)));
+        let rows = self.files.rows();
+        self.next = (rows > 0).then(|| self.next.map_or(next, |before| before.min(next)));
         let next = Instant::now() + NAMES_EVERY.min(self.every);
-        let has_names = files.iter().any(ReloadedFile::is_of_names);
+        let has_names = self.files.len_of(NAMES) > 0;
         self.next_names = has_names.then(|| self.next_names.map_or(next, |before| before.min(next)));
-        let certificates = files.iter().enumerate().filter_map(|(at, place)| match place.purpose {
-            Purpose::Certificate { site, number } => Some(((site, number), at)),
-            _ => None,
-        });
-        self.certificates = certificates.collect();
-        self.round.adopt(files.len());
-        self.files = files;
+        self.round.adopt(rows);
     }
 
     /// Has the files looked at at once: who has a configuration read again has changed something.
@@ -128,15 +91,12 @@ impl FileReload {
 
     /// Each certificate: its site and number, its file, and what the signer has said of it.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = ((u16, u16), &Path, Verdict, Holding)> {
-        self.certificates.iter().map(|(&id, &at)| {
-            let ReloadedFile { path, said: (verdict, holding), .. } = &self.files[at];
-            (id, &**path, *verdict, *holding)
-        })
+        self.files.certificates().map(|(id, file)| (id, &*file.path, file.said.0, file.said.1))
     }
 
     /// Whether a site has a certificate of this number.
     pub(crate) fn has_certificate(&self, id: (u16, u16)) -> bool {
-        self.certificates.contains_key(&id)
+        self.files.certificate(id).is_some()
     }
 }
 
@@ -155,19 +115,18 @@ impl Component for FileReload {
         let (is_time, names_due) = (is_due(self.next), is_due(self.next_names));
         // What others have opened is looked at when it has come; that is asked for again when it is time.
         if supervisor.take_opened() || is_time {
-            self.round.begin(self.files.len(), is_time, now);
+            self.round.begin(self.files.rows(), is_time, now);
         }
         if is_time {
             self.next = Some(now + self.every);
         }
         if names_due {
             self.next_names = Some(now + NAMES_EVERY.min(self.every));
-            // They are the first ones.
-            let names = self.files.iter().take_while(|file| file.is_of_names()).count();
-            self.look_at(supervisor, 0..names);
+            self.look_at(supervisor, NAMES..NAMES + 1);
         }
         if is_due(self.round.deadline()) {
-            let (portion, begun) = (self.round.next(self.files.len()), Instant::now());
+            let portion = self.round.next(self.files.rows(), |row| self.files.len_of(row));
+            let begun = Instant::now();
             let looked = self.look_at(supervisor, portion);
             self.round.rest(begun.elapsed(), Instant::now());
             self.round.looked.extend(looked);
@@ -186,12 +145,12 @@ impl Component for FileReload {
 }
 
 impl FileReload {
-    /// Looks whether some files have changed. Returns what of them others have opened, or are to open.
-    fn look_at(&mut self, supervisor: &mut Supervisor, places: Range<usize>) -> BTreeSet<FileKey> {
+    /// Looks whether the files of some rows have changed. Returns what of them others have opened, or are to open.
+    fn look_at(&mut self, supervisor: &mut Supervisor, rows: Range<usize>) -> BTreeSet<FileKey> {
         let opener = supervisor.context().opener();
         supervisor.context().opened.take_looked();
         let (mut read, mut there, mut versions) = (BTreeMap::new(), BTreeMap::new(), opener.versions());
-        for place in places {
+        for place in rows.flat_map(|row| self.files.places(row)).collect::<Vec<_>>() {
             let file = &self.files[place];
             match file.look(&mut versions) {
                 // Most of thousands are as they were.
@@ -217,39 +176,20 @@ impl FileReload {
 
     /// Has those who use a file read it again.
     pub(crate) fn reread(&mut self, supervisor: &mut Supervisor, file: &FileId) {
-        if let Some(place) = self.place_of(file) {
+        if let Some(place) = self.files.place_of(file) {
             let _ = self.give(supervisor, place, &self.readers(supervisor, place));
         }
     }
 
-    /// Where a file is. That of a certificate is known, as thousands may have been renewed at once.
-    fn place_of(&self, file: &FileId) -> Option<usize> {
-        let is_it = |known: &ReloadedFile| known.path == file.path && known.purpose.id(&known.path) == *file;
-        let certificate = file.site.and_then(|site| self.certificates.get(&(site, file.number)));
-        let certificate = certificate.copied().filter(|&place| is_it(&self.files[place]));
-        certificate.or_else(|| self.files.iter().position(is_it))
-    }
-
-    fn give_all(
-        &mut self,
-        supervisor: &mut Supervisor,
-        reader: u64,
-        fits: impl Fn(&Purpose) -> bool,
-    ) -> Vec<Unusable> {
-        let places = (0..self.files.len()).filter(|&place| fits(&self.files[place].purpose));
-        let places = places.collect::<Vec<_>>().into_iter();
-        places.filter_map(|place| self.give_named(supervisor, place, reader)).collect()
-    }
-
     /// The same of one file, with the site that names it if it cannot be opened.
-    fn give_named(&mut self, supervisor: &mut Supervisor, place: usize, reader: u64) -> Option<Unusable> {
+    fn give_named(&mut self, supervisor: &mut Supervisor, place: FilePlace, reader: u64) -> Option<Unusable> {
         let why = self.give(supervisor, place, &[reader]).err()?;
         let (_, site) = self.files[place].purpose.named()?;
         Some((site, why))
     }
 
     /// Those who read a file.
-    fn readers(&self, supervisor: &Supervisor, place: usize) -> Vec<u64> {
+    fn readers(&self, supervisor: &Supervisor, place: FilePlace) -> Vec<u64> {
         match &self.files[place].purpose {
             Purpose::Certificate { .. } => supervisor.active(Role::Signer, None),
             Purpose::Names(_) => supervisor.users_of_names(),
@@ -269,7 +209,7 @@ impl FileReload {
     }
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
-    fn give(&mut self, supervisor: &mut Supervisor, place: usize, readers: &[u64]) -> Result<(), String> {
+    fn give(&mut self, supervisor: &mut Supervisor, place: FilePlace, readers: &[u64]) -> Result<(), String> {
         let purpose = self.files[place].purpose.clone();
         let opener = supervisor.context().opener();
         match self.files[place].open(&opener) {
@@ -313,13 +253,13 @@ impl FileReload {
     }
 
     /// Says what is wrong with a file, if it is one that the operator has named.
-    fn complain(&mut self, supervisor: &mut Supervisor, place: usize, what: &str) {
+    fn complain(&mut self, supervisor: &mut Supervisor, place: FilePlace, what: &str) {
         if let Some(about) = self.about(supervisor, place) {
             supervisor.warn(format!("{about}: {what}"));
         }
     }
 
-    fn about(&self, supervisor: &Supervisor, place: usize) -> Option<String> {
+    fn about(&self, supervisor: &Supervisor, place: FilePlace) -> Option<String> {
         let ReloadedFile { purpose, path, key: private, .. } = &self.files[place];
         let (key, site) = purpose.named()?;
         let name = &supervisor.context().config.sites[usize::from(site)].name;
@@ -327,13 +267,4 @@ impl FileReload {
         let private = private.iter().map(|private| format!(" with the key {}", private.display()));
         Some(format!("`{key}` {}{} of site {name}", path.display(), private.collect::<String>()))
     }
-}
-
-/// Those that are next, as far as they are of this site, or of none.
-fn take_of(
-    files: &mut std::iter::Peekable<impl Iterator<Item = ReloadedFile>>,
-    site: Option<u16>,
-) -> Vec<ReloadedFile> {
-    let is_of_site = |file: &ReloadedFile| file.purpose.named().map(|(_, site)| site) <= site;
-    std::iter::from_fn(|| files.next_if(is_of_site)).collect()
 }

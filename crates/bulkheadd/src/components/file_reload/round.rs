@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use supervisor::opened_files::FileKey;
 
-/// LIMIT: files that are looked at in one turn of the loop: some milliseconds, on a machine with time to spare.
+/// LIMIT: files that are looked at in one turn of the loop, or those of one row: some milliseconds, on a machine with
+/// time to spare.
 const AT_ONCE: usize = 256;
 /// LIMIT: how long a round rests after a portion, in times of what the portion has taken: a round has at most a quarter of the loop, which
 /// clients and changes wait for, whatever is on the way to a file.
@@ -22,7 +23,7 @@ const PUT_OFF_MAX: Duration = Duration::from_secs(2);
 /// Where a round is.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// The next file.
+    /// The next row.
     at: usize,
     /// How many have yet to be looked at.
     left: usize,
@@ -37,20 +38,20 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Has all of so many files looked at, from where the last round is or was.
-    pub(super) fn begin(&mut self, files: usize, is_by_time: bool, now: Instant) {
-        self.left = files;
+    /// Has all files of so many rows looked at, from where the last round is or was.
+    pub(super) fn begin(&mut self, rows: usize, is_by_time: bool, now: Instant) {
+        self.left = rows;
         // One that goes on rests as it would have.
-        self.due = Some(self.due.unwrap_or(now)).filter(|_| files > 0);
+        self.due = Some(self.due.unwrap_or(now)).filter(|_| rows > 0);
         self.is_by_time |= is_by_time;
     }
 
     /// There are other files now. A round that goes on looks at all of them.
-    pub(super) fn adopt(&mut self, files: usize) {
+    pub(super) fn adopt(&mut self, rows: usize) {
         if self.left > 0 {
-            self.left = files;
+            self.left = rows;
         }
-        self.due = self.due.filter(|_| files > 0);
+        self.due = self.due.filter(|_| rows > 0);
     }
 
     /// When the next portion is due, if there is one.
@@ -72,12 +73,20 @@ impl Round {
         self.due = self.due.map(|_| now + took * REST_TIMES);
     }
 
-    /// The next portion of so many files; none when the round is over.
-    pub(super) fn next(&mut self, files: usize) -> Range<usize> {
-        if self.at >= files {
+    /// The next portion of so many rows; none when the round is over. `len` says how many files a row has.
+    pub(super) fn next(&mut self, rows: usize, len: impl Fn(usize) -> usize) -> Range<usize> {
+        if self.at >= rows {
             self.at = 0;
         }
-        let end = self.at + self.left.min(AT_ONCE).min(files - self.at);
+        let most = self.at + self.left.min(rows - self.at);
+        let (mut end, mut files) = (self.at, 0);
+        while end < most {
+            files += len(end);
+            if files > AT_ONCE && end > self.at {
+                break;
+            }
+            end += 1;
+        }
         let portion = self.at..end;
         self.left -= portion.len();
         self.at = end;
@@ -113,7 +122,7 @@ mod tests {
             if begins.contains(&portions) {
                 round.begin(files, false, Instant::now());
             }
-            let portion = round.next(files);
+            let portion = round.next(files, |_| 1);
             assert!(portion.len() <= AT_ONCE);
             portion.for_each(|at| looks[at] += 1);
             portions += 1;
@@ -147,12 +156,12 @@ mod tests {
         let took = Duration::from_millis(4);
         round.begin(files, false, now);
         assert_eq!(round.deadline(), Some(now));
-        round.next(files);
+        round.next(files, |_| 1);
         round.rest(took, now);
         assert_eq!(round.deadline(), Some(now + took * REST_TIMES));
         round.begin(files, true, now);
         assert_eq!(round.deadline(), Some(now + took * REST_TIMES));
-        while !round.next(files).is_empty() {}
+        while !round.next(files, |_| 1).is_empty() {}
         round.rest(took, now);
         assert_eq!(round.deadline(), None, "it is over");
     }
@@ -172,7 +181,7 @@ mod tests {
             (now, changes) = (now + PUT_OFF, changes + 1);
         }
         assert_eq!(now, begun + PUT_OFF_MAX, "after {changes} changes");
-        round.next(files);
+        round.next(files, |_| 1);
         round.rest(Duration::ZERO, now);
         round.put_off(now);
         assert_eq!(round.deadline(), Some(now + PUT_OFF));
@@ -182,12 +191,12 @@ mod tests {
     fn fewer_files_end_it_and_more_are_looked_at() {
         let mut round = Round::default();
         round.begin(10 * AT_ONCE, false, Instant::now());
-        (0..5).for_each(|_| assert_eq!(round.next(10 * AT_ONCE).len(), AT_ONCE));
+        (0..5).for_each(|_| assert_eq!(round.next(10 * AT_ONCE, |_| 1).len(), AT_ONCE));
         round.adopt(AT_ONCE + 1);
         assert_eq!(looks(&mut round, AT_ONCE + 1, &[]), vec![1; AT_ONCE + 1]);
         round.begin(1, false, Instant::now());
         round.adopt(0);
-        assert_eq!((round.deadline(), round.next(0)), (None, 0..0));
+        assert_eq!((round.deadline(), round.next(0, |_| 1)), (None, 0..0));
         // None goes on: nothing is to be looked at because of others.
         round.adopt(7);
         assert_eq!(round.deadline(), None);
@@ -198,16 +207,27 @@ mod tests {
         let (files, mut round) = (2 * AT_ONCE, Round::default());
         let key = |path: &str| (config::Class::Private, path.into());
         round.begin(files, true, Instant::now());
-        round.next(files);
+        round.next(files, |_| 1);
         round.looked.insert(key("/a"));
         assert_eq!(round.take_looked(), None);
         // What others have opened has come meanwhile.
         round.begin(files, false, Instant::now());
-        round.next(files);
+        round.next(files, |_| 1);
         round.looked.insert(key("/b"));
         assert_eq!(round.take_looked(), None);
-        round.next(files);
+        round.next(files, |_| 1);
         assert_eq!(round.take_looked(), Some([key("/a"), key("/b")].into()));
         assert_eq!(round.take_looked(), None);
+    }
+
+    #[test]
+    fn a_portion_has_so_many_files_or_one_row() {
+        let lens = [3, AT_ONCE - 3, 1, 0, 0, AT_ONCE + 5, 0, 1, 0, AT_ONCE];
+        let (mut round, mut portions) = (Round::default(), Vec::new());
+        round.begin(lens.len(), false, Instant::now());
+        while round.deadline().is_some() {
+            portions.push(round.next(lens.len(), |row| lens[row]));
+        }
+        assert_eq!(portions, [0..2, 2..5, 5..6, 6..9, 9..10]);
     }
 }

@@ -12,6 +12,7 @@ use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 
 use super::file::Purpose;
 use super::giving::{Giving, Next};
+use super::table::FilePlace;
 use super::{FileReload, Unusable};
 
 /// What is said of a signer that stays, as another one could not take its place.
@@ -20,8 +21,9 @@ const GOES_ON: &str = "; the signer goes on with the certificates and keys that 
 impl FileReload {
     /// Begins to give a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
     pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
-        name_sites(supervisor, signer, &|_| true);
-        self.giving.insert(signer, Giving::of(self.certificates.keys().copied()));
+        let sites = 0..supervisor.context().config.sites.len() as u16;
+        name_sites(supervisor, signer, sites);
+        self.giving.insert(signer, Giving::of(self.files.certificates().map(|(id, _)| id)));
         self.give_more(supervisor, signer)
     }
 
@@ -40,7 +42,7 @@ impl FileReload {
                 }
             };
             // It may have gone with its site meanwhile.
-            let Some(&place) = self.certificates.get(&id) else { continue };
+            let Some(place) = self.files.certificate(id) else { continue };
             unread.extend(self.give_named(supervisor, place, signer));
             if self.files[place].owed.contains(&signer)
                 && let Some(giving) = self.giving.get_mut(&signer)
@@ -61,17 +63,19 @@ impl FileReload {
         &mut self,
         supervisor: &mut Supervisor,
         signer: u64,
-        is_meant: &dyn Fn(u16) -> bool,
+        sites: &[u16],
     ) -> Vec<Unusable> {
-        name_sites(supervisor, signer, is_meant);
-        let is_its =
-            |purpose: &Purpose| matches!(purpose, Purpose::Certificate { site, .. } if is_meant(*site));
-        self.give_all(supervisor, signer, is_its)
+        name_sites(supervisor, signer, sites.iter().copied());
+        let certificates = sites.iter().flat_map(|&site| self.files.places_of(site));
+        let is_certificate =
+            |place: &FilePlace| matches!(self.files[*place].purpose, Purpose::Certificate { .. });
+        let certificates: Vec<FilePlace> = certificates.filter(is_certificate).collect();
+        certificates.into_iter().filter_map(|place| self.give_named(supervisor, place, signer)).collect()
     }
 
     /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
     /// last days.
-    pub(super) fn object(&mut self, supervisor: &mut Supervisor, place: usize) {
+    pub(super) fn object(&mut self, supervisor: &mut Supervisor, place: FilePlace) {
         let file = &mut self.files[place];
         if !file.is_judged {
             return;
@@ -96,7 +100,7 @@ impl FileReload {
         verdict: Verdict,
         holding: Holding,
     ) -> Vec<Unusable> {
-        let place = self.certificates.get(&id).copied();
+        let place = self.files.certificate(id);
         let place = place.filter(|&place| self.files[place].is_owed_by(serial));
         let is_successor = supervisor.is_successor(serial);
         let (mut worse, mut is_news) = (None, false);
@@ -141,9 +145,9 @@ impl FileReload {
 }
 
 /// Tells a signer what these sites are called, and their hosts.
-fn name_sites(supervisor: &mut Supervisor, signer: u64, is_meant: &dyn Fn(u16) -> bool) {
-    let sites = (0u16..).zip(&supervisor.context().config.sites);
-    let sites = sites.filter(|(site, about)| about.tls.is_some() && is_meant(*site));
+fn name_sites(supervisor: &mut Supervisor, signer: u64, sites: impl Iterator<Item = u16> + Clone) {
+    let all = &supervisor.context().config.sites;
+    let sites = sites.map(|site| (site, &all[usize::from(site)])).filter(|(_, about)| about.tls.is_some());
     let hosts = sites.clone().flat_map(|(site, about)| {
         about.hosts.iter().map(move |host| LauncherToSigner::Host { site, host: Text::new(host) })
     });

@@ -1,5 +1,9 @@
 //! Logs of made-up configurations, in folders of their own.
 
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use super::access::NO_SITE;
 use super::*;
 
 fn at(seconds: u64) -> SystemTime {
@@ -7,45 +11,13 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 /// 2026-11-21 00:00:00.
-const MIDNIGHT: u64 = 20_778 * DAY;
+const MIDNIGHT: u64 = 20_778 * 86_400;
 
-#[test]
-fn days_have_names_that_sort() {
-    assert_eq!(name_of(0), "19700101");
-    assert_eq!(name_of(day_of(at(MIDNIGHT - 1))), "20261120");
-    assert_eq!(name_of(day_of(at(MIDNIGHT))), "20261121");
-    assert_eq!(name_of(11_016), "20000229");
-}
-
-#[test]
-fn files_are_due_at_midnight_and_not_before() {
-    let mut days = Days::new(at(MIDNIGHT - 90));
-    assert_eq!(days.pause(at(MIDNIGHT - 90)), LOOK);
-    assert_eq!(days.pause(at(MIDNIGHT - 30)), Duration::from_secs(30));
-    assert!(!days.is_due(at(MIDNIGHT - 1)));
-    assert!(days.is_due(at(MIDNIGHT)));
-    days = Days::new(at(MIDNIGHT));
-    assert!(!days.is_due(at(MIDNIGHT)));
-    assert!(!days.is_due(at(MIDNIGHT + DAY - 1)));
-    assert!(days.is_due(at(MIDNIGHT + DAY)));
-}
-
-#[test]
-fn what_has_failed_is_tried_again_after_a_minute() {
-    let mut days = Days::new(at(MIDNIGHT - 1));
-    assert!(days.is_due(at(MIDNIGHT)));
-    assert!(!days.is_due(at(MIDNIGHT + 59)));
-    assert!(days.is_due(at(MIDNIGHT + 60)));
-}
-
-#[test]
-fn a_clock_that_is_set_is_followed_both_ways() {
-    let mut days = Days::new(at(MIDNIGHT));
-    assert!(days.is_due(at(MIDNIGHT - 5)));
-    days = Days::new(at(MIDNIGHT - 5));
-    assert!(days.is_due(at(MIDNIGHT + 400 * DAY)));
-    // It failed, and the clock was set back far: that is no reason to wait for a year.
-    assert!(days.is_due(at(MIDNIGHT + 3 * DAY)));
+/// The names of the access logs of a configuration whose logs are opened anew.
+fn names_of(config: &Config) -> Vec<String> {
+    let (folder, mut made) = (tempfile::tempdir().unwrap(), MadeFiles::default());
+    let logs = AccessLogs::open(config, Where { folder: folder.path(), days: None }, &mut made).unwrap();
+    logs.names().into_iter().map(str::to_owned).collect()
 }
 
 /// A folder that goes away with the test, and the logs of two sites in it.
@@ -86,7 +58,7 @@ impl Bench {
 
     fn write(&mut self, text: &str) {
         use std::io::Write as _;
-        self.logs.access[0].as_deref().unwrap().write_all(text.as_bytes()).unwrap();
+        self.logs.access.file(0).unwrap().as_ref().write_all(text.as_bytes()).unwrap();
     }
 }
 
@@ -130,19 +102,21 @@ fn logs_of_sites_that_stay_are_those_that_there_were() {
     let first = config(&[("a", ""), ("b", ""), ("c", "access_log = 'x.log'")]);
     let logs = Logs::open(&first, at(MIDNIGHT)).unwrap();
     let (mut second, new) = (first.clone(), config(&[("b", "index = ['i']"), ("d", "")]));
-    second.sites.extend(new.sites);
+    second.sites.extend(new.sites.iter().cloned());
     let next = logs.open_next(&second, at(MIDNIGHT)).unwrap();
-    assert_eq!(next.names, names_of(&second, &[], &[]));
-    let file = |logs: &Logs, number: usize| logs.access[number].clone().unwrap();
+    assert_eq!(next.access.names(), names_of(&second));
+    let file = |logs: &Logs, number: usize| logs.access.file(number).cloned().unwrap();
     let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&next, other));
     assert!((0..3).all(|number| same(number, number)) && same(1, 3) && same(3, 5));
     // The old `b` goes, and with it nothing, as there is a new one; `c` goes, and with it its log.
     let mut third = second.clone();
-    [1, 2].into_iter().for_each(|gone| crate::numbers::leave_place(&mut third.sites[gone]));
+    [1, 2].into_iter().for_each(|gone| crate::numbers::leave_place(third.sites.get_mut(gone).unwrap()));
     let last = next.open_next(&third, at(MIDNIGHT)).unwrap();
-    assert_eq!(last.names, names_of(&third, &[], &[]));
-    let names: Vec<&str> = last.names.iter().map(|name| &**name).collect();
-    assert_eq!(names, ["a.access.log", "b.access.log", NO_SITE, "b.access.log", "d.access.log", NO_SITE]);
+    assert_eq!(last.access.names(), names_of(&third));
+    assert_eq!(
+        last.access.names(),
+        ["a.access.log", "b.access.log", NO_SITE, "b.access.log", "d.access.log", NO_SITE]
+    );
     let same = |one, other| Arc::ptr_eq(&file(&logs, one), &file(&last, other));
     assert!(same(3, 2) && same(1, 1));
     assert_eq!(logs.changed_sites(&last), Some(vec![2]));
@@ -168,10 +142,10 @@ fn logs_of_a_change_that_is_given_up_go_with_it() {
     drop(held);
     assert!(bench.names().contains(&"c.access.log".into()), "it holds");
     // Its number is that of a place.
-    crate::numbers::leave_place(&mut tried.sites[2]);
+    crate::numbers::leave_place(tried.sites.get_mut(2).unwrap());
     bench.logs.take_places(&tried);
-    assert_eq!((bench.logs.sites(), bench.logs.access.len(), bench.logs.names.len()), (3, 4, 4));
-    let file = |number: usize| bench.logs.access[number].clone().unwrap();
+    assert_eq!((bench.logs.access.sites(), bench.logs.access.names().len()), (3, 4));
+    let file = |number: usize| bench.logs.access.file(number).cloned().unwrap();
     assert!(Arc::ptr_eq(&file(2), &file(3)) && !Arc::ptr_eq(&file(1), &file(2)));
     // A folder in which the logs would be, too.
     let other = text("").server.log_dir.with_file_name("other");
@@ -206,19 +180,19 @@ fn logs_of_sites_that_start_on_demand_are_opened_when_they_are_needed() {
     assert!(bench.logs.is_closed(0) && bench.logs.is_closed(1) && !bench.logs.is_closed(2));
     bench.logs.open_one(0).unwrap();
     bench.write("first\n");
-    assert_eq!(bench.logs.closable().collect::<Vec<_>>(), [0]);
+    assert_eq!(bench.logs.access.closable().collect::<Vec<_>>(), [0]);
     bench.logs.reopen(at(MIDNIGHT)).unwrap();
     bench.write("second\n");
     assert_eq!(bench.names()[..2], ["access.log.20261120", "access.log.20261121"]);
-    bench.logs.close_one(0);
-    assert_eq!((bench.logs.is_closed(0), bench.logs.closable().count()), (true, 0));
+    bench.logs.access.close_one(0);
+    assert_eq!((bench.logs.is_closed(0), bench.logs.access.closable().count()), (true, 0));
     bench.logs.open_one(0).unwrap();
     bench.write("third\n");
     assert_eq!(bench.files()[1].1, "second\nthird\n");
     // The lines of one that cannot be opened are where those of no site are.
     std::fs::create_dir(bench.folder.path().join("log/b.access.log.20261121")).unwrap();
     assert!(bench.logs.open_one(1).is_err() && !bench.logs.is_closed(1));
-    let file = |number: usize| bench.logs.access[number].clone().unwrap();
+    let file = |number: usize| bench.logs.access.file(number).cloned().unwrap();
     assert!(Arc::ptr_eq(&file(1), &file(2)));
 }
 
