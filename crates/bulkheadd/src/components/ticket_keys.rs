@@ -2,10 +2,12 @@
 //!
 //! Runs in: the launcher. Sees nothing. Never: writes one anywhere, or gives it to another site's worker.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use config::{Config, Resumption};
+use config::{Config, Resumption, SharedList, Site};
 use wire::successor::LauncherToSuccessor;
 use wire::tls::TICKET_KEY_BYTES;
 use wire::{Bytes, LauncherToSite, Role};
@@ -46,6 +48,8 @@ impl Drop for Secret {
 pub(crate) struct TicketKeys {
     /// By site, the newest last.
     secrets: BTreeMap<u16, VecDeque<Secret>>,
+    /// The sites of which those with certificates have some, by number.
+    sites: SharedList<Arc<Site>>,
     generation: u64,
     next: Option<Instant>,
 }
@@ -95,14 +99,21 @@ impl TicketKeys {
     ///
     /// SECURITY: a site that was changed is a new one: a ticket may be of a session that it would refuse now.
     pub(crate) fn adopt(&mut self, config: &Config) -> Result<(), Error> {
-        let wanted = config.tls.resumption == Resumption::Tickets;
-        let has = |site: &u16| wanted && config.sites[usize::from(*site)].tls.is_some();
-        self.secrets.retain(|site, _| has(site));
-        for site in (0..config.sites.len() as u16).filter(has) {
-            if !self.secrets.contains_key(&site) {
-                let newest = Secret { generation: self.generation, bytes: random()? };
-                self.secrets.insert(site, VecDeque::from([newest]));
+        if config.tls.resumption != Resumption::Tickets {
+            (self.secrets, self.sites) = Default::default();
+        } else {
+            for site in self.sites.differing(&config.sites, Arc::ptr_eq) {
+                let has = config.sites.get(site).is_some_and(|about| about.tls.is_some());
+                match self.secrets.entry(site as u16) {
+                    Entry::Occupied(known) if !has => drop(known.remove()),
+                    Entry::Vacant(place) if has => {
+                        let newest = Secret { generation: self.generation, bytes: random()? };
+                        place.insert(VecDeque::from([newest]));
+                    }
+                    _ => {}
+                }
             }
+            self.sites = config.sites.clone();
         }
         self.next = (!self.secrets.is_empty()).then(|| self.next.unwrap_or_else(|| Instant::now() + ROTATE));
         Ok(())
