@@ -3,8 +3,7 @@
 //! Runs in: the launcher, as root. Sees: the folder of logs. Never: looks at the log of a site that is as it was, when
 //! another one has changed.
 
-use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,13 +119,16 @@ impl AccessLogs {
         made: &mut MadeFiles,
     ) -> Result<Self, Error> {
         let (mut next, changed) = self.with_sites(config);
-        let by_name = OnceCell::new();
+        let same =
+            |number: usize| self.logs.get(number).filter(|known| known.is_called_as(&next.logs[number]));
+        let others = changed.iter().filter(|&&number| same(number).is_none());
+        let by_name = self.files_of(others.map(|&number| &*next.logs[number].name).collect());
+        let mut opened = Vec::new();
         for number in changed {
             let log = &next.logs[number];
             // What a site that is there logs to is not made for another, whether it is open or not.
-            let same = self.logs.get(number).filter(|known| known.is_called_as(log));
-            let by_name = || by_name.get_or_init(|| self.by_name()).get(&*log.name).copied();
-            let known = same.map(|known| known.file.as_ref()).map_or_else(by_name, Some);
+            let known = same(number).map(|known| known.file.as_ref());
+            let known = known.or_else(|| by_name.get(&*log.name).copied());
             let file = match known.flatten() {
                 Some(file) => Some(file.clone()),
                 None if log.may_close => None,
@@ -137,8 +139,9 @@ impl AccessLogs {
                     Some(at.open(&log.name)?)
                 }
             };
-            next.set(number, file);
+            opened.push((number, file));
         }
+        opened.into_iter().for_each(|(number, file)| next.set(number, file));
         Ok(next)
     }
 
@@ -153,11 +156,12 @@ impl AccessLogs {
         let (mut logs, mut gone, no_site) = (self.logs.clone(), BTreeSet::new(), self.no_site());
         logs.truncate(self.sites.len().min(config.sites.len()));
         // What a reload has removed gets no new file; what it has replaced logs where its successor does.
-        let live = OnceCell::new();
-        let is_live_name = |name: &str| live.get_or_init(|| live_names(config)).contains(name);
-        for (number, site) in changed.iter().filter_map(|&number| Some((number, config.sites.get(number)?))) {
+        let sites = || changed.iter().filter_map(|&number| Some((number, config.sites.get(number)?)));
+        let of_gone = sites().filter(|(_, site)| !is_live(site)).map(|(_, site)| &*site.worker.access_log);
+        let live = live_names(config, of_gone.collect());
+        for (number, site) in sites() {
             let (name, is_live) = (&*site.worker.access_log, is_live(site));
-            if !is_live && !is_live_name(name) {
+            if !is_live && !live.contains(name) {
                 logs.put(number, AccessLog { may_close: false, ..no_site.clone() });
                 continue;
             }
@@ -175,14 +179,18 @@ impl AccessLogs {
         (Self { sites: config.sites.clone(), logs, gone, start: config.server.start }, changed)
     }
 
-    /// The file of each name, if it is open.
-    fn by_name(&self) -> HashMap<&str, Option<&Arc<File>>> {
-        let mut all: HashMap<&str, Option<&Arc<File>>> = HashMap::new();
-        for AccessLog { name, file, .. } in &self.logs {
-            let open = all.entry(name).or_default();
+    /// The file of each of these names that is there, if it is open. A table of all names would take longer than to look
+    /// at each once.
+    fn files_of<'l>(&'l self, names: BTreeSet<&str>) -> BTreeMap<&'l str, Option<&'l Arc<File>>> {
+        let mut found: BTreeMap<&str, Option<&Arc<File>>> = BTreeMap::new();
+        if names.is_empty() {
+            return found;
+        }
+        for AccessLog { name, file, .. } in self.logs.iter().filter(|log| names.contains(&*log.name)) {
+            let open = found.entry(name).or_default();
             *open = open.or(file.as_ref());
         }
-        all
+        found
     }
 
     fn no_site(&self) -> AccessLog {
@@ -279,6 +287,12 @@ impl AccessLogs {
     }
 }
 
-fn live_names(config: &Config) -> HashSet<&str> {
-    config.sites.iter().filter(|site| is_live(site)).map(|site| site.worker.access_log.as_str()).collect()
+/// Those of these names that sites have which serve.
+fn live_names<'s>(config: &'s Config, names: BTreeSet<&str>) -> BTreeSet<&'s str> {
+    if names.is_empty() {
+        return BTreeSet::new();
+    }
+    let of_live =
+        config.sites.iter().filter(|site| is_live(site)).map(|site| site.worker.access_log.as_str());
+    of_live.filter(|name| names.contains(name)).collect()
 }
