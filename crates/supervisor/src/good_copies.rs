@@ -5,7 +5,7 @@
 //! a file of somebody else, or keeps a copy of a file that is gone: who comes by its name later is somebody else.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -67,24 +67,23 @@ impl GoodCopies {
         }
     }
 
-    /// Makes copies of these texts where there are others, and takes those of all files away but of `names`.
+    /// Makes copies of these texts where there are others, and takes those away of files that have gone.
     ///
     /// # Errors
     /// What could not be done, with the error. The copies are those of before then, or some of them.
     pub fn keep<'t>(
         &self,
         texts: impl Iterator<Item = (&'t OsStr, &'t str)>,
-        names: &BTreeSet<OsString>,
+        gone: &Gone<'_>,
     ) -> Result<(), (&'static str, io::Error)> {
         let other = |error: crate::error::Error| ("make the folder", io::Error::other(error.to_string()));
         directories::own_directory(&self.folder, 0o700).map_err(other)?;
-        let mut begun = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(|error| ("list", error))? {
-            let name = entry.map_err(|error| ("list", error))?.file_name();
-            if !names.contains(&name) {
-                fs::remove_file(self.folder.join(&name)).map_err(|error| ("remove", error))?;
-            }
+        match gone {
+            Gone::These(names) => names.iter().try_for_each(|name| self.forget(name)),
+            Gone::AllBut(names) => self.forget_all_but(names),
         }
+        .map_err(|error| ("remove", error))?;
+        let mut begun = Vec::new();
         for (number, (name, text)) in texts.enumerate() {
             if self.read(name).as_deref() != Some(text) {
                 let path = self.folder.join(format!("{BEGUN}{number}"));
@@ -100,6 +99,25 @@ impl GoodCopies {
         rustix::fs::syncfs(&folder).map_err(|error| ("write to the disk", error.into()))?;
         begun.into_iter().try_for_each(|(from, to)| fs::rename(from, to)).map_err(|error| ("rename", error))
     }
+
+    fn forget_all_but(&self, names: &BTreeSet<&OsStr>) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            if !names.contains(&*name) {
+                fs::remove_file(self.folder.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Files of which there is to be no copy any more.
+#[derive(Debug)]
+pub enum Gone<'n> {
+    /// These: what else there is, is known.
+    These(Vec<&'n OsStr>),
+    /// All but these. The whole folder is listed.
+    AllBut(BTreeSet<&'n OsStr>),
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
@@ -113,8 +131,8 @@ mod tests {
 
     use super::*;
 
-    fn names(names: &[&str]) -> BTreeSet<OsString> {
-        names.iter().map(OsString::from).collect()
+    fn all_but<'n>(names: &'n [&'n str]) -> Gone<'n> {
+        Gone::AllBut(names.iter().map(OsStr::new).collect())
     }
 
     #[test]
@@ -124,7 +142,7 @@ mod tests {
         let read = |name: &str| copies.read(OsStr::new(name));
         let keep = |texts: &[(&str, &str)], there: &[&str]| {
             let texts = texts.iter().map(|(name, text)| (OsStr::new(*name), *text));
-            copies.keep(texts, &names(there)).unwrap();
+            copies.keep(texts, &all_but(there)).unwrap();
         };
         assert_eq!(read("a.toml"), None);
         keep(&[("a.toml", "1"), ("b.toml", "2")], &["a.toml", "b.toml"]);
@@ -138,13 +156,17 @@ mod tests {
         keep(&[("a.toml", "3")], &["a.toml"]);
         assert_eq!((read("a.toml").as_deref(), read("b.toml")), (Some("3"), None));
         assert_eq!(fs::read_dir(copies.folder()).unwrap().count(), 1);
+        // Where it is known what has gone, nothing else is looked at; what has no copy leaves none.
+        let gone = Gone::These(vec![OsStr::new("a.toml"), OsStr::new("b.toml")]);
+        copies.keep([(OsStr::new("c.toml"), "4")].into_iter(), &gone).unwrap();
+        assert_eq!((read("a.toml"), read("c.toml").as_deref()), (None, Some("4")));
     }
 
     #[test]
     fn nothing_is_read_that_another_could_have_written() {
         let state = tempfile::tempdir().unwrap();
         let copies = GoodCopies::of(state.path());
-        copies.keep([(OsStr::new("a.toml"), "1")].into_iter(), &names(&["a.toml"])).unwrap();
+        copies.keep([(OsStr::new("a.toml"), "1")].into_iter(), &all_but(&["a.toml"])).unwrap();
         let path = |name: &str| copies.folder().join(name);
         std::os::unix::fs::symlink(path("a.toml"), path("link.toml")).unwrap();
         fs::create_dir(path("folder.toml")).unwrap();

@@ -3,8 +3,9 @@
 //! Runs in: the launcher, as root; a copy of it writes. Sees: the texts that run. Never: waits for the disk; has what stands in for a
 //! file that was left out take the place of what was good last.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Instant;
 
 use config::Source;
@@ -12,7 +13,7 @@ use sys::process::{Child, Exit};
 
 use crate::components::Component;
 use supervisor::Supervisor;
-use supervisor::good_copies;
+use supervisor::good_copies::{self, Gone};
 
 /// See the file's head.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(crate) struct GoodCopies {
     wanted: Option<Wanted>,
     running: Option<Running>,
     /// What the copies are of, if that is known.
-    kept: Option<Source>,
+    kept: Option<Wanted>,
     /// Whether the log says already that there are none.
     has_failed: bool,
 }
@@ -33,11 +34,35 @@ struct Wanted {
     left_out: BTreeSet<OsString>,
 }
 
+impl Wanted {
+    /// All that there is to be a copy of.
+    fn names(&self) -> BTreeSet<&OsStr> {
+        self.source.names().chain(self.left_out.iter().map(OsString::as_os_str)).collect()
+    }
+
+    /// Files with a copy in `kept` of which there is to be none any more.
+    fn gone_since<'k>(&'k self, kept: &'k Self) -> Vec<&'k OsStr> {
+        let of_source = self.source.gone_since(&kept.source).into_iter();
+        let of_source = of_source.filter(|name| !self.left_out.contains(*name));
+        let known = kept.left_out.difference(&self.left_out).map(OsString::as_os_str);
+        // All names are asked for where a file is left out no more, and not after each change of one of thousands.
+        let names = OnceCell::new();
+        let is_gone = |name: &&OsStr| !names.get_or_init(|| self.names()).contains(*name);
+        of_source.chain(known.filter(is_gone)).collect()
+    }
+
+    /// Texts that are others than in `kept`: without that, all of them.
+    fn new_since(&self, kept: Option<&Self>) -> Vec<(&OsStr, &str)> {
+        let new = self.source.differing(kept.map(|kept| &kept.source)).into_iter();
+        new.filter(|(name, _)| !self.left_out.contains(*name)).collect()
+    }
+}
+
 #[derive(Debug)]
 struct Running {
     child: Child,
     serial: u64,
-    source: Source,
+    copied: Wanted,
 }
 
 impl GoodCopies {
@@ -46,19 +71,21 @@ impl GoodCopies {
         self.wanted = Some(Wanted { source: source.clone(), left_out });
     }
 
-    fn begin(&mut self, supervisor: &mut Supervisor, Wanted { source, left_out }: Wanted) {
+    fn begin(&mut self, supervisor: &mut Supervisor, wanted: Wanted) {
         let kept = self.kept.take();
-        let is_there =
-            |kept: &Source| source.gone_since(kept).into_iter().all(|name| left_out.contains(name));
-        if kept.as_ref().is_some_and(|kept| is_there(kept) && source.differing(Some(kept)).is_empty()) {
-            self.kept = kept;
+        let is_kept =
+            |kept: &Wanted| wanted.gone_since(kept).is_empty() && wanted.new_since(Some(kept)).is_empty();
+        if kept.as_ref().is_some_and(is_kept) {
+            self.kept = Some(wanted);
             return;
         }
         let copies = good_copies::GoodCopies::of(&supervisor.directories().state);
         let work = || {
-            let names = source.names().map(OsString::from).chain(left_out.clone()).collect();
-            let new = source.differing(kept.as_ref()).into_iter();
-            copies.keep(new.filter(|(name, _)| !left_out.contains(*name)), &names)
+            let gone = match &kept {
+                Some(kept) => Gone::These(wanted.gone_since(kept)),
+                None => Gone::AllBut(wanted.names()),
+            };
+            copies.keep(wanted.new_since(kept.as_ref()).into_iter(), &gone)
         };
         let begun = supervisor.background().begin(&[], work);
         let watched = begun.and_then(|child| match supervisor.watch_copy(&child) {
@@ -69,7 +96,7 @@ impl GoodCopies {
             }
         });
         match watched {
-            Ok((child, serial)) => self.running = Some(Running { child, serial, source }),
+            Ok((child, serial)) => self.running = Some(Running { child, serial, copied: wanted }),
             Err(error) => self.failed(supervisor, &error.to_string()),
         }
     }
@@ -100,7 +127,7 @@ impl Component for GoodCopies {
         let Some(running) = self.running.take_if(|running| running.serial == serial) else { return false };
         match running.child.try_wait() {
             Ok(None) => self.running = Some(running),
-            Ok(Some(Exit::Clean)) => (self.kept, self.has_failed) = (Some(running.source), false),
+            Ok(Some(Exit::Clean)) => (self.kept, self.has_failed) = (Some(running.copied), false),
             _ => self.failed(supervisor, "see whether there is room, and whose the folder is"),
         }
         true
@@ -112,5 +139,33 @@ impl Component for GoodCopies {
 
     fn is_quiet(&self) -> bool {
         self.running.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(files: &[(&str, &str)], left_out: &[&str]) -> Wanted {
+        let files = files.iter().map(|(name, text)| (format!("/sites/{name}").into(), (*text).to_owned()));
+        let main = ("/b.toml".into(), String::new());
+        let source = Source::new(std::iter::once(main).chain(files)).unwrap();
+        Wanted { source, left_out: left_out.iter().map(OsString::from).collect() }
+    }
+
+    #[test]
+    fn what_is_left_out_keeps_its_copy_until_it_goes() {
+        let names = |names: Vec<&OsStr>| names.join(OsStr::new(" ")).into_string().unwrap();
+        let before = wanted(&[("a", "1"), ("b", "2"), ("c", "3")], &[]);
+        // `a` has a mistake, and something stands in for it; `b` has one and nothing does; `c` has gone.
+        let now = wanted(&[("a", "stands in"), ("d", "4")], &["a", "b"]);
+        assert_eq!(names(now.gone_since(&before)), "c");
+        assert_eq!(now.new_since(Some(&before)), [(OsStr::new("d"), "4")]);
+        assert_eq!(now.names().len(), 3);
+        // Both are left out no more: one is well again, and one has gone.
+        let then = wanted(&[("a", "5"), ("d", "4")], &[]);
+        assert_eq!(names(then.gone_since(&now)), "b");
+        assert_eq!(then.new_since(Some(&now)), [(OsStr::new("a"), "5")]);
+        assert_eq!(then.new_since(None).len(), 2);
     }
 }
