@@ -174,19 +174,15 @@ impl Cache {
         self.include.clone()
     }
 
-    /// All sites: those of the main file, and then those of the files as they are known.
-    pub(crate) fn all_sites(&mut self, of_main: impl Iterator<Item = Arc<Site>>) -> SharedList<Arc<Site>> {
-        let (sites, mut len) = (&mut self.sites, 0);
-        let mut add = |site: &Arc<Site>| {
-            // Most of thousands are where they were.
-            if sites.get(len).is_none_or(|known| !Arc::ptr_eq(known, site)) {
-                sites.put(len, site.clone());
-            }
-            len += 1;
-        };
-        of_main.for_each(|site| add(&site));
-        self.files.values().flat_map(|file| &file.sites).for_each(|(_, site)| add(site));
-        self.sites.truncate(len);
+    /// All sites: the first ones of `read`, which are in the main file, and then those of the files as they are known.
+    pub(crate) fn all_sites(
+        &mut self,
+        read: &SharedList<Arc<Site>>,
+        in_main: usize,
+    ) -> SharedList<Arc<Site>> {
+        let of_files = self.files.values().flat_map(|file| &file.sites).map(|(_, site)| site);
+        // Most of thousands are where they were.
+        self.sites.become_of(read.iter().take(in_main).chain(of_files), Arc::ptr_eq);
         self.sites.clone()
     }
 
@@ -251,7 +247,8 @@ impl Cache {
         self.texts = self.texts.changed(&changed, &self.files);
         if are_others {
             self.include = config.include.as_ref().map(|include| {
-                let files = self.files.values().map(|file| file.listed.clone()).collect();
+                let mut files = self.include.as_ref().map(|before| before.files.clone()).unwrap_or_default();
+                files.become_of(self.files.values().map(|file| &file.listed), Arc::ptr_eq);
                 Arc::new(Include { folder: include.folder.clone(), files })
             });
         }

@@ -197,8 +197,7 @@ fn main_sites(raw: &RawConfig) -> impl Iterator<Item = &RawSite> {
 
 /// The small configuration with the sites of all files.
 fn whole(small: Config, read: &[ReadFile], cache: &mut Cache, problems: Problems) -> Config {
-    let of_main = small.sites.iter().take(in_main(read, small.sites.len())).cloned();
-    let sites = cache.all_sites(of_main);
+    let sites = cache.all_sites(&small.sites, in_main(read, small.sites.len()));
     let include = cache.include();
     Config { sites, include, warnings: problems.into_warnings(), ..small }
 }

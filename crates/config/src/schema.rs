@@ -46,7 +46,7 @@ pub struct Include {
     /// The folder; absolute.
     pub folder: PathBuf,
     /// Its files, in the order of their names.
-    pub files: Vec<Arc<SiteFile>>,
+    pub files: SharedList<Arc<SiteFile>>,
 }
 
 /// A file of `include`.

@@ -123,6 +123,21 @@ impl<T: Clone> SharedList<T> {
         }
     }
 
+    /// Has these items. Those that are the same, where they were, are not replaced.
+    pub fn become_of<'i>(&mut self, items: impl Iterator<Item = &'i T>, is_same: impl Fn(&T, &T) -> bool)
+    where
+        T: 'i,
+    {
+        let mut len = 0;
+        for item in items {
+            if self.get(len).is_none_or(|known| !is_same(known, item)) {
+                self.put(len, item.clone());
+            }
+            len += 1;
+        }
+        self.truncate(len);
+    }
+
     /// Leaves only so many at the beginning.
     pub fn truncate(&mut self, len: usize) {
         if len >= self.len() {
@@ -254,6 +269,20 @@ mod tests {
         after.put(2 * PORTION + 3, 2 * PORTION + 3);
         after.truncate(5 * PORTION);
         assert_eq!(before, after);
+    }
+
+    #[test]
+    fn a_list_that_becomes_another_shares_what_is_the_same() {
+        for (one, other) in LENGTHS.iter().flat_map(|one| LENGTHS.map(|other| (*one, other))) {
+            let (before, mut items) = (list(one), (0..other).collect::<Vec<_>>());
+            items.iter_mut().skip(2 * PORTION + 3).take(1).for_each(|item| *item = 1000);
+            let mut after = before.clone();
+            after.become_of(items.iter(), |one, other| one == other);
+            assert!(after.iter().eq(&items) && before.iter().copied().eq(0..one), "{one}, {other}");
+            let shared =
+                before.portions.iter().zip(&after.portions).filter(|(one, other)| Arc::ptr_eq(one, other));
+            assert!(shared.count() >= (one.min(other) / PORTION).min(2), "{one}, {other}");
+        }
     }
 
     #[test]
