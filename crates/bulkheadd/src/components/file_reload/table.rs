@@ -133,3 +133,47 @@ impl IndexMut<FilePlace> for FileTable {
         &mut self.rows[row].files[at]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn config(sites: &[(&str, &str)]) -> Config {
+        let site = |(name, more): &(&str, &str)| {
+            format!("[[site]]\nname = '{name}'\nhost = ['{name}']\nroot = 'r'\n{more}\n")
+        };
+        let text: String = sites.iter().map(site).collect();
+        let text = format!("[[listen]]\naddress = '127.0.0.1:1'\ntls = true\n{text}");
+        Config::parse(&text, "f", Path::new("/srv")).unwrap()
+    }
+
+    #[test]
+    fn files_are_found_by_their_sites_and_stay_what_they_are() {
+        let (opener, mut table) = (Opener::of(Path::new("/srv")), FileTable::default());
+        let two = "certificates = ['one.pem', 'two.pem']";
+        let before = config(&[("a", two), ("b", "certificates = ['b.pem']")]);
+        table.adopt(&before, &opener);
+        assert_eq!((table.rows(), table.len_of(1), table.len_of(2), table.len_of(3)), (3, 2, 1, 0));
+        let path = |table: &FileTable, id| Some(table[table.certificate(id)?].path.clone());
+        assert_eq!(path(&table, (0, 1)), Some("/srv/two.pem".into()));
+        assert!(path(&table, (0, 2)).or(path(&table, (2, 0))).is_none());
+        table.iter_mut().for_each(|file| file.is_judged = true);
+        // One of a site's has gone, and another site is a place without files.
+        let mut after = config(&[("a", "certificates = ['two.pem', 'new.pem']"), ("b", ""), ("c", two)]);
+        table.adopt(&after, &opener);
+        let ids: Vec<_> = table.certificates().map(|(id, file)| (id, file.is_judged)).collect();
+        assert_eq!(ids, [((0, 0), false), ((0, 1), false), ((2, 0), false), ((2, 1), false)]);
+        table.iter_mut().for_each(|file| file.is_judged = true);
+        // Another object that says the same, and one that says something else.
+        after.sites =
+            config(&[("a", "certificates = ['two.pem', 'other.pem']"), ("b", ""), ("c", two)]).sites;
+        table.adopt(&after, &opener);
+        let ids: Vec<_> = table.certificates().map(|(id, file)| (id, file.is_judged)).collect();
+        assert_eq!(ids, [((0, 0), true), ((0, 1), false), ((2, 0), true), ((2, 1), true)]);
+        after.sites.truncate(1);
+        table.adopt(&after, &opener);
+        assert_eq!((table.rows(), table.certificates().count()), (2, 2));
+    }
+}
