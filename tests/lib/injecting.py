@@ -2,7 +2,7 @@
 
 A first trace of what is ordered finds the launcher's own calls; then, for each of them, `strace -e inject` lets that one fail, or
 kills the launcher there. By default some calls are tried, chosen by a seed that is printed (BULKHEAD_SEED);
-BULKHEAD_SWEEP=whole tries all (`make sweep`), and BULKHEAD_SWEEP=openat:3:error=EMFILE that one.
+BULKHEAD_SWEEP=whole tries all (`make sweep`), BULKHEAD_SWEEP=openat all of that name, and BULKHEAD_SWEEP=openat:3:error=EMFILE that one.
 """
 
 import collections
@@ -66,8 +66,9 @@ class Injecting:
         if ":" in SWEEP:
             name, number, fault = SWEEP.split(":")
             return [(name, int(number), fault)]
-        if SWEEP == "whole":
-            return [(name, number, fault) for name, times in sorted(calls.items()) for number in range(1, times + 1)
+        if SWEEP == "whole" or SWEEP in calls:
+            of = lambda name: SWEEP in ("whole", name)
+            return [(name, number, fault) for name, times in sorted(calls.items()) if of(name) for number in range(1, times + 1)
                     for fault in faults(name)]
         print(f"BULKHEAD_SEED={SEED}: {count} of {sum(calls.values())} calls of {len(calls)} kinds")
         chance = random.Random(SEED)
@@ -76,11 +77,19 @@ class Injecting:
 
     def inject(self, name, number, fault, order):
         """Gives the order with a fault at this call; why it is refused, if it is."""
+        return self.faulty(["-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}"], order)
+
+    def inject_at(self, name, path, fault, order):
+        """The same with a fault at each call of this name that has this path; how many there were as well."""
+        with tempfile.NamedTemporaryFile("r", prefix="bulkhead-trace-", dir="/tmp") as trace:
+            why = self.faulty(["-o", trace.name, "-P", path, "-e", f"trace={name}", "-e", f"inject={name}:{fault}"], order)
+            return why, trace.read().count("(INJECTED)")
+
+    def faulty(self, words, order):
         if self.server.launcher.poll() is not None:
             # The try before has failed.
             self.server.start()
-        words = ["-qq", "-o", "/dev/null", "-e", f"trace={name}", "-e", f"inject={name}:{fault}:when={number}"]
-        tracer = traced(words, self.server.launcher.pid, follow=False)
+        tracer = traced(["-qq", *words], self.server.launcher.pid, follow=False)
         try:
             return order()
         except subprocess.TimeoutExpired:

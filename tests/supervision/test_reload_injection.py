@@ -11,7 +11,7 @@ import unittest
 import pytest
 
 from client import until
-from harness import rootless_too
+from harness import ROOTLESS, rootless_too
 from injecting import Injecting, ends, failures
 from steady import Changing
 
@@ -90,6 +90,26 @@ class Injected(Injecting, unittest.TestCase):
                 which ^= 1
                 found[self.try_one(name, number, fault, which)] += 1
         print(f"failures: {dict(found)}")
+
+    def test_a_site_whose_folder_could_not_be_looked_at_is_the_same_when_it_comes_back(self):
+        server = self.server
+        server.changed(1)
+        why, count = self.inject_at("statx", str(server.folder / "other"), "error=ENOMEM", server.reload)
+        self.assertIsNone(why)
+        self.assertGreater(count, 0, "the launcher does not look at the folder")
+        for which in (0, 1):
+            self.assertIsNone(self.reload_to(which))
+            self.assertEqual(server.settled(), self.states[which])
+
+    @unittest.skipIf(ROOTLESS, "without root there is nobody to be given a folder")
+    def test_a_folder_that_could_not_be_given_away_is_given_by_the_next_reload(self):
+        server = self.server
+        server.changed(1)
+        server.config.write_text(server.config.read_text().replace('name = "probe"\n', 'name = "probe"\nfiles = true\n'))
+        why, count = self.inject_at("fchown", str(server.folder / "state/files/new0/probe"), "error=ENOMEM", server.reload)
+        self.assertEqual((count, why and "give away" in why), (1, True), why)
+        self.assertIsNone(server.reload())
+        self.assertEqual(server.settled(), self.states[1])
 
     def test_the_launchers_end_leaves_the_new(self):
         which = 0

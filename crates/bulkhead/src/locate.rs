@@ -56,7 +56,7 @@ pub fn judge(path: &Path, examine: &dyn Examine) -> Result<Judged, Fault> {
 /// The same, with all mistakes if nothing would be taken in.
 pub fn judged(path: &Path, examine: &dyn Examine) -> Result<Judged, Diagnostics> {
     let copies = config::state_dir(path).ok().map(|state| GoodCopies::of(&state));
-    let kept = |name: &OsStr| copies.as_ref()?.read(name);
+    let kept = |name: &OsStr| copies.as_ref()?.read(name).ok().flatten();
     let (before, refused) = (Before::Kept(&kept), BTreeMap::new());
     let judgement = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
     Config::judge(path, examine, (&mut Cache::default(), None), &judgement)

@@ -99,7 +99,17 @@ fn start(started: Started, given: Given) -> ExitCode {
 /// The configuration for a start: where a file of sites is wrong, the copy of it that was good last stands in.
 fn judge(started: &Started, read_files: &mut Cache) -> Result<Judged, Diagnostics> {
     let copies = config::state_dir(&started.config).ok().map(|state| GoodCopies::of(&state));
-    let kept = |name: &OsStr| copies.as_ref()?.read(name);
+    let kept = |name: &OsStr| {
+        let copies = copies.as_ref()?;
+        copies.read(name).unwrap_or_else(|error| {
+            let path = copies.folder().join(name);
+            eprintln!(
+                "{}: {error}; the copy of the file as it was good last does not stand in",
+                path.display()
+            );
+            None
+        })
+    };
     let (before, refused) = (Before::Kept(&kept), BTreeMap::new());
     let judgement = Judgement { before, tolerance: Tolerance::EachFile, only: None, refused: &refused };
     let judged =

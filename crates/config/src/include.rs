@@ -177,7 +177,13 @@ impl<'c> InFolder<'c> {
         (opener, cache): (&'c Opener, &'c Cache),
         problems: &mut Problems,
     ) -> Self {
-        let owner = opened.metadata().ok().map(|found| {
+        let found = opened.metadata().map_err(|error| {
+            // Nobody's files are read from a folder of which nobody knows whose it is.
+            let message =
+                format!("`include`: the folder {} cannot be looked at: {error}", show_path(&folder.value));
+            problems.report(folder.offset, message);
+        });
+        let owner = found.ok().map(|found| {
             alone(&folder.value, &found, opener, folder.offset, problems);
             safe(&folder.value, (found.uid(), found.mode()), None, folder.offset, problems)
         });

@@ -34,7 +34,7 @@ impl Leases {
     /// Uids of `range`, whose locks are in `folder`.
     pub fn new(folder: &Path, range: RangeInclusive<u32>) -> Result<Self, Error> {
         own_directory(folder, 0o700)?;
-        let (foreign, taken) = (machine_users(), uid_range::taken());
+        let (foreign, taken) = (machine_users()?, uid_range::taken()?);
         Ok(Self { folder: folder.into(), range, foreign, taken, held: Vec::new() })
     }
 

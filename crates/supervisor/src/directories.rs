@@ -3,11 +3,13 @@
 //! Runs in: the launcher, as root. Sees no untrusted bytes. Never: opens a path that a partition can write.
 //! (nginx's CVE-2016-1247 went from the log directory to root.)
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use sys::absence::if_there;
 
 use crate::error::{Error, at};
 
@@ -31,8 +33,10 @@ impl Directories {
         let run = server.run_dir.clone();
         let path = run.join("bulkheadd.pid");
         let lock = own_file(&path, 0o644, File::options().write(true))?;
-        if lock.try_lock().is_err() {
-            return Err(Error::Running { path });
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Error::Running { path }),
+            Err(TryLockError::Error(error)) => return Err(at("lock", &path)(error)),
         }
         fs::write(&path, format!("{}\n", std::process::id())).map_err(at("write", &path))?;
         Ok(Self { state: server.state_dir.clone(), run, lock })
@@ -97,7 +101,7 @@ pub fn own_directory(path: &Path, mode: u32) -> Result<(), Error> {
 
 /// Whether a directory of ours is as it has to be, or could be made; it is not.
 pub fn examine(path: &Path) -> Result<(), Error> {
-    if path.symlink_metadata().is_ok() {
+    if if_there(path.symlink_metadata()).map_err(at("examine", path))?.is_some() {
         return check_own(path);
     }
     let above = path.parent().unwrap_or(Path::new("/"));

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use config::FILE_BYTES_MAX;
 use rustix::fs::OFlags;
+use sys::absence::if_there;
 
 use crate::directories;
 
@@ -39,21 +40,24 @@ impl GoodCopies {
     }
 
     /// The copy of the file of this name; none that somebody else could have written.
-    pub fn read(&self, name: &OsStr) -> Option<String> {
-        directories::examine(&self.folder).ok()?;
+    ///
+    /// # Errors
+    /// There may be one, which cannot be read.
+    pub fn read(&self, name: &OsStr) -> io::Result<Option<String>> {
+        directories::examine(&self.folder).map_err(|error| io::Error::other(error.to_string()))?;
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened =
             File::options().read(true).custom_flags(flags.bits() as i32).open(self.folder.join(name));
-        let file = opened.ok()?;
-        let found = file.metadata().ok()?;
+        let Some(file) = if_there(opened)? else { return Ok(None) };
+        let found = file.metadata()?;
         let is_own = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
         if !found.is_file() || !is_own || found.len() > FILE_BYTES_MAX {
-            return None;
+            return Ok(None);
         }
         let mut text = String::new();
         // It may grow, but not for whoever reads it.
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-        Some(text)
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok(Some(text))
     }
 
     /// Takes the copy of a file away whose site was removed.
@@ -85,7 +89,7 @@ impl GoodCopies {
         .map_err(|error| ("remove", error))?;
         let mut begun = Vec::new();
         for (number, (name, text)) in texts.enumerate() {
-            if self.read(name).as_deref() != Some(text) {
+            if !self.read(name).is_ok_and(|kept| kept.as_deref() == Some(text)) {
                 let path = self.folder.join(format!("{BEGUN}{number}"));
                 write(&path, text).map_err(|error| ("write", error))?;
                 begun.push((path, self.folder.join(name)));
@@ -139,7 +143,7 @@ mod tests {
     fn what_is_kept_is_what_was_good_last_of_files_that_are_there() {
         let state = tempfile::tempdir().unwrap();
         let copies = GoodCopies::of(state.path());
-        let read = |name: &str| copies.read(OsStr::new(name));
+        let read = |name: &str| copies.read(OsStr::new(name)).unwrap();
         let keep = |texts: &[(&str, &str)], there: &[&str]| {
             let texts = texts.iter().map(|(name, text)| (OsStr::new(*name), *text));
             copies.keep(texts, &all_but(there)).unwrap();
@@ -173,11 +177,15 @@ mod tests {
         fs::write(path("large.toml"), "x".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
         fs::write(path("open.toml"), "1").unwrap();
         fs::set_permissions(path("open.toml"), fs::Permissions::from_mode(0o666)).unwrap();
+        let read = |name: &str| copies.read(OsStr::new(name)).ok().flatten();
         for name in ["link.toml", "folder.toml", "large.toml", "open.toml", "none.toml"] {
-            assert_eq!(copies.read(OsStr::new(name)), None, "{name}");
+            assert_eq!(read(name), None, "{name}");
         }
-        assert!(copies.read(OsStr::new("a.toml")).is_some());
+        assert!(read("a.toml").is_some());
+        assert!(
+            copies.read(OsStr::new("link.toml")).is_err() && copies.read(OsStr::new("none.toml")).is_ok()
+        );
         fs::set_permissions(copies.folder(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(copies.read(OsStr::new("a.toml")), None);
+        assert_eq!(read("a.toml"), None);
     }
 }

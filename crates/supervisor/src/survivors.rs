@@ -262,7 +262,14 @@ impl Supervisor {
         let groups = process.group.as_ref().map_or(&[][..], Group::paths);
         let shares_uid = |other: &Process| self.specs[other.slot].identity == Some(identity);
         // An account of the machine has processes that are none of ours.
-        let is_account = machine_users().contains(&identity.id());
+        let is_account =
+            machine_users().map(|users| users.contains(&identity.id())).unwrap_or_else(|error| {
+                self.log.warning(format!(
+                    "{error}; what a process has left under uid {} is not ended",
+                    identity.id()
+                ));
+                true
+            });
         let left = match groups {
             [] if is_account || self.processes.values().any(shares_uid) => 0,
             [] => end_rest_under(identity.id()),

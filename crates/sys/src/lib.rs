@@ -4,6 +4,7 @@
 //! Runs in: every process, with that process's privilege. Sees no untrusted bytes itself: it moves them.
 //! Never: decides anything. Besides `jail`, this is the only crate that may contain unsafe code.
 
+pub mod absence;
 pub mod aimed;
 #[cfg(feature = "count-allocations")]
 pub mod allocations;

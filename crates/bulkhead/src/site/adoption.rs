@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use supervisor::site_names::generations::{Generation, Standing};
+use supervisor::site_names::owner::Owner;
 use supervisor::site_names::shown;
 
 use super::record::{self, Record};
@@ -89,6 +90,11 @@ fn take_over(config: &Path, name: &str, record: &mut Record, before: &Generation
     let holder = record::holder(config, name)?;
     let holder =
         holder.ok_or_else(|| Fault::Usage(format!("there is no site {name} in the configuration")))?;
+    if holder.owner == Owner::Unknown {
+        return Err(Fault::Failed(format!(
+            "site {name}: its `root` cannot be looked at now, so that nobody could tell whose the site is; try again when it can"
+        )));
+    }
     record.put(name, before.with(Standing::Adopted(holder)))
 }
 

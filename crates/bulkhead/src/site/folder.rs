@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use config::SITE_FILE_SUFFIX;
+use sys::absence::is_absence;
 
 use super::turn;
 use crate::fault::Fault;
@@ -68,7 +69,8 @@ impl SiteFolder {
 
     /// What there is of a site.
     pub fn state(&self, name: &str) -> Option<State> {
-        let exists = |path: PathBuf| path.symlink_metadata().is_ok();
+        // What cannot be looked at may be there.
+        let exists = |path: PathBuf| !path.symlink_metadata().is_err_and(|error| is_absence(&error));
         match (exists(self.file(name)), exists(self.disabled(name))) {
             (true, _) => Some(State::Enabled),
             (false, true) => Some(State::Disabled),

@@ -63,7 +63,7 @@ pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
 /// Names of which something is left in the state folder.
 fn remains(config: &Path) -> Result<Vec<Value>, Fault> {
     let Some(record) = Record::open(config)? else { return Ok(Vec::new()) };
-    let remains = record.remains().into_iter().map(|(name, standing, left)| {
+    let remains = record.remains()?.into_iter().map(|(name, standing, left)| {
         let left: Vec<String> = left.iter().map(|path| path.display().to_string()).collect();
         let removed = standing == Standing::Removed;
         json!({ "name": name, "enabled": false, "host": [], "path": null, "file": null, "removed": removed, "left": left })

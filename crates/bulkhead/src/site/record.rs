@@ -12,6 +12,7 @@ use supervisor::site_names::generations::{Generation, Generations, Standing};
 use supervisor::site_names::holders::{Claim, Holder, Holders};
 use supervisor::site_names::{KEPT, left};
 use supervisor::spawn::uids::Uids;
+use sys::absence::{if_there, is_absence};
 
 use super::turn;
 use crate::fault::Fault;
@@ -30,7 +31,7 @@ impl Record {
     /// Opens that of a configuration, and waits for its lock; `None` as long as no server has run with it.
     pub fn open(config: &Path) -> Result<Option<Self>, Fault> {
         let state = config::state_dir(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;
-        if state.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        if state.metadata().is_err_and(|error| is_absence(&error)) {
             return Ok(None);
         }
         let turn = turn::wait(&state)?;
@@ -83,11 +84,14 @@ impl Record {
     }
 
     /// All names of which something is left: with whether they were removed, and where it is.
-    pub fn remains(&self) -> Vec<(String, Standing, Vec<PathBuf>)> {
+    pub fn remains(&self) -> Result<Vec<(String, Standing, Vec<PathBuf>)>, Fault> {
         let mut names: Vec<String> = self.generations.names().map(|(name, _)| name.to_owned()).collect();
         for kind in KEPT {
-            let found = std::fs::read_dir(self.state.join(kind)).into_iter().flatten().flatten();
-            names.extend(found.filter_map(|entry| entry.file_name().into_string().ok()));
+            let folder = self.state.join(kind);
+            let fault = || Fault::io(folder.display());
+            for entry in if_there(std::fs::read_dir(&folder)).map_err(fault())?.into_iter().flatten() {
+                names.extend(entry.map_err(fault())?.file_name().into_string().ok());
+            }
         }
         names.sort();
         names.dedup();
@@ -96,7 +100,7 @@ impl Record {
             let standing = self.generation(&name).standing;
             (name, standing, left)
         });
-        remains.filter(|(_, _, left)| !left.is_empty()).collect()
+        Ok(remains.filter(|(_, _, left)| !left.is_empty()).collect())
     }
 }
 

@@ -70,7 +70,7 @@ impl SpawnContext {
         };
         let folder = directories::directory(&path)?;
         let Some(identity) = spec.identity else { return Ok(folder) };
-        if is_new {
+        if is_new || is_not_given_yet(&path).map_err(at("examine", &path))? {
             fchown(&folder, Some(identity.id()), Some(identity.id())).map_err(at("give away", &path))?;
         }
         let owner = fs::File::from(folder.try_clone().map_err(during("duplicate a descriptor"))?);
@@ -136,6 +136,12 @@ impl SpawnContext {
         messages.push((LauncherToDataProxy::Begin {}, None));
         Ok(messages)
     }
+}
+
+/// Whether a folder is as this process makes it, which could not give it away then: ours, and empty.
+fn is_not_given_yet(folder: &Path) -> std::io::Result<bool> {
+    let own = fs::symlink_metadata(folder)?.uid() == rustix::process::geteuid().as_raw();
+    Ok(own && fs::read_dir(folder)?.next().is_none())
 }
 
 fn server_message(server: &DatabaseServer) -> LauncherToDataProxy {

@@ -152,6 +152,7 @@ fn parse(line: &str) -> Option<(String, Generation)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::owner::Owner;
     use super::*;
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
     fn what_was_said_is_read_again() {
         let state = tempfile::tempdir().unwrap();
         let mut generations = Generations::load(state.path()).unwrap();
-        let holder = Holder { user: Some("www".into()), owner: None };
+        let holder = Holder { user: Some("www".into()), owner: Owner::Nobody };
         let all = [Standing::Current, Standing::Removed, Standing::Adopted(holder)];
         for standing in all {
             let generation = Generation { number: 3, standing };

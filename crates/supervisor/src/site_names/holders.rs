@@ -6,18 +6,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use config::{Class, Opener, Site};
+use config::Site;
+use sys::absence::if_there;
 
+use super::owner::Owner;
 use crate::directories::replace;
 use crate::error::{Error, at};
 
 /// The file in the state folder.
 const FILE: &str = "holders";
-/// What stands for nobody.
+/// What stands for no account.
 const NONE: &str = "-";
 /// What is before the name of an account, which may be `-`.
 const USER: char = '=';
@@ -27,8 +28,8 @@ const USER: char = '=';
 pub struct Holder {
     /// The account that its worker runs as, if one is named.
     pub user: Option<String>,
-    /// Who owns its `root` or `vhosts`; `None` if it has neither, or none that is there.
-    pub owner: Option<u32>,
+    /// Who owns its `root` or `vhosts`; nobody if it has neither, or none that is there.
+    pub owner: Owner,
 }
 
 /// A site as the configuration has it now.
@@ -39,24 +40,13 @@ pub struct Claim<'c> {
     /// Its `root`, or its `vhosts`.
     pub root: Option<&'c Path>,
     /// Who owns that.
-    pub owner: Option<u32>,
-}
-
-/// Who owns a folder, if nobody has to be waited for to say so.
-fn owner(folder: &Path) -> Option<u32> {
-    let (opener, above) = (Opener::of(Path::new("/")), folder.parent()?);
-    let would_wait = |path| opener.would_wait(Class::Published, path);
-    if would_wait(above) || would_wait(folder) {
-        return None;
-    }
-    folder.symlink_metadata().ok().map(|found| found.uid())
+    pub owner: Owner,
 }
 
 impl<'c> Claim<'c> {
     /// That of a site with this account and this folder.
     pub fn new(user: Option<&'c str>, root: Option<&'c Path>) -> Self {
-        // A link is its maker's: where it leads is no matter of whose the site is.
-        Self { user, root, owner: root.and_then(owner) }
+        Self { user, root, owner: root.map_or(Owner::Nobody, Owner::of) }
     }
 
     /// That of a site.
@@ -103,9 +93,6 @@ impl Held {
     pub fn difference(&self, claim: &Claim<'_>, own: Option<u32>) -> Option<String> {
         let account =
             |user: Option<&str>| user.map_or("no `user`".to_owned(), |user| format!("`user = \"{user}\"`"));
-        let owner = |uid: Option<u32>| {
-            uid.map_or("there was none".to_owned(), |uid| format!("it belonged to uid {uid}"))
-        };
         if self.holder.user.as_deref() != claim.user {
             return Some(format!(
                 "it has {}, and had {}",
@@ -113,14 +100,26 @@ impl Held {
                 account(self.holder.user.as_deref())
             ));
         }
-        let is_own = own.is_some() && claim.owner == own;
-        (claim.owner != self.holder.owner && !is_own).then(|| {
-            let now = match (claim.owner, claim.root) {
-                (Some(uid), Some(root)) => format!("its folder {} belongs to uid {uid}", root.display()),
-                _ => "it has no folder that is there".to_owned(),
-            };
-            format!("{now}, and {}", owner(self.holder.owner))
-        })
+        self.other_owner(claim, own)
+    }
+
+    fn other_owner(&self, claim: &Claim<'_>, own: Option<u32>) -> Option<String> {
+        let is_own = own.is_some_and(|own| claim.owner == Owner::Uid(own));
+        let before = match self.holder.owner {
+            // Where it is says as much as there is to know.
+            Owner::Unknown if self.place == claim.place() => return None,
+            owner if owner == claim.owner || is_own => return None,
+            Owner::Nobody => "there was none".to_owned(),
+            Owner::Uid(uid) => format!("it belonged to uid {uid}"),
+            Owner::Unknown => format!("it was {}, of which nobody knows the owner", self.place),
+        };
+        let folder = claim.root.map_or_else(String::new, |root| root.display().to_string());
+        let now = match claim.owner {
+            Owner::Uid(uid) => format!("its folder {folder} belongs to uid {uid}"),
+            Owner::Nobody => "it has no folder that is there".to_owned(),
+            Owner::Unknown => format!("its folder {folder} cannot be looked at now"),
+        };
+        Some(format!("{now}, and {before}"))
     }
 }
 
@@ -176,10 +175,18 @@ impl Holders {
     /// These sites run, each in this generation of its name.
     pub fn come<'s>(&mut self, sites: impl Iterator<Item = (&'s Site, u32)>) {
         for (site, generation) in sites {
-            let claim = Claim::of(site);
-            let held = Held { generation, is_in: true, holder: claim.holder(), place: claim.place() };
-            self.put(&site.name, held);
+            self.put_claim(&site.name, &Claim::of(site), generation);
         }
+    }
+
+    fn put_claim(&mut self, name: &str, claim: &Claim<'_>, generation: u32) {
+        let mut holder = claim.holder();
+        // What was known of the same site still is.
+        let same = |held: &&Held| held.generation == generation && held.is_at(claim);
+        if let (Owner::Unknown, Some(held)) = (holder.owner, self.of.get(name).filter(same)) {
+            holder.owner = held.holder.owner;
+        }
+        self.put(name, Held { generation, is_in: true, holder, place: claim.place() });
     }
 
     /// These have gone.
@@ -240,7 +247,7 @@ impl Holder {
     pub(super) fn parse(text: &str) -> Option<(Self, &str)> {
         let (owner, rest) = text.split_once(' ')?;
         let (user, rest) = rest.split_once(' ')?;
-        let owner = if owner == NONE { None } else { Some(owner.parse().ok()?) };
+        let owner = Owner::parse(owner)?;
         let user = match user.strip_prefix(USER) {
             Some(user) => Some(user.to_owned()),
             None if user == NONE => None,
@@ -252,10 +259,7 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.owner {
-            Some(uid) => write!(f, "{uid} "),
-            None => write!(f, "{NONE} "),
-        }?;
+        write!(f, "{} ", self.owner)?;
         match &self.user {
             Some(user) => write!(f, "{USER}{user}"),
             None => f.write_str(NONE),
@@ -281,10 +285,7 @@ fn parse(line: &str) -> Option<(String, Held)> {
 
 /// The text of a file that may not be there.
 pub(super) fn read(path: &Path) -> Result<String, Error> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        result => result.map_err(at("read", path)),
-    }
+    if_there(fs::read_to_string(path)).map(Option::unwrap_or_default).map_err(at("read", path))
 }
 
 /// The lines that say something, with their numbers.
@@ -297,12 +298,29 @@ mod tests {
     use super::*;
 
     fn held(owner: u32, place: &str) -> Held {
-        let holder = Holder { user: Some("-".into()), owner: Some(owner) };
+        let holder = Holder { user: Some("-".into()), owner: Owner::Uid(owner) };
         Held { generation: 2, is_in: true, holder, place: place.into() }
     }
 
     fn read_again(state: &Path) -> BTreeMap<String, Held> {
         Holders::load(state).unwrap().of
+    }
+
+    #[test]
+    fn what_was_known_of_an_owner_stays_where_the_folder_cannot_be_looked_at() {
+        let state = tempfile::tempdir().unwrap();
+        let mut holders = Holders::load(state.path()).unwrap();
+        let claim = |root: &'static str, owner| Claim { user: None, root: Some(Path::new(root)), owner };
+        let mut owner_after = |root, owner| {
+            holders.put_claim("shop", &claim(root, owner), 0);
+            holders.save().unwrap();
+            Holders::load(state.path()).unwrap().of["shop"].holder.owner
+        };
+        assert_eq!(owner_after("/srv/shop", Owner::Unknown), Owner::Unknown);
+        assert_eq!(owner_after("/srv/shop", Owner::Uid(1001)), Owner::Uid(1001));
+        assert_eq!(owner_after("/srv/shop", Owner::Unknown), Owner::Uid(1001));
+        assert_eq!(owner_after("/srv/shop", Owner::Nobody), Owner::Nobody);
+        assert_eq!(owner_after("/srv/other", Owner::Unknown), Owner::Unknown);
     }
 
     #[test]

@@ -9,12 +9,14 @@
 
 pub mod generations;
 pub mod holders;
+pub mod owner;
 
 use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use config::Config;
+use sys::absence::if_there;
 
 use self::generations::{Generation, Generations, Standing};
 use self::holders::{Claim, Holders};
@@ -108,7 +110,11 @@ pub fn at_start(state: &Path, config: &Config) -> Result<Holders, Error> {
 /// What there is below the state folder of a site of this name.
 pub fn left(state: &Path, name: &str) -> Vec<PathBuf> {
     let folders = KEPT.iter().map(|kind| state.join(kind).join(name));
-    let has_any = |folder: &PathBuf| fs::read_dir(folder).is_ok_and(|mut names| names.next().is_some());
+    // One that cannot be read has what nobody gets by the name alone.
+    let has_any = |folder: &PathBuf| match if_there(fs::read_dir(folder)) {
+        Ok(names) => names.is_some_and(|mut names| names.next().is_some()),
+        Err(_) => true,
+    };
     folders.filter(has_any).collect()
 }
 
@@ -119,9 +125,11 @@ pub fn shown(paths: &[PathBuf]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::owner::Owner;
     use super::*;
 
     fn claim<'c>(user: Option<&'c str>, owner: Option<u32>, root: &'c str) -> Claim<'c> {
+        let owner = owner.map_or(Owner::Nobody, Owner::from);
         Claim { user, root: Some(Path::new(root)), owner }
     }
 
@@ -144,6 +152,34 @@ mod tests {
             "the files were given to the site itself"
         );
         assert!(names.refusal("other", &claim(None, Some(7), "/"), None).is_none());
+    }
+
+    #[test]
+    fn of_an_owner_that_is_not_known_the_place_says_who_it_is() {
+        let state = tempfile::tempdir().unwrap();
+        let names = held(state.path(), &format!("0 out {} - shop /srv/shop", u32::MAX));
+        let problem =
+            |names: &Names<'_>, claim| names.refusal("shop", &claim, None).map(|refusal| refusal.problem);
+        assert_eq!(problem(&names, claim(None, Some(1001), "/srv/shop")), None);
+        assert_eq!(problem(&names, claim(None, Some(u32::MAX), "/srv/shop")), None);
+        assert!(
+            problem(&names, claim(None, Some(1001), "/srv/b"))
+                .unwrap()
+                .contains("of which nobody knows the owner")
+        );
+        let names = held(state.path(), "0 out 1001 - shop /srv/shop");
+        let unknown = claim(None, Some(u32::MAX), "/srv/shop");
+        assert!(problem(&names, unknown).unwrap().contains("its folder /srv/shop cannot be looked at now"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_has_something_in_it() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(left(state.path(), "shop").is_empty());
+        KEPT.iter().for_each(|kind| fs::create_dir_all(state.path().join(kind).join("shop")).unwrap());
+        assert!(left(state.path(), "shop").is_empty());
+        // A name that no file system has.
+        assert_eq!(left(state.path(), &"x".repeat(300)).len(), KEPT.len());
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn remove_stale(own: &Path, pid: u32) {
         let name = entry.file_name();
         let Some(of) = name.to_str().and_then(pid_of) else { continue };
         // One of this very number was another launcher's. A launcher of an earlier version has no lock.
-        let is_gone = of == pid || !Path::new("/proc").join(of.to_string()).exists();
+        let is_gone = of == pid || matches!(fs::exists(format!("/proc/{of}")), Ok(false));
         if is_gone && let Some(_claim) = lock(&entry.path(), FlockOperation::NonBlockingLockExclusive) {
             remove(&entry.path());
         }

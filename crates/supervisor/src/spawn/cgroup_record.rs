@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
+use sys::absence::if_there;
 
 /// The file; locked for as long as the launcher lives.
 #[derive(Debug)]
@@ -46,13 +47,16 @@ impl CgroupRecord {
         let mut text = String::new();
         self.0.rewind()?;
         self.0.read_to_string(&mut text)?;
-        let group = |line: &str| {
-            let (inode, path) = line.split_once(' ')?;
-            let same = fs::metadata(path).is_ok_and(|found| inode.parse() == Ok(found.ino()));
-            same.then(|| path.into())
-        };
         let (boot, lines) = text.split_once('\n').unwrap_or_default();
-        Ok(if boot == boot_id()? { lines.lines().filter_map(group).collect() } else { Vec::new() })
+        if boot != boot_id()? {
+            return Ok(Vec::new());
+        }
+        let mut groups = Vec::new();
+        for (inode, path) in lines.lines().filter_map(|line| line.split_once(' ')) {
+            let found = if_there(fs::metadata(path))?;
+            groups.extend(found.filter(|found| inode.parse() == Ok(found.ino())).map(|_| path.into()));
+        }
+        Ok(groups)
     }
 
     /// Writes down which groups this launcher has made.
@@ -93,5 +97,9 @@ mod tests {
         fs::create_dir(&one).unwrap();
         fs::remove_dir(&other).unwrap();
         assert!(CgroupRecord::open(folder).unwrap().left().unwrap().is_empty());
+        // One that cannot be looked at may be there.
+        let text = format!("{}\n1 /{}", boot_id().unwrap(), "x".repeat(300));
+        fs::write(folder.join("control_groups"), text).unwrap();
+        assert!(CgroupRecord::open(folder).unwrap().left().is_err());
     }
 }

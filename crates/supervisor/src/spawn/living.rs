@@ -102,7 +102,9 @@ pub fn fresh(seen: &mut HashSet<u32>) -> impl Iterator<Item = Living> {
 /// Whether anything has this uid, be it a zombie. The kernel looks at all at once: nothing escapes that makes another one
 /// and ends.
 pub fn is_used(uid: u32) -> bool {
-    rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid)).is_ok()
+    let found = rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid));
+    // Nothing else says that there is none.
+    !matches!(found, Err(rustix::io::Errno::SRCH))
 }
 
 /// Whether a process that has ended, and that nobody has waited for, has this uid.

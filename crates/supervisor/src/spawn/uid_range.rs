@@ -11,11 +11,12 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use sys::absence::if_there;
 
 use crate::directories::{own_directory, own_file, replace};
 use crate::error::{Error, at, range_text};
@@ -116,9 +117,19 @@ pub fn reserve(config: &config::Config, state: &Path) -> Result<UidRange, Error>
 }
 
 /// The ranges that servers have now, for those who must keep away from them.
-pub fn taken() -> Vec<Range> {
-    let ledger = folder().and_then(|folder| Ledger::open(folder, TURN_MAX));
-    ledger.map_or_else(|_| Vec::new(), |ledger| ledger.owned.into_iter().map(|owned| owned.range).collect())
+///
+/// # Errors
+/// They cannot be found out.
+pub fn taken() -> Result<Vec<Range>, Error> {
+    let Some(folder) = if_there(fs::metadata(FOLDER)).map_err(at("examine", Path::new(FOLDER)))? else {
+        return Ok(Vec::new());
+    };
+    if folder.uid() != rustix::process::geteuid().as_raw() {
+        // Nobody reserves a range for this user.
+        return Ok(Vec::new());
+    }
+    let ledger = Ledger::open(self::folder()?, TURN_MAX)?;
+    Ok(ledger.owned.into_iter().map(|owned| owned.range).collect())
 }
 
 fn folder() -> Result<&'static Path, Error> {
@@ -230,15 +241,11 @@ fn parse(text: &str) -> Option<Range> {
 /// The range that a server without one in its configuration was given earlier.
 fn kept(state: &Path) -> Result<Option<Range>, Error> {
     let path = state.join("user_range");
-    match fs::read_to_string(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at("read", &path)(error)),
-        Ok(text) => parse(text.trim_end()).map(Some).ok_or_else(|| {
-            let problem =
-                "expected FIRST-LAST; write `user_range` into the configuration, and remove this file";
-            Error::identity(path, problem)
-        }),
-    }
+    let Some(text) = if_there(fs::read_to_string(&path)).map_err(at("read", &path))? else { return Ok(None) };
+    parse(text.trim_end()).map(Some).ok_or_else(|| {
+        let problem = "expected FIRST-LAST; write `user_range` into the configuration, and remove this file";
+        Error::identity(path, problem)
+    })
 }
 
 fn keep(state: &Path, range: &Range) -> Result<(), Error> {

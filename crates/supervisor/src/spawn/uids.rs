@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use jail::Identity;
+use sys::absence::if_there;
 
 use crate::directories::replace;
 use crate::error::{Error, at, range_text};
@@ -43,13 +43,10 @@ impl Uids {
     /// Reads the table in `state_dir`; there is none at the first start.
     pub fn load(state_dir: &Path, range: RangeInclusive<u32>) -> Result<Self, Error> {
         let path = state_dir.join("uids");
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            result => result.map_err(at("read", &path))?,
-        };
+        let text = if_there(fs::read_to_string(&path)).map_err(at("read", &path))?.unwrap_or_default();
         let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
         let generations = Generations::load(state_dir)?;
-        Ok(Self { generations, ..Self::new(path, range, uid_of, machine_users()) })
+        Ok(Self { generations, ..Self::new(path, range, uid_of, machine_users()?) })
     }
 
     /// Looks again which generations the names of sites are in: a site may have been removed.
@@ -273,14 +270,20 @@ fn account(passwd: &str, user: &str) -> Option<(u32, u32)> {
 }
 
 /// Ids that the machine's own tables name; none of them is given to a partition.
-pub fn machine_users() -> HashSet<u32> {
-    ["/etc/passwd", "/etc/group"]
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .flat_map(|text| {
-            text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect::<Vec<u32>>()
-        })
-        .collect()
+///
+/// # Errors
+/// A table cannot be read: what it names would be given away.
+pub fn machine_users() -> Result<HashSet<u32>, Error> {
+    let mut ids = HashSet::new();
+    for path in ["/etc/passwd", "/etc/group"].map(Path::new) {
+        ids.extend(ids_in(path)?);
+    }
+    Ok(ids)
+}
+
+fn ids_in(path: &Path) -> Result<Vec<u32>, Error> {
+    let text = if_there(fs::read_to_string(path)).map_err(at("read", path))?.unwrap_or_default();
+    Ok(text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect())
 }
 
 #[cfg(test)]

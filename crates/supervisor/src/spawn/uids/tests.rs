@@ -111,3 +111,13 @@ fn refuses_a_uid_outside_of_the_range() {
     let error = table("400 site/old\n").identity("site/old").unwrap_err();
     assert!(error.to_string().contains("outside of user_range"));
 }
+
+#[test]
+fn a_table_of_the_machine_that_cannot_be_read_names_more_than_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("passwd");
+    assert!(ids_in(&path).unwrap().is_empty());
+    fs::write(&path, "root:x:0:0::/:\nann:x:1001:1001::/:\n").unwrap();
+    assert_eq!(ids_in(&path).unwrap(), [0, 1001]);
+    assert!(ids_in(folder.path()).is_err());
+}
