@@ -174,9 +174,15 @@ class Recorded:
         found.update(f"log {path.name}" for path in (self.folder / "log").iterdir())
         return found
 
+    def before(self):
+        """What there is before a change, without the launcher's copies, which begin some time after an upgrade and end by themselves:
+        one that is there after the change must go all the same."""
+        state, outside = self.state(), self.outside()
+        return state, collections.Counter({line: count for line, count in outside.items() if not re.match(r"process \S*/bulkheadd ", line)})
+
     def remains(self, before, given=None):
-        """What is left of a change that was refused, or lacking, when all has had time to go: beside `before`, which has `state()` and
-        `outside()`. A uid that a process may have had stays that of its name, where the line matches `given`."""
+        """What is left of a change that was refused, or lacking, when all has had time to go: beside what `before` has
+        returned. A uid that a process may have had stays that of its name, where the line matches `given`."""
         (state, outside), found = before, []
 
         def is_gone():

@@ -155,6 +155,14 @@ class Upgrading:
         until(lambda: len(self.processes("admin")) == 1 and not copies(), 5)
         return answer.stdout
 
+    def upgrade_to_the_end(self):
+        """The same, and waits for all processes of before, which have something to finish: what is looked at next has none of them."""
+        before = set(self.processes())
+        self.upgrade()
+        left = lambda: before & set(self.processes())
+        if not until(lambda: not left(), 15):
+            raise AssertionError(f"an upgrade leaves {left()}")
+
     def refused(self, *words):
         """Upgrades, and raises if that does not fail; why it did."""
         answer = self.command("upgrade", "--run-dir", "run", *words, timeout=90)

@@ -131,14 +131,14 @@ class Refused(unittest.TestCase):
     def refuse(self, what, told, because, may_give, upgrades=SWEEP):
         server = self.server
         with self.subTest(what):
-            before = server.state(), server.outside()
+            before = server.before()
             why = told(server)
             self.assertIsNotNone(why, "it is not refused")
             self.assertIn(because, why)
             self.assertEqual(server.remains(before, GIVEN if may_give else None), [])
             self.clients_see_the_old()
             if upgrades:
-                server.upgrade()
+                server.upgrade_to_the_end()
             else:
                 self.assertIn("can take over", server.upgrade("--dry-run"))
 

@@ -80,7 +80,7 @@ class RefusedFiles(unittest.TestCase):
         """An order that is refused, or carried out in part: what is changed by it is nothing."""
         server = self.server
         with self.subTest(words):
-            before = server.state(), server.outside()
+            before = server.before()
             answer = server.command(*words, timeout=60)
             self.assertEqual(answer.returncode, code, (words, answer.stdout, answer.stderr))
             self.assertIn(because, answer.stdout + answer.stderr, words)
@@ -89,7 +89,7 @@ class RefusedFiles(unittest.TestCase):
             self.assertEqual(found, dict.fromkeys(found, 200), words)
             self.assertEqual([server.get("/", f"{name}.test").text for name in ("two", "worse")], ["<h1>pages</h1>\n", "<h1>main</h1>\n"])
             if SWEEP:
-                server.upgrade()
+                server.upgrade_to_the_end()
 
     def site(self, *words):
         return ("site", "--config", self.server.config, *words)
@@ -133,7 +133,7 @@ class RefusedFiles(unittest.TestCase):
         server = self.server
         for what in ("an unknown key", "a service that exits"):
             text, because = KINDS[what]
-            before = server.state(), server.outside()
+            before = server.before()
             server.write("sites/good.toml", file_of("good"))
             server.write("sites/two.toml", text("two"))
             answer = server.command("reload", "--run-dir", "run", timeout=60)
