@@ -116,6 +116,13 @@ class RefusedFiles(unittest.TestCase):
                 self.order(0, "nothing has changed", "reload", "--run-dir", "run")
                 self.assertIn("can take over", server.upgrade("--dry-run"))
 
+    def test_after_an_upgrade_the_number_of_what_was_tried_has_nobodys_log(self):
+        text, because = KINDS["a service that exits"]
+        self.server.write("sites/two.toml", text("two"))
+        for _ in range(2):
+            self.order(LEFT_OUT, because, "reload", "--run-dir", "run")
+            self.server.upgrade_to_the_end()
+
     def test_orders_about_sites_that_are_refused_change_nothing(self):
         root = [] if ROOTLESS else [
             (2, "has its uids", "uids", "--give-back", "two"), (2, "no uid was given to nobody", "uids", "--give-back", "nobody"),

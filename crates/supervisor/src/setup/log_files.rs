@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use config::{AccessFormat, Config};
 
 pub use self::access::AccessLogs;
+pub(crate) use self::access::NO_SITE;
 use self::access::Where;
 use self::days::Days;
 use crate::directories;

@@ -22,6 +22,7 @@ use crate::foreign::Foreign;
 use crate::life::{Life, Removed};
 use crate::numbers::{is_live, leave_place};
 use crate::own_log::OwnLog;
+use crate::setup::log_files::NO_SITE;
 use crate::site_order::SiteOrder;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::passed::PassedSockets;
@@ -87,8 +88,9 @@ pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>
     let sites = std::mem::take(&mut config.sites);
     let any = sites.first().cloned();
     let mut order = vec![0; sites.len()];
-    let mut read: HashMap<&str, (usize, &Arc<Site>)> =
+    let all: HashMap<&str, (usize, &Arc<Site>)> =
         sites.iter().enumerate().map(|(at, site)| (&*site.name, (at, site))).collect();
+    let mut read = all.clone();
     for item in handed.items() {
         let LauncherToSuccessor::Site { name, serves } = item else { continue };
         let lacks = || Error::record("it names a site that its configuration lacks");
@@ -97,7 +99,9 @@ pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>
             order[at] = config.sites.len() as u16;
             config.sites.push(site.clone());
         } else {
-            config.sites.push(any.clone().map(place).ok_or_else(lacks)?);
+            let gone = all.get(name.as_str()).map(|&(_, site)| site.clone());
+            let gone = gone.or_else(|| any.as_ref().map(|any| nobody(any, name.as_str())));
+            config.sites.push(gone.map(place).ok_or_else(lacks)?);
         }
     }
     match read.is_empty() {
@@ -106,7 +110,17 @@ pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>
     }
 }
 
-/// The place of a site that has gone. Nothing runs there, so that any site will do for it.
+/// Something that stands for a site that has gone without a successor. Nothing runs there, so that any site will do for it; but what
+/// others still say of it is not for that one's log.
+fn nobody(any: &Arc<Site>, name: &str) -> Arc<Site> {
+    let mut site = any.clone();
+    let gone = Arc::make_mut(&mut site);
+    gone.name = name.to_owned();
+    gone.worker.access_log = NO_SITE.to_owned();
+    site
+}
+
+/// The place of a site that has gone.
 fn place(mut site: Arc<Site>) -> Arc<Site> {
     leave_place(&mut site);
     site

@@ -18,7 +18,7 @@ use crate::numbers::is_live;
 use crate::setup::made_files::MadeFiles;
 
 /// The access log of requests for no site.
-pub(super) const NO_SITE: &str = "no-site.access.log";
+pub(crate) const NO_SITE: &str = "no-site.access.log";
 
 /// One of them.
 #[derive(Clone, Debug)]
