@@ -57,6 +57,24 @@ class Relaunch(unittest.TestCase):
     def test_admin(self):
         self.relaunched_under_load("admin", "admin", self.both("main.test", "/"))
 
+    def test_orders_that_meet_an_admin_process_that_ends_are_answered_by_the_next(self):
+        answers, ended = [], threading.Event()
+
+        def ask():
+            while not ended.is_set():
+                answers.append(self.server.command("status", "--run-dir", "run"))
+
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        [thread.start() for thread in asking]
+        relaunched = []
+        for _ in range(20):
+            relaunched.append(self.server.command("relaunch", "--run-dir", "run", "admin"))
+            self.assertTrue(until(lambda: len(self.server.processes("admin")) == 1, 10))
+        ended.set()
+        [thread.join() for thread in asking]
+        self.assertGreater(len(answers), 20)
+        self.assertEqual([answer.stderr for answer in [*answers, *relaunched] if answer.returncode], [])
+
     def test_unknown_name(self):
         answer = self.server.order(command="relaunch", name="nobody")
         self.assertFalse(answer["ok"])

@@ -103,8 +103,8 @@ impl Admin {
     /// Passes an order on and waits for its answer.
     pub(crate) async fn command(&self, command: Command) -> Reply {
         match command {
-            Command::Republish { site } => self.republish(site).await,
-            Command::Send { name, order, argument } => self.send(name, order, argument).await,
+            Command::Republish { site } => self.republish(site).await.of_several(),
+            Command::Send { name, order, argument } => self.send(name, order, argument).await.of_several(),
             other => self.give(other).await.0,
         }
     }
@@ -130,6 +130,10 @@ impl Admin {
             | Command::Upgrade { .. }
             | Command::Probe { .. } => false,
         };
+        let changes_nothing = matches!(
+            command,
+            Command::Status { .. } | Command::Conditioning {} | Command::Bans {} | Command::Certificates {}
+        );
         let message = match command {
             Command::Status { role: None, site: None, after: 0, limit: None, alike: false } => {
                 AdminToLauncher::Status { ticket: number }
@@ -203,7 +207,8 @@ impl Admin {
             None if sent && ends_us => (Reply::done(), Vec::new()),
             None => {
                 let reason = "the admin process is ending, as the server stops or it is being relaunched";
-                (Reply::failed(reason), Vec::new())
+                let reply = if sent && !changes_nothing { Reply::failed } else { Reply::not_begun };
+                (reply(reason), Vec::new())
             }
         }
     }

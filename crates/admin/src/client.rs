@@ -48,7 +48,7 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
         Some(Ok(Ok(command))) => command,
         Some(Ok(Err(reply))) => return reply,
         Some(Err(_)) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
-        None => return Reply::failed("no request before others needed the place, or the server stopped"),
+        None => return Reply::not_begun("no request before others needed the place, or the server stopped"),
     };
     let time = match command {
         Command::Upgrade { .. } | Command::Republish { .. } => UPGRADE_TIMEOUT,

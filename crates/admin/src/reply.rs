@@ -238,6 +238,8 @@ pub(crate) enum Reply {
     Done { ok: bool },
     /// It is not done, and why; `usage` if that is for the client to put right, `busy` if it can be tried again.
     Failed { ok: bool, usage: bool, busy: bool, error: String },
+    /// Nothing was begun, or nothing that changes anything: it can be asked once more.
+    NotBegun { ok: bool, again: bool, error: String },
 }
 
 impl Reply {
@@ -276,6 +278,19 @@ impl Reply {
 
     pub(crate) fn failed(error: impl Into<String>) -> Self {
         Self::Failed { ok: false, usage: false, busy: false, error: error.into() }
+    }
+
+    /// Not begun, or without an effect, because this process ends or has no room: its successor may be asked.
+    pub(crate) fn not_begun(error: impl Into<String>) -> Self {
+        Self::NotBegun { ok: false, again: true, error: error.into() }
+    }
+
+    /// The answer to an order of several steps, of which the last one was not begun.
+    pub(crate) fn of_several(self) -> Self {
+        match self {
+            Self::NotBegun { error, .. } => Self::failed(error),
+            reply => reply,
+        }
     }
 
     /// Not tried, because of something else that goes on.

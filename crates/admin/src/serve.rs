@@ -106,7 +106,12 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
                     tokio::task::spawn_local(async move { admin.publisher_output(ticket, output).await });
                 }
             }
-            message => handle(&admin, message).await?,
+            message => {
+                // The launcher may have closed its end: clients get their answers all the same.
+                if let Err(error) = handle(&admin, message).await {
+                    break Err(error.into());
+                }
+            }
         }
     };
     if let Some(task) = accepting {

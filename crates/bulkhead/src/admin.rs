@@ -25,6 +25,11 @@ const WAIT: Duration = Duration::from_secs(70);
 /// LIMIT: about 60,000 processes.
 const ANSWER_MAX: u64 = 32 << 20;
 
+/// LIMIT: how often an order is given to admin processes that end, and after which pause: one that ends still takes connections for some
+/// milliseconds, until it has noticed.
+const ASKED_MAX: u32 = 10;
+const AGAIN_PAUSE: Duration = Duration::from_millis(30);
+
 /// Gives an order and takes the answer, whose `ok` is true.
 pub fn give(run_dir: &Path, command: &Value) -> Result<Value, Fault> {
     give_for(run_dir, command, WAIT)
@@ -65,14 +70,68 @@ pub fn list<T: DeserializeOwned>(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks, and asks again if the admin process is ending (after `relaunch admin` or `upgrade`) and its successor can answer: where the
+/// order was not begun, or changes nothing.
 fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> {
+    let mut attempt = 1;
+    loop {
+        let fault = match ask_once(run_dir, command, wait)? {
+            Asked::Answered(answer) => return Ok(answer),
+            Asked::Unanswered if !is_question(command) => return Err(unanswered(run_dir)),
+            Asked::Unanswered => unanswered(run_dir),
+            Asked::NotBegun => Fault::Failed(
+                "the server has not begun with the order, as its admin process is ending; nothing was done: give it again".into(),
+            ),
+        };
+        if attempt == ASKED_MAX {
+            return Err(fault);
+        }
+        attempt += 1;
+        std::thread::sleep(AGAIN_PAUSE);
+    }
+}
+
+fn unanswered(run_dir: &Path) -> Fault {
+    let path = run_dir.join("admin.sock");
+    Fault::Failed(format!(
+        "{}: the connection was closed before an answer; the order may be carried out: `bulkhead status` says what runs",
+        path.display()
+    ))
+}
+
+/// Whether an order changes nothing.
+fn is_question(command: &Value) -> bool {
+    let name = command["command"].as_str();
+    name.is_some_and(|name| ["status", "bans", "certificates", "conditioning"].contains(&name))
+}
+
+/// What became of an order.
+enum Asked {
+    Answered(Value),
+    /// Nobody has read the whole of it, or nobody has begun with it.
+    NotBegun,
+    /// It may have been read, and there is no answer.
+    Unanswered,
+}
+
+fn ask_once(run_dir: &Path, command: &Value, wait: Duration) -> Result<Asked, Fault> {
     let path = run_dir.join("admin.sock");
     // Read first: who connects and then says nothing makes room for others.
     let secret = secret(&run_dir.join("admin.secret"));
     let mut stream = connect(&path).map_err(|error| unreachable(&path, &error))?;
-    let text = exchange(&mut stream, &secret?, command, wait).map_err(Fault::io(path.display()))?;
-    serde_json::from_slice(&text)
-        .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))
+    let text = match exchange(&mut stream, &secret?, command, wait) {
+        // Linux resets a connection whose other end is closed with bytes in it that were not read, and only then.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+            return Ok(Asked::NotBegun);
+        }
+        text => text.map_err(Fault::io(path.display()))?,
+    };
+    if text.is_empty() {
+        return Ok(Asked::Unanswered);
+    }
+    let answer: Value = serde_json::from_slice(&text)
+        .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))?;
+    Ok(if answer["again"] == true { Asked::NotBegun } else { Asked::Answered(answer) })
 }
 
 /// A connection to the admin role.
@@ -145,6 +204,70 @@ mod tests {
     fn nobody_there_is_said_with_the_path() {
         let error = give(Path::new("/nonexistent"), &Value::Null).unwrap_err().to_string();
         assert_eq!(error, "no server is running: nobody answers at /nonexistent/admin.sock");
+    }
+
+    /// Gives an order to a server that treats one connection after the other like this, and how many connections there were.
+    fn given(command: &Value, treatments: &[fn(UnixStream)]) -> (Result<Value, Fault>, usize) {
+        let run_dir = tempfile::tempdir().unwrap();
+        std::fs::write(run_dir.path().join("admin.secret"), "secret\n").unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(run_dir.path().join("admin.sock")).unwrap();
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for treat in treatments {
+                    let (stream, _) = listener.accept().unwrap();
+                    count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    treat(stream);
+                }
+            });
+            let answer = give(run_dir.path(), command);
+            // Whoever waits for a connection that does not come has one.
+            for _ in count.load(std::sync::atomic::Ordering::Relaxed)..treatments.len() {
+                drop(UnixStream::connect(run_dir.path().join("admin.sock")).unwrap());
+            }
+            answer
+        });
+        (answer, count.into_inner())
+    }
+
+    /// Ends with the order before it.
+    fn does_not_read(mut stream: UnixStream) {
+        stream.read_exact(&mut [0]).unwrap();
+    }
+
+    fn reads(stream: UnixStream) {
+        read_lines(&stream);
+    }
+
+    fn read_lines(stream: &UnixStream) {
+        use std::io::BufRead as _;
+        let lines = std::io::BufReader::new(stream).lines().take(2);
+        assert_eq!(lines.map(Result::unwrap).count(), 2);
+    }
+
+    fn says_that_it_has_not_begun(mut stream: UnixStream) {
+        read_lines(&stream);
+        stream.write_all(b"{\"ok\":false,\"again\":true,\"error\":\"x\"}\n").unwrap();
+    }
+
+    fn answers(mut stream: UnixStream) {
+        read_lines(&stream);
+        stream.write_all(b"{\"ok\":true}\n").unwrap();
+    }
+
+    #[test]
+    fn an_order_is_given_again_where_it_was_not_begun_or_changes_nothing() {
+        let (order, question) = (json!({ "command": "reload" }), json!({ "command": "status" }));
+        for treat in [does_not_read, says_that_it_has_not_begun] {
+            assert!(given(&order, &[treat, treat, answers]).0.is_ok());
+            let (refused, count) = given(&order, &[treat; ASKED_MAX as usize]);
+            assert!(refused.unwrap_err().to_string().contains("nothing was done"));
+            assert_eq!(count, ASKED_MAX as usize);
+        }
+        assert!(given(&question, &[reads, answers]).0.is_ok());
+        let (unknown, count) = given(&order, &[reads]);
+        assert!(unknown.unwrap_err().to_string().contains("the order may be carried out"));
+        assert_eq!(count, 1);
     }
 
     #[test]
