@@ -25,6 +25,9 @@ const WAIT: Duration = Duration::from_secs(70);
 /// LIMIT: about 60,000 processes.
 const ANSWER_MAX: u64 = 32 << 20;
 
+/// What is said of an order that may have been taken.
+pub const UNANSWERED: &str = "the connection was closed before an answer";
+
 /// LIMIT: how often an order is given to admin processes that end, and after which pause: one that ends still takes connections for some
 /// milliseconds, until it has noticed.
 const ASKED_MAX: u32 = 10;
@@ -94,7 +97,7 @@ fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> 
 fn unanswered(run_dir: &Path) -> Fault {
     let path = run_dir.join("admin.sock");
     Fault::Failed(format!(
-        "{}: the connection was closed before an answer; the order may be carried out: `bulkhead status` says what runs",
+        "{}: {UNANSWERED}; the order may be carried out: `bulkhead status` says what runs",
         path.display()
     ))
 }
@@ -266,7 +269,8 @@ mod tests {
         }
         assert!(given(&question, &[reads, answers]).0.is_ok());
         let (unknown, count) = given(&order, &[reads]);
-        assert!(unknown.unwrap_err().to_string().contains("the order may be carried out"));
+        let unknown = unknown.unwrap_err().to_string();
+        assert!(unknown.contains(UNANSWERED) && unknown.contains("the order may be carried out"));
         assert_eq!(count, 1);
     }
 

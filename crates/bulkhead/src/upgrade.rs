@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use supervisor::upgrade::WANTED;
 
-use crate::admin::{give, give_for, printable};
+use crate::admin::{UNANSWERED, give, give_for, printable};
 use crate::fault::Fault;
 use crate::table::{align, print};
 
@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_secs(610);
 /// How often the status is asked for, when the answer was lost.
 const LOST_POLL: Duration = Duration::from_millis(200);
 /// What is said of answers that do not come.
-const LOST: [&str; 2] = ["the admin process is ending", "the answer is cut off"];
+const LOST: [&str; 3] = ["the admin process is ending", "the answer is cut off", UNANSWERED];
 /// What to do about an upgrade that has ended half.
 const HALF_REMEDY: &str = "`bulkhead status` says which processes are of which version, and `error.log` why their successors did not come \
                            up; put that right, and run `bulkhead upgrade` again, which replaces them";
