@@ -217,12 +217,27 @@ impl Supervisor {
         // One that waits for something else than what waits for it does not rest.
         let seen = rest.iter().zip(read).map(|(rests, (waits, has_read))| (*rests && !waits, has_read));
         let seen: Vec<(bool, bool)> = seen.collect();
-        if !chain.start.as_mut().is_some_and(|start| start.is_over(&seen, now)) {
-            return;
+        let Some(start) = chain.start.as_mut() else { return };
+        if !start.is_over(&seen, now) {
+            let (up, since): (Vec<bool>, _) = (start.are_up().collect(), chain.since);
+            return self.blame_those_that_start(serials.into_iter().zip(up), since);
         }
         chain.start = None;
         serials.into_iter().flatten().for_each(|serial| self.set_serving(serial));
         self.announce();
+    }
+
+    /// Has those filters of a chain that have not come up have a deadline, and no others: these wait for them.
+    fn blame_those_that_start(&mut self, filters: impl Iterator<Item = (Option<u64>, bool)>, since: Instant) {
+        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        for (serial, is_up) in filters.filter_map(|(serial, is_up)| Some((serial?, is_up))) {
+            let starting = self.processes.get(&serial).filter(|process| process.stage == Stage::Starting);
+            match starting.map(|process| process.deadline.is_some()) {
+                Some(true) if is_up => self.set_deadline(serial, None),
+                Some(false) if !is_up => self.set_deadline(serial, Some(since + timeout * FIRST_START)),
+                _ => {}
+            }
+        }
     }
 
     /// Whether a filter executes its program, and waits for something.

@@ -40,7 +40,12 @@ impl ChainStart {
                 (false, false) => 0,
             };
         }
-        self.rests.iter().all(|count| *count >= RESTS)
+        self.are_up().all(|is_up| is_up)
+    }
+
+    /// Whether each filter has come up, as far as it alone is concerned.
+    pub(crate) fn are_up(&self) -> impl Iterator<Item = bool> {
+        self.rests.iter().map(|count| *count >= RESTS)
     }
 }
 
@@ -84,6 +89,7 @@ mod tests {
         for _ in 1..RESTS {
             assert!(!start.is_over(&[rests, reads], now));
         }
+        assert!(start.are_up().eq([false, true]));
         assert!(start.is_over(&[rests, reads], now));
         assert_eq!(start.look_at, now + LOOK);
     }
