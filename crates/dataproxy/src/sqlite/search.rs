@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
-use rusqlite::{Connection, Result};
+use rusqlite::{Connection, ErrorCode, Result};
 
 /// How a kind of table says in a plan that an index of words is searched ("The SQLite FTS3 and FTS4 Extensions", "SQLite FTS5
 /// Extension", and the `xBestIndex` of each).
@@ -52,7 +52,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The virtual tables of a database, by their names in lower case: those with an index of words with their kind.
+/// The virtual tables of a database, by their names in the lower case of ASCII, as SQLite compares names: those with an index of words with their kind.
 #[derive(Debug)]
 pub(super) struct TextTables(HashMap<String, Option<Kind>>);
 
@@ -60,15 +60,20 @@ impl TextTables {
     /// Asks a database for its own. Plans of its connection have those of triggers from here on.
     pub(super) fn of(connection: &Connection) -> Result<Self> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRIGGER_EQP, true)?;
-        // Tables with an index of words have a hidden column of their own name, and those of FTS5 another one, `rank`.
-        let sql = "SELECT lower(t.name), max(x.hidden = 1 AND lower(x.name) = lower(t.name)), max(x.hidden = 1 AND lower(x.name) = 'rank')
-            FROM pragma_table_list AS t JOIN pragma_table_xinfo(t.name) AS x WHERE t.type = 'virtual' GROUP BY 1";
+        // Such a table has no page of its own.
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = 0";
         let mut asked = connection.prepare(sql)?;
-        let found = asked.query_map([], |row| {
-            let kind = if row.get(2)? { Kind::Fts5 } else { Kind::Fts3 };
-            Ok((row.get(0)?, row.get::<_, bool>(1)?.then_some(kind)))
-        })?;
-        found.collect::<Result<_>>().map(Self)
+        let names: Vec<String> = asked.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+        let mut tables = HashMap::new();
+        for name in names {
+            match kind_of(connection, &name) {
+                Ok(kind) => drop(tables.insert(name.to_ascii_lowercase(), kind)),
+                // Its module or its tokenizer is not there: nothing else can be asked of it, and no statement is prepared that uses it.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self(tables))
     }
 
     /// The table whose words a statement searches, by the name that it has there.
@@ -80,7 +85,7 @@ impl TextTables {
         let seen = reads.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
             if let AuthAction::Read { table_name, .. } = context.action {
-                seen.lock().unwrap_or_else(PoisonError::into_inner).insert(table_name.to_lowercase());
+                seen.lock().unwrap_or_else(PoisonError::into_inner).insert(table_name.to_ascii_lowercase());
             }
             Authorization::Allow
         }))?;
@@ -95,11 +100,22 @@ impl TextTables {
 
     /// Whether words are searched. A statement may give a table another name: then it is one of those that the statement reads.
     fn is_search(&self, index: &Index<'_>, read: &[Kind]) -> bool {
-        match self.0.get(&index.name.to_lowercase()) {
+        match self.0.get(&index.name.to_ascii_lowercase()) {
             Some(kind) => kind.is_some_and(|kind| kind.searches(index)),
             None => read.iter().any(|kind| kind.searches(index)),
         }
     }
+}
+
+/// The kind of a virtual table, if it has an index of words: then it has a hidden column of its own name, and with FTS5 another one, `rank`.
+fn kind_of(connection: &Connection, name: &str) -> Result<Option<Kind>> {
+    let sql = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 1";
+    let mut asked = connection.prepare(sql)?;
+    let lower = |name: String| name.to_ascii_lowercase();
+    let hidden: HashSet<String> =
+        asked.query_map([name], |row| row.get(0).map(lower))?.collect::<Result<_>>()?;
+    let kind = if hidden.contains("rank") { Kind::Fts5 } else { Kind::Fts3 };
+    Ok(hidden.contains(&name.to_ascii_lowercase()).then_some(kind))
 }
 
 /// What SQLite says that it would do for a statement, and for the triggers that it has.
@@ -124,13 +140,15 @@ mod tests {
         CREATE VIRTUAL TABLE words USING fts4(t, languageid=\"tongue\");
         CREATE VIRTUAL TABLE \"Some Text\" /* USING rtree( */ USING fts5(t, u, content=notes, content_rowid=id);
         CREATE VIRTUAL TABLE parts USING fts5(t, tokenize = 'trigram');
+        CREATE VIRTUAL TABLE WÖRTER USING fts5(t);
         CREATE VIRTUAL TABLE boxes USING rtree(id, low, high);
         CREATE VIEW hits AS SELECT rowid AS id FROM \"Some Text\" WHERE \"Some Text\" MATCH 'a';
         CREATE TRIGGER found AFTER DELETE ON notes BEGIN DELETE FROM parts WHERE parts = old.t; END;
         CREATE TRIGGER kept AFTER UPDATE ON plain BEGIN DELETE FROM parts WHERE rowid = old.id; END;";
 
     /// What searches, and the name that the table has there.
-    const SEARCHES: [(&str, &str); 21] = [
+    const SEARCHES: [(&str, &str); 22] = [
+        ("DELETE FROM wÖrter WHERE t MATCH :a", "wÖrter"),
         ("DELETE FROM words WHERE words MATCH :a", "words"),
         ("DELETE FROM old WHERE t MATCH :a", "old"),
         ("DELETE FROM old WHERE more MATCH :a AND rowid > 7", "old"),
@@ -197,5 +215,22 @@ mod tests {
         }
         let none = "CREATE TABLE plain (id INTEGER PRIMARY KEY, t)";
         assert_eq!(searched(none, "UPDATE plain SET t = (SELECT count(*) FROM json_each(:a, :b))"), None);
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_opened_does_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d.db");
+        // As of a program that has more modules and tokenizers.
+        let others = "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES
+            ('table', 'icu', 'icu', 0, 'CREATE VIRTUAL TABLE icu USING fts4(t, tokenize=icu)'),
+            ('table', 'odd', 'odd', 0, 'CREATE VIRTUAL TABLE odd USING spellfix1')";
+        Connection::open(&path).unwrap().execute_batch(&format!("{SCHEMA}{others}")).unwrap();
+        let mut connection = Connection::open(&path).unwrap();
+        assert!(connection.prepare("SELECT * FROM icu").is_err());
+        let tables = TextTables::of(&connection).unwrap();
+        let mut searched = |sql| tables.searched_by(&mut connection, sql).unwrap();
+        assert_eq!(searched("DELETE FROM words WHERE words MATCH :a").as_deref(), Some("words"));
+        assert_eq!(searched("DELETE FROM plain"), None);
     }
 }
