@@ -86,28 +86,27 @@ pub fn source(handed: &Handed) -> Result<Source, Error> {
 /// The sites are others than those of the record.
 pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>), Error> {
     let sites = std::mem::take(&mut config.sites);
-    let any = sites.first().cloned();
-    let mut order = vec![0; sites.len()];
-    let all: HashMap<&str, (usize, &Arc<Site>)> =
+    let read: HashMap<&str, (usize, &Arc<Site>)> =
         sites.iter().enumerate().map(|(at, site)| (&*site.name, (at, site))).collect();
-    let mut read = all.clone();
+    let mut order = vec![None; sites.len()];
     for item in handed.items() {
         let LauncherToSuccessor::Site { name, serves } = item else { continue };
         let lacks = || Error::record("it names a site that its configuration lacks");
+        let known = read.get(name.as_str());
         if *serves {
-            let (at, site) = read.remove(name.as_str()).ok_or_else(lacks)?;
-            order[at] = config.sites.len() as u16;
+            let &(at, site) = known.filter(|(at, _)| order[*at].is_none()).ok_or_else(lacks)?;
+            order[at] = Some(config.sites.len() as u16);
             config.sites.push(site.clone());
         } else {
-            let gone = all.get(name.as_str()).map(|&(_, site)| site.clone());
-            let gone = gone.or_else(|| any.as_ref().map(|any| nobody(any, name.as_str())));
+            let gone = known.map(|&(_, site)| site.clone());
+            let gone = gone.or_else(|| sites.first().map(|any| nobody(any, name.as_str())));
             config.sites.push(gone.map(place).ok_or_else(lacks)?);
         }
     }
-    match read.is_empty() {
-        true => Ok((config, order)),
-        false => Err(Error::record("its configuration has a site that it does not name")),
-    }
+    let order = order.into_iter().collect::<Option<_>>();
+    order
+        .map(|order| (config, order))
+        .ok_or_else(|| Error::record("its configuration has a site that it does not name"))
 }
 
 /// Something that stands for a site that has gone without a successor. Nothing runs there, so that any site will do for it; but what
