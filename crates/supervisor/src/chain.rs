@@ -24,7 +24,7 @@ use crate::life::Life;
 use crate::process::Stage;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
-use crate::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
+use crate::unread::{LOOKS, UNREAD_MIN, Unread};
 use crate::whereabouts::Activity;
 
 impl Supervisor {
@@ -120,8 +120,7 @@ impl Supervisor {
         let (serial, chain) = begun.map_err(|error| (slot, error))?;
         growing.chain = Some(chain);
         growing.members.push((slot, serial));
-        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-        self.set_deadline(serial, Some(Instant::now() + timeout * FIRST_START));
+        self.set_deadline(serial, Some(Instant::now() + self.first_start_max()));
         Ok(Some((slot, serial)))
     }
 
@@ -177,7 +176,7 @@ impl Supervisor {
             return;
         }
         let timeout = self.unread_max();
-        let start_timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+        let first_start_max = self.first_start_max();
         let pids = self.filters().into_iter().map(|slot| {
             let process = self.slots[slot].current.and_then(|serial| self.processes.get(&serial));
             process.map_or(0, |process| process.child.pid)
@@ -186,7 +185,7 @@ impl Supervisor {
         let Some(chain) = &mut self.chain else { return };
         chain.look_at = now + timeout / LOOKS;
         // A filter that has just been started may have to read its data first, but does not sleep meanwhile.
-        let is_young = now - chain.since < start_timeout * FIRST_START;
+        let is_young = now - chain.since < first_start_max;
         let hangs = |(unread, pid): (&mut Unread, u32)| {
             let activity = Activity::of(pid);
             let is_asleep = unread.is_asleep(activity, now);
@@ -220,21 +219,21 @@ impl Supervisor {
         let Some(start) = chain.start.as_mut() else { return };
         if !start.is_over(&seen, now) {
             let (up, since): (Vec<bool>, _) = (start.are_up().collect(), chain.since);
-            return self.blame_those_that_start(serials.into_iter().zip(up), since);
+            return self.set_start_deadlines(serials.into_iter().zip(up), since);
         }
         chain.start = None;
         serials.into_iter().flatten().for_each(|serial| self.set_serving(serial));
         self.announce();
     }
 
-    /// Has those filters of a chain that have not come up have a deadline, and no others: these wait for them.
-    fn blame_those_that_start(&mut self, filters: impl Iterator<Item = (Option<u64>, bool)>, since: Instant) {
-        let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
+    /// Gives a deadline to each filter of a chain that has not come up, and takes it from those that have: they wait for the others.
+    fn set_start_deadlines(&mut self, filters: impl Iterator<Item = (Option<u64>, bool)>, since: Instant) {
+        let until = since + self.first_start_max();
         for (serial, is_up) in filters.filter_map(|(serial, is_up)| Some((serial?, is_up))) {
             let starting = self.processes.get(&serial).filter(|process| process.stage == Stage::Starting);
             match starting.map(|process| process.deadline.is_some()) {
                 Some(true) if is_up => self.set_deadline(serial, None),
-                Some(false) if !is_up => self.set_deadline(serial, Some(since + timeout * FIRST_START)),
+                Some(false) if !is_up => self.set_deadline(serial, Some(until)),
                 _ => {}
             }
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use wire::Role;
 
 use crate::process::Stage;
+use crate::unread::FIRST_START;
 use crate::{BROKEN_CHECK, Supervisor};
 
 /// How often it is looked whether a logger has read what processes that are gone have left.
@@ -20,6 +21,11 @@ const UNREAD_CHECK: Duration = Duration::from_millis(100);
 const RESTARTS_PER_TURN: usize = 1;
 
 impl Supervisor {
+    /// How long a process may take to come up that nobody waits for.
+    pub(crate) fn first_start_max(&self) -> Duration {
+        Duration::from_millis(self.context.config.limits.start_timeout_ms.into()) * FIRST_START
+    }
+
     /// Sets by when a process must be ready, or gone.
     pub(crate) fn set_deadline(&mut self, serial: u64, at: Option<Instant>) {
         let Some(process) = self.processes.get_mut(&serial) else { return };

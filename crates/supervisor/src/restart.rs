@@ -23,7 +23,6 @@ use crate::spawn::cgroup::CpuWeight;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::program;
-use crate::unread::FIRST_START;
 use sys::file_version::FileVersion;
 
 /// LIMIT: processes that are gone whose log waits for a logger; two descriptors each.
@@ -76,8 +75,7 @@ impl Supervisor {
             Ok(serial) => {
                 self.slots[slot].current = Some(serial);
                 self.slots[slot].unready_since.get_or_insert(Instant::now());
-                let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
-                self.set_deadline(serial, Some(Instant::now() + timeout * FIRST_START));
+                self.set_deadline(serial, Some(Instant::now() + self.first_start_max()));
             }
             Err(error) => self.not_started(slot, &error),
         }
