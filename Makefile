@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -63,12 +63,15 @@ db-up:
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test:
 	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY)
+	@$(MAKE) --no-print-directory test-stages || { ./tests/summary failed; exit 1; }
+	@./tests/summary
+
+test-stages:
 	@$(MAKE) --no-print-directory PROFILE=ci lint unit build
 	@./tests/prepare process
 	@./tests/prepare protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
 	@$(MAKE) --no-print-directory PROFILE=ci bench-check
-	@./tests/summary
 
 lint:
 	@./tests/prepare lint

@@ -145,7 +145,7 @@ class Results:
         })
         test["seconds"] += report.duration
         if report.failed and test["outcome"] != "FAILED":
-            test |= {"outcome": "FAILED", "why": last_line(report.longreprtext)}
+            test |= {"outcome": "FAILED", "why": last_line(report.longreprtext), "text": report.longreprtext}
         elif report.skipped and test["outcome"] == "ok" and not hasattr(report, "context"):
             test |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
         if report.when == "teardown":
