@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table, narrow};
+use crate::decode::{Entry, Table, exactly, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, grants, hosts, names};
 use crate::place::At;
@@ -118,7 +118,7 @@ fn site_hosts(table: &Table<'_>, problems: &mut Problems) -> Vec<At<String>> {
         let message = format!("`host` is empty in {}; a site answers to at least one host", table.label);
         problems.report_help(entry, message, "write `[\"*\"]` for every host");
     }
-    elements.iter().filter_map(|element| element.parsed(hosts::host, problems)).collect()
+    exactly(elements.iter().filter_map(|element| element.parsed(hosts::host, problems)))
 }
 
 fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems) -> Vec<At<SocketAddr>> {
@@ -128,7 +128,7 @@ fn listen(entry: &Entry<'_>, table: &Table<'_>, problems: &mut Problems) -> Vec<
         problems.report_help(entry.offset, message, "leave it out for all listeners");
     }
     let elements = entry.elements(problems).unwrap_or_default();
-    elements.iter().filter_map(|element| element.parsed(hosts::address, problems)).collect()
+    exactly(elements.iter().filter_map(|element| element.parsed(hosts::address, problems)))
 }
 
 fn index(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
@@ -150,7 +150,7 @@ fn follow_links(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Vec<A
 }
 
 fn values(strings: Option<Vec<At<String>>>) -> Vec<String> {
-    strings.into_iter().flatten().map(|string| string.value).collect()
+    exactly(strings.into_iter().flatten().map(|string| string.value))
 }
 
 fn templates(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<RawTemplates> {

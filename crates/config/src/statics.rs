@@ -4,7 +4,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: round a
 //! duration, or take an encoding that the worker does not have.
 
-use crate::decode::{Entry, Table, narrow};
+use crate::decode::{Entry, Table, exactly, narrow};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{Fault, web};
 use crate::rules;
@@ -35,7 +35,7 @@ fn strings(
     problems: &mut Problems,
 ) -> Vec<String> {
     let strings = table.get(key).and_then(|entry| entry.strings(rule, problems));
-    strings.into_iter().flatten().map(|string| string.value).collect()
+    exactly(strings.into_iter().flatten().map(|string| string.value))
 }
 
 fn media_types(entry: &Entry<'_>, problems: &mut Problems) -> Vec<(String, String)> {

@@ -7,7 +7,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table};
+use crate::decode::{Entry, Table, exactly};
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, networks};
 use crate::place::At;
@@ -210,7 +210,7 @@ fn certificates(
         let (max, help) = (rules::CERTIFICATES_MAX, "leave it out for a site without TLS");
         let elements = list(&entry, &table.label, (max, help), problems);
         let certificates = elements.iter().filter_map(|element| certificate(element, dir, problems));
-        return Some((entry.offset, certificates.collect()));
+        return Some((entry.offset, exactly(certificates)));
     }
     let one = one?;
     let key = key.and_then(|key| key.path(dir, problems));
@@ -242,7 +242,7 @@ fn files(
     problems: &mut Problems,
 ) -> Vec<At<PathBuf>> {
     let elements = list(entry, label, (max, help), problems);
-    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
+    exactly(elements.iter().filter_map(|element| element.path(dir, problems)))
 }
 
 /// The elements of a list, as for `files`.

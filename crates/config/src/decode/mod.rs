@@ -19,6 +19,14 @@ use crate::parse::{Fault, names};
 use crate::place::At;
 use crate::rules::{Keys, TABLES};
 
+/// A list without room for more items: there are thousands of such lists, most of one item, and each copy of the launcher
+/// takes the longer the more memory it has.
+pub(crate) fn exactly<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list: Vec<T> = items.collect();
+    list.shrink_to_fit();
+    list
+}
+
 /// One table and what messages call it.
 pub(crate) struct Table<'t> {
     entries: Option<&'t DeTable<'t>>,
@@ -219,7 +227,7 @@ impl<'t> Entry<'t> {
         problems: &mut Problems,
     ) -> Option<Vec<At<String>>> {
         let elements = self.elements(problems)?;
-        Some(elements.iter().filter_map(|element| element.string(rule, problems)).collect())
+        Some(exactly(elements.iter().filter_map(|element| element.string(rule, problems))))
     }
 
     pub(crate) fn boolean(&self, problems: &mut Problems) -> Option<bool> {

@@ -117,6 +117,8 @@ impl Row {
     fn change(&mut self, files: Vec<ReloadedFile>, opener: &Opener) {
         let mut old = std::mem::take(&mut self.files);
         self.files = files.into_iter().map(|new| new.or_as_before(&mut old, opener)).collect();
+        // Most sites have one file, and each copy of the launcher takes the longer the more memory it has.
+        self.files.shrink_to_fit();
     }
 }
 
