@@ -9,7 +9,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -36,7 +37,11 @@ pub struct Uids {
     generations: Generations,
     /// Who was given one since that was asked last, or written down.
     given: Vec<String>,
-    changed: bool,
+    /// Lines that the file lacks. Of thousands of sites, one comes.
+    added: String,
+    /// How long the file is that lacks those lines alone; `None` if it is to be written as a whole: there is none, it has lines that
+    /// hold no more, or it may end within one.
+    written: Option<usize>,
 }
 
 impl Uids {
@@ -46,7 +51,8 @@ impl Uids {
         let text = if_there(fs::read_to_string(&path)).map_err(at("read", &path))?.unwrap_or_default();
         let uid_of = parse(&text).map_err(|problem| Error::identity(&path, problem))?;
         let generations = Generations::load(state_dir)?;
-        Ok(Self { generations, ..Self::new(path, range, uid_of, machine_users()?) })
+        let written = text.ends_with('\n').then_some(text.len());
+        Ok(Self { generations, written, ..Self::new(path, range, uid_of, machine_users()?) })
     }
 
     /// Looks again which generations the names of sites are in: a site may have been removed.
@@ -71,8 +77,8 @@ impl Uids {
         foreign: HashSet<u32>,
     ) -> Self {
         let (used, next) = (uid_of.values().copied().collect(), *range.start());
-        let (generations, given) = (Generations::default(), Vec::new());
-        Self { path, range, uid_of, used, next, foreign, generations, given, changed: false }
+        let (generations, given, added) = (Generations::default(), Vec::new(), String::new());
+        Self { path, range, uid_of, used, next, foreign, generations, given, added, written: None }
     }
 
     /// The identity of `name`: the one it has always had, or else a fresh one.
@@ -208,7 +214,8 @@ impl Uids {
         self.uid_of.insert(name.to_owned(), uid);
         self.used.insert(uid);
         self.given.push(name.to_owned());
-        (self.next, self.changed) = (uid, true);
+        let _ = writeln!(self.added, "{uid} {name}");
+        self.next = uid;
         Ok(uid)
     }
 
@@ -221,43 +228,85 @@ impl Uids {
     ///
     /// SECURITY: no process has had one of these uids, and no program was given to it, so that nothing can be of it.
     pub fn take_back(&mut self, names: &[String]) -> Result<(), Error> {
+        let mut is_changed = false;
         for name in names {
             if let Some(uid) = self.uid_of.remove(name) {
                 self.used.remove(&uid);
-                (self.next, self.changed) = (self.next.min(uid), true);
+                (self.next, is_changed) = (self.next.min(uid), true);
             }
         }
-        self.save()
+        self.given.clear();
+        if is_changed { self.write_all() } else { self.save() }
     }
 
-    /// Writes the table, if anything was added; before any process gets a new uid.
+    /// Writes down what was added, if anything was; before any process gets a new uid.
     pub fn save(&mut self) -> Result<(), Error> {
         self.given.clear();
-        if !self.changed {
+        if self.added.is_empty() {
             return Ok(());
         }
+        // Until the new lines are whole.
+        let Some(written) = self.written.take() else { return self.write_all() };
+        if !add_to(&self.path, written, &self.added).map_err(at("write", &self.path))? {
+            return self.write_all();
+        }
+        self.written = Some(written + self.added.len());
+        self.added.clear();
+        Ok(())
+    }
+
+    fn write_all(&mut self) -> Result<(), Error> {
+        self.written = None;
         let mut text =
             String::from("# uid and owner; kept by bulkheadd, so that no uid is ever used twice\n");
         for (name, uid) in &self.uid_of {
             let _ = writeln!(text, "{uid} {name}");
         }
         replace(&self.path, &text)?;
-        self.changed = false;
+        self.written = Some(text.len());
+        self.added.clear();
         Ok(())
     }
+}
+
+/// Adds lines to a file of this length, and has them on the disk; `false` if the file has another one, as a launcher that was to
+/// take this one's place in an upgrade may have written to it.
+fn add_to(path: &Path, written: usize, lines: &str) -> io::Result<bool> {
+    let Some(mut file) = if_there(File::options().append(true).open(path))? else { return Ok(false) };
+    if file.metadata()?.len() != written as u64 {
+        return Ok(false);
+    }
+    file.write_all(lines.as_bytes())?;
+    file.sync_data()?;
+    Ok(true)
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
     let mut uid_of = BTreeMap::new();
     let mut seen = HashSet::new();
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
-        let entry = line.split_once(' ').and_then(|(uid, name)| Some((uid.parse::<u32>().ok()?, name)));
-        let (uid, name) = entry.ok_or_else(|| format!("line {}: expected `UID NAME`", index + 1))?;
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    for (index, line) in text[..whole].lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
+        let (uid, name) = entry(line).ok_or_else(|| format!("line {}: expected `UID NAME`", index + 1))?;
         if !seen.insert(uid) || uid_of.insert(name.to_owned(), uid).is_some() {
             return Err(format!("line {}: uid {uid} or {name} is there twice", index + 1));
         }
     }
+    // An editor may leave out the end of the last line. If it is the beginning of one that was being written as the machine
+    // stopped, no process has had its uid.
+    let last = &text[whole..];
+    match entry(last) {
+        Some((uid, name)) if !seen.contains(&uid) => _ = uid_of.entry(name.to_owned()).or_insert(uid),
+        None if !last.starts_with('#') && !last.trim_end().bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err("the last line: expected `UID NAME`".to_owned());
+        }
+        _ => {}
+    }
     Ok(uid_of)
+}
+
+fn entry(line: &str) -> Option<(u32, &str)> {
+    let (uid, name) = line.split_once(' ')?;
+    Some((uid.parse().ok()?, name)).filter(|(_, name)| !name.is_empty())
 }
 
 /// The uid and the gid of an account, as passwd(5) has it.

@@ -39,6 +39,65 @@ fn what_no_process_has_had_is_given_once_more() {
 }
 
 #[test]
+fn a_uid_that_is_given_is_added_to_the_file() {
+    use std::os::unix::fs::MetadataExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("uids");
+    let inode = || fs::metadata(&path).unwrap().ino();
+    let load = || Uids::load(folder.path(), 51001..=51009).unwrap();
+    let mut table = load();
+    table.identity("site/a").unwrap();
+    table.save().unwrap();
+    let first = inode();
+    for name in ["site/c", "site/b"] {
+        table.identity(name).unwrap();
+        table.save().unwrap();
+        assert_eq!(inode(), first, "the file is the same one");
+        assert_eq!(load().uid_of, table.uid_of);
+    }
+    let text = fs::read_to_string(&path).unwrap();
+    table.save().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    // Somebody else has written to it, or removed it.
+    let spoil: [&dyn Fn(); 2] = [&|| fs::write(&path, format!("{text}51005 site/other\n")).unwrap(), &|| {
+        fs::remove_file(&path).unwrap()
+    }];
+    for (name, spoil) in ["site/d", "site/e"].into_iter().zip(spoil) {
+        spoil();
+        table.identity(name).unwrap();
+        table.save().unwrap();
+        assert_eq!(load().uid_of, table.uid_of);
+    }
+    // Lines that hold no more go.
+    table.take_back(&["site/d".to_owned()]).unwrap();
+    assert_eq!(load().uid_of, table.uid_of);
+}
+
+#[test]
+fn what_was_being_written_as_the_machine_stopped_is_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("uids");
+    let (whole, last) = ("# comment\n51001 site/shop\n", "51002 site/shop2\n");
+    for end in 0..=last.len() {
+        fs::write(&path, format!("{whole}{}", &last[..end])).unwrap();
+        let mut table = Uids::load(folder.path(), 51001..=51009).unwrap();
+        assert_eq!(table.known("site/shop").unwrap().id(), 51001);
+        // Whoever edits the file may leave out the end of the line.
+        let is_known = end + 1 >= last.len();
+        assert_eq!(table.known("site/shop2").is_some(), is_known, "{:?}", &last[..end]);
+        let next = table.identity("site/next").unwrap();
+        table.save().unwrap();
+        let again = Uids::load(folder.path(), 51001..=51009).unwrap();
+        assert_eq!((again.uid_of == table.uid_of, again.known("site/next")), (true, Some(next)));
+    }
+    for wrong in ["nonsense", "51002x", "x 51002"] {
+        fs::write(&path, format!("{whole}{wrong}")).unwrap();
+        assert!(Uids::load(folder.path(), 51001..=51009).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn a_range_grows_and_drops_nothing_that_was_given() {
     let mut table = table("400 site/outside\n51001 site/a\n51003 site/b\n");
     assert!(table.identity("site/new").is_err());
