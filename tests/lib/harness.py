@@ -232,6 +232,9 @@ class Server:
     `answers` is false if a process never says that it is ready, or the status of all answers if none is ever good.
     """
 
+    #: Who starts a server that is not root's, if the tests are.
+    uid = NOBODY
+
     def __init__(self, sites=None, programs=("probe",), answers=True, files=None, text=None, **settings):
         self.folder = Path(tempfile.mkdtemp(prefix="bulkhead-test-", dir="/tmp"))
         self.folder.chmod(0o755)
@@ -260,7 +263,7 @@ class Server:
                 shutil.copy(program(name), self.folder / "programs" / name)
             if os.geteuid() == 0:
                 for path in [self.folder, *self.folder.rglob("*")]:
-                    os.chown(path, NOBODY, NOBODY)
+                    os.chown(path, self.uid, self.uid)
 
     def with_uids(self, text):
         """A configuration with this server's uids, where it does not name others."""
@@ -284,7 +287,7 @@ class Server:
         shutil.copyfile(name if os.path.isabs(name) else program(name), new)
         new.chmod(0o755)
         if ROOTLESS and os.geteuid() == 0:
-            os.chown(new, NOBODY, NOBODY)
+            os.chown(new, self.uid, self.uid)
         new.rename(self.folder / "bin" / (under or os.path.basename(name)))
 
     def __enter__(self):
@@ -310,10 +313,10 @@ class Server:
             command, capture_output=True, text=True, timeout=timeout, cwd=self.folder, check=False, **self._user()
         )
 
-    @staticmethod
-    def _user():
+    @classmethod
+    def _user(cls):
         if ROOTLESS and os.geteuid() == 0:
-            return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            return {"user": cls.uid, "group": cls.uid, "extra_groups": []}
         return {}
 
     def start(self):

@@ -36,13 +36,16 @@ LOG_MAX = 100_000
 SOON = 1
 ROLES = {"logger": 1, "admin": 1, "gate": 2}
 #: The user of a server that is not started as root.
-USER = os.geteuid() or NOBODY
+#: One that nothing else is started as: nobody runs databases of other tests.
+USER = os.geteuid() or NOBODY - 2
 #: Bytes of memory that are no limit, and of a page.
 FAR, PAGE = 1 << 40, os.sysconf("SC_PAGESIZE")
 
 
 class Room(UpgradingServer):
     """A server with always-on sites, of which some may wait; `limit` has the words before its command, and how it is raised."""
+
+    uid = USER
 
     def __init__(self, count, limit=None, sites=None, **more):
         names = [f"s{number}" for number in range(count)]
