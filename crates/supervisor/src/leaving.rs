@@ -1,4 +1,4 @@
-//! Helpers that were killed and have yet to go: one that waits for a file system stays until that answers.
+//! Helpers that were killed, or have done their work, and have yet to go: one that waits for a file system stays until that answers.
 //!
 //! Runs in: the launcher, as root. Sees: nothing of them. Never: waits for one.
 
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use sys::process::Child;
 
-/// LIMIT: for how long anything is put off until a process that was killed has gone.
+/// LIMIT: for how long anything is put off until such a process has gone.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Processes that were killed, by their serial numbers, each with what it was for.
+/// Processes that are about to go, by their serial numbers, each with what it was for.
 #[derive(Debug)]
 pub struct Leaving<For>(BTreeMap<u64, (For, Child, Instant)>);
 
@@ -24,6 +24,11 @@ impl<For> Leaving<For> {
     /// Kills one.
     pub fn kill(&mut self, serial: u64, what: For, child: Child) {
         child.kill();
+        self.let_go(serial, what, child);
+    }
+
+    /// Takes one that has done its work.
+    pub fn let_go(&mut self, serial: u64, what: For, child: Child) {
         self.0.insert(serial, (what, child, Instant::now()));
     }
 

@@ -71,6 +71,7 @@ mod workers;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -350,6 +351,18 @@ impl Supervisor {
         let serial = self.watch_helper(child)?;
         self.copies.begin(serial, Instant::now());
         Ok(serial)
+    }
+
+    /// Has the word of a copy that it has done its work, in this pipe, be reported as the copy's end is. The kernel takes apart what a
+    /// copy has of a large memory before it reports the end.
+    pub fn watch_word(&self, serial: u64, word: &PipeReader) -> Result<(), Error> {
+        watch(&self.epoll, word, serial * 2 + 1)
+    }
+
+    /// Hears no more of a copy's word.
+    pub fn forget_word(&self, word: &PipeReader) {
+        // Another process may have the pipe as well, for a moment.
+        let _ = epoll::delete(&self.epoll, word);
     }
 
     /// Takes notice that a copy has ended, if `serial` is that of one.

@@ -101,20 +101,20 @@ impl Supervisor {
     /// Ends the change: what was pending serves, or is removed; what was leaving is removed, or serves.
     pub fn end_change(&mut self, committed: bool) -> Changed {
         let (mut changed, now) = (Changed::default(), Removed { last: self.serial, at: Instant::now() });
+        // Nothing is written to the others: the kernel would copy their memory, or look whether copies have it still.
         for (number, slot) in self.slots.iter_mut().enumerate() {
-            slot.life = match (slot.life, committed) {
+            match (slot.life, committed) {
                 (Life::Pending, true) => {
                     changed.added.push(number);
-                    Life::Serving
+                    slot.life = Life::Serving;
                 }
-                (Life::Leaving, false) => Life::Serving,
+                (Life::Leaving, false) => slot.life = Life::Serving,
                 (Life::Pending, false) | (Life::Leaving, true) => {
                     changed.removed.push(number);
-                    slot.removed = Some(now);
-                    Life::Removed
+                    (slot.life, slot.removed) = (Life::Removed, Some(now));
                 }
-                (life, _) => life,
-            };
+                _ => {}
+            }
         }
         changed
     }

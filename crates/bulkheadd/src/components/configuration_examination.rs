@@ -2,13 +2,16 @@
 //! for, and if that is not all, everything once more by a copy that waits for others' file systems, for a shorter time. If that is too
 //! short, the configuration is used without: whoever answers for a file system must not keep others' changes waiting.
 //!
+//! The copy says when it has found everything, and is not waited for until it has gone: of 10,000 sites, the kernel takes milliseconds to
+//! take its memory apart.
+//!
 //! Runs in: the launcher, as root; a copy of it examines. Sees: what the copy has found, in memory that both share. Never: waits
 //! for the copy, or for longer than [`TIME`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
@@ -29,6 +32,9 @@ use supervisor::opened_files::OpenedFiles;
 /// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128 files.
 const TIME: Duration = Duration::from_secs(60);
 
+/// By which a copy says that it has found everything.
+const WORD: &[u8] = b".";
+
 /// The files of sites that may be others than those that were read last; `None` if it can be any.
 pub(crate) type Differing = Option<BTreeSet<OsString>>;
 
@@ -47,6 +53,8 @@ pub(crate) struct ConfigurationExamination {
     running: Option<Running>,
     /// Copies that were killed, until they have gone.
     leaving: Leaving<()>,
+    /// Copies that have done their work, until they have gone.
+    done: Leaving<()>,
     /// What has come of one, until the launcher takes notice.
     result: Option<Examined>,
 }
@@ -67,6 +75,8 @@ struct Running {
     child: Child,
     serial: u64,
     findings: File,
+    /// Where the copy says that it has found everything.
+    word: PipeReader,
     deadline: Instant,
     /// What a copy that does not wait has found before, if this one does.
     first: Option<Recorded>,
@@ -86,6 +96,7 @@ impl ConfigurationExamination {
     ) -> Result<(), Error> {
         let memory = rustix::fs::memfd_create("findings", rustix::fs::MemfdFlags::CLOEXEC);
         let findings = File::from(memory.map_err(during("make a file in memory"))?);
+        let (word, end) = word().map_err(during("make a pipe"))?;
         let work = |changed| {
             config::open_here();
             let others = Rc::new(OpenedFiles::default());
@@ -103,10 +114,17 @@ impl ConfigurationExamination {
                 (None, false) => RemoteFiles::LeftOut,
             };
             let said = recording.to_bytes(files, mistakes.as_deref(), &loaded);
-            (&findings).write_all(&said).map_err(|error| ("examination", error))
+            (&findings)
+                .write_all(&said)
+                .and_then(|()| (&end).write_all(WORD))
+                .map_err(|error| ("examination", error))
         };
-        let child = supervisor.background().begin_after(&[findings.as_raw_fd()], look, work)?;
-        let serial = match supervisor.watch_copy(&child) {
+        let kept = [findings.as_raw_fd(), end.as_raw_fd()];
+        let child = supervisor.background().begin_after(&kept, look, work)?;
+        drop(end);
+        let watched = supervisor.watch_copy(&child);
+        let watched = watched.and_then(|serial| supervisor.watch_word(serial, &word).map(|()| serial));
+        let serial = match watched {
             Ok(serial) => serial,
             Err(error) => {
                 child.end();
@@ -114,7 +132,7 @@ impl ConfigurationExamination {
             }
         };
         let deadline = Instant::now() + if first.is_some() { ANSWER_TIME } else { TIME };
-        self.running = Some(Running { purpose, child, serial, findings, deadline, first });
+        self.running = Some(Running { purpose, child, serial, findings, word, deadline, first });
         Ok(())
     }
 
@@ -143,32 +161,52 @@ impl Component for ConfigurationExamination {
 
     fn on_time(&mut self, supervisor: &mut Supervisor, now: Instant) {
         let is_over = |running: &mut Running| running.deadline <= now || supervisor.is_stopping();
-        if let Some(Running { purpose, child, serial, first, .. }) = self.running.take_if(is_over) {
+        if let Some(Running { purpose, child, serial, word, first, .. }) = self.running.take_if(is_over) {
+            supervisor.forget_word(&word);
             // It may wait for a file system that does not answer.
             self.leaving.kill(serial, (), child);
             self.ended(purpose, first, None);
         }
     }
 
-    fn on_helper_exit(&mut self, _: &mut Supervisor, serial: u64) -> bool {
-        if self.leaving.reap(serial) {
+    fn on_helper_exit(&mut self, supervisor: &mut Supervisor, serial: u64) -> bool {
+        if self.leaving.reap(serial) || self.done.reap(serial) {
             return true;
         }
         let Some(running) = self.running.take_if(|running| running.serial == serial) else { return false };
-        match running.child.try_wait() {
-            Ok(None) => self.running = Some(running),
-            exit => {
-                let is_whole = matches!(exit, Ok(Some(Exit::Clean)));
-                let found = said(&running.findings).filter(|_| is_whole);
-                self.ended(running.purpose, running.first, found);
-            }
+        let exit = running.child.try_wait();
+        let is_whole = running.has_said() || matches!(exit, Ok(Some(Exit::Clean)));
+        if !is_whole && matches!(exit, Ok(None)) {
+            self.running = Some(running);
+            return true;
         }
+        let Running { purpose, child, findings, word, first, .. } = running;
+        supervisor.forget_word(&word);
+        if matches!(exit, Ok(None)) {
+            self.done.let_go(serial, (), child);
+        }
+        self.ended(purpose, first, said(&findings).filter(|_| is_whole));
         true
     }
 
     fn is_quiet(&self) -> bool {
-        !self.is_under_way() && !self.leaving.is_waited_for(Instant::now())
+        let now = Instant::now();
+        !self.is_under_way() && !self.leaving.is_waited_for(now) && !self.done.is_waited_for(now)
     }
+}
+
+impl Running {
+    /// Whether the copy has found everything.
+    fn has_said(&self) -> bool {
+        matches!((&self.word).read(&mut [0; WORD.len()]), Ok(1))
+    }
+}
+
+/// A pipe of whose end that reads nobody ever waits.
+fn word() -> std::io::Result<(PipeReader, PipeWriter)> {
+    let (word, end) = std::io::pipe()?;
+    rustix::io::ioctl_fionbio(&word, true)?;
+    Ok((word, end))
 }
 
 fn said(findings: &File) -> Option<Recorded> {
