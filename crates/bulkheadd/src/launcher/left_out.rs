@@ -22,11 +22,13 @@ const LOGGED_MAX: usize = 20;
 impl Launcher {
     /// The reload that an order of the admin role means.
     pub(super) fn wanted(
-        &self,
+        &mut self,
         dry_run: bool,
         all_or_nothing: bool,
         (extent, site): (Extent, u64),
     ) -> Result<Wanted, String> {
+        // Of the file of a new site, the kernel may say that it has been written.
+        self.site_watch.look(&self.config_path);
         let mode = if dry_run { Mode::DryRun } else { Mode::CarryOut };
         let look = if extent == Extent::Seen { Look::Seen } else { Look::All };
         let tolerance = if all_or_nothing { Tolerance::AllOrNothing } else { Tolerance::EachFile };
@@ -66,7 +68,12 @@ impl Launcher {
         if let Some(left) = left.iter().find(has_it) {
             return Ok(left.file.file_name().unwrap_or_default().to_owned());
         }
-        // The folder is root's.
+        // The folder is root's, and may have thousands of names.
+        let is_there = |name: &&OsString| include.folder.join(name).symlink_metadata().is_ok();
+        let mut written = self.site_watch.changed().into_iter().flatten().filter(|name| stem(name));
+        if let Some(name) = written.find(is_there) {
+            return Ok(name.clone());
+        }
         let found = std::fs::read_dir(&include.folder).into_iter().flatten().flatten();
         let found = found.map(|entry| entry.file_name()).find(|name| stem(name));
         if let Some(name) = found {

@@ -15,21 +15,20 @@ impl Launcher {
     pub(super) fn note_uids(&mut self) {
         let Some(table) = &self.identities else { return };
         let mut share = table.share();
-        let (range, had) = (share.first..=share.last, self.had_uids());
-        let left = table.all().filter(|(_, uid)| range.contains(uid) && had.binary_search(uid).is_err());
-        share.left = left.count() as u32;
+        share.left = table.left_beside(&self.had_uids()) as u32;
         let before = self.supervisor.uids.replace(share).filter(Share::is_scarce);
         if share.is_scarce() && before.is_none_or(|before| before.percent() < share.percent()) {
             self.supervisor.warn(share);
         }
     }
 
-    /// The uids of everything that the configuration has, in order: there may be thousands.
+    /// The uids of everything that the configuration has, each once, in order: there may be thousands.
     fn had_uids(&self) -> Vec<u32> {
         let specs = self.supervisor.specs().iter().enumerate();
         let there = specs.filter(|(slot, _)| !self.supervisor.slot(*slot).life.is_over());
         let mut uids: Vec<u32> = there.filter_map(|(_, spec)| Some(spec.identity?.id())).collect();
         uids.sort_unstable();
+        uids.dedup();
         uids
     }
 

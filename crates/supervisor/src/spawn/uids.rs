@@ -119,6 +119,9 @@ impl Uids {
     /// # Errors
     /// The other range lacks such a uid.
     pub fn may_become(&self, other: &RangeInclusive<u32>) -> Result<(), OutOfRange> {
+        if other.contains(self.range.start()) && other.contains(self.range.end()) {
+            return Ok(());
+        }
         self.lacking(|uid| self.range.contains(&uid), other).map_or(Ok(()), Err)
     }
 
@@ -146,6 +149,13 @@ impl Uids {
         let foreign = self.foreign.iter().filter(|uid| !self.used.contains(uid));
         let taken = self.used.iter().chain(foreign).filter(|uid| self.range.contains(uid)).count();
         Share { first: *self.range.start(), last: *self.range.end(), taken: taken as u32, left: 0 }
+    }
+
+    /// How many uids of the range were given out, and are none of these.
+    pub fn left_beside(&self, had: &[u32]) -> usize {
+        let of_range = self.used.iter().filter(|uid| self.range.contains(uid)).count();
+        let is_counted = |uid: &&u32| self.range.contains(uid) && self.used.contains(uid);
+        of_range - had.iter().filter(is_counted).count()
     }
 
     /// All names that were given a uid, each with its own.

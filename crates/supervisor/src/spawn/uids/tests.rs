@@ -132,6 +132,16 @@ fn a_range_is_scarce_from_80_hundredths_on() {
 }
 
 #[test]
+fn what_is_left_is_given_out_and_nobody_has_it() {
+    let table = table("400 site/outside\n51001 site/a\n51003 site/b\n");
+    for (had, left) in
+        [(vec![], 2), (vec![51001], 1), (vec![400, 51002, 51003], 1), (vec![51001, 51003, 60000], 0)]
+    {
+        assert_eq!(table.left_beside(&had), left, "{had:?}");
+    }
+}
+
+#[test]
 fn an_owner_is_who_was_given_a_uid() {
     let mut table = table("51001 site/old\n51002 site/users\n");
     assert_eq!((table.owner(51001), table.owner(51002), table.owner(51003)), (Some("site/old"), None, None));
