@@ -165,7 +165,10 @@ class Process:
 
     @property
     def uid(self):
-        return int(self.status()["Uid"].split()[0])
+        """Whose it is; nobody's, if it has gone meanwhile."""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return int(self.status()["Uid"].split()[0])
+        return None
 
     def memory(self, rights="r"):
         """What is in those parts of its memory whose rights begin with `rights`."""
