@@ -286,9 +286,12 @@ fn add_to(path: &Path, written: usize, lines: &str) -> io::Result<bool> {
     if file.metadata()?.len() != written as u64 {
         return Ok(false);
     }
-    file.write_all(lines.as_bytes())?;
-    file.sync_data()?;
-    Ok(true)
+    let added = file.write_all(lines.as_bytes()).and_then(|()| file.sync_data());
+    if added.is_err() {
+        // On a full disk, there may be a part of them.
+        let _ = file.set_len(written as u64);
+    }
+    added.map(|()| true)
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
