@@ -152,7 +152,8 @@ class Survivors(unittest.TestCase):
         parent, child = self.child(server)
         self.addCleanup(lambda: parent.alive and parent.kill())
         for _ in range(2):
-            reaper = server.reaper()
+            # The list of children may lack one while another one comes or goes.
+            reaper = until(server.reaper, 5)
             reaper.kill()
             self.assertTrue(until(lambda reaper=reaper: (new := server.reaper()) and new != reaper, 10), server.log())
         # It is there before it has been given all of them.
