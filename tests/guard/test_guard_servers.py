@@ -124,6 +124,9 @@ class Apache(unittest.TestCase):
     @needs("apache2")
     def test_it_ends_in_order(self):
         with apache("event") as guard:
+            # It listens before it knows what to do with a signal.
+            with guarded.Client(guard) as client:
+                client.get("/index.html")
             guard.process.send_signal(signal.SIGTERM)
             self.assertEqual(guard.wait(), 0)
             self.assertTrue(guarded.refuses(guard.port))

@@ -5,6 +5,10 @@ import socket
 import subprocess
 import time
 
+from machine import Metronome, late
+
+#: Seconds within which each answer of a load comes, but for those for which the machine itself stood still.
+ANSWER_MAX = 5
 
 #: By their ports, servers that say what they have logged of refusals, for a load that met some.
 SERVERS = {}
@@ -138,13 +142,18 @@ def status(port, target="/", host="main.test", timeout=10):
 
 
 def until(condition, seconds=5, pause=0.02):
-    """Waits until `condition()` is true; returns its value, false if that never happened."""
+    """Waits until `condition()` is true; returns its value, false if that never happened.
+
+    Time in which the machine stands still does not count.
+    """
     end = time.monotonic() + seconds
     while True:
         value = condition()
-        if value or time.monotonic() >= end:
+        now = time.monotonic()
+        if value or now >= end:
             return value
         time.sleep(pause)
+        end += late(time.monotonic() - now - pause)
 
 
 def said_by(process, seconds):
@@ -160,12 +169,13 @@ class Load:
     """A run of wrk in the background, of bounded length."""
 
     def __init__(self, port, target="/", host="main.test", seconds=4, connections=8, close=False):
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "5s"]
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", f"{seconds + 15}s"]
         command += ["-H", f"Host: {host}"] + (["-H", "Connection: close"] if close else [])
         command.append(f"http://127.0.0.1:{port}{target}")
         self.what = f"{host}{target}{' close' if close else ''}"
         self.server = SERVERS.get(port)
         self.seconds = seconds
+        self.metronome = Metronome()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.text = None
 
@@ -176,16 +186,19 @@ class Load:
         if self.text is None:
             self.process.kill()
             self.process.communicate()
+            self.metronome.stop()
 
     def finish(self):
         """Waits for the end, and reads what wrk counted."""
         self.text, has_ended = said_by(self.process, self.seconds)
+        stood = self.metronome.stop()
         if not has_ended:
-            raise AssertionError(f"{self.what}: wrk does not end")
+            raise AssertionError(f"{self.what}: wrk does not end; the machine stood still for {stood:.1f} s")
         self.requests = number(r"(\d+) requests in", self.text)
         self.refused = number(r"Non-2xx or 3xx responses: (\d+)", self.text)
         found = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", self.text)
         self.errors = [int(count) for count in found.groups()] if found else [0, 0, 0, 0]
+        self.errors[3] += longest(self.text) > ANSWER_MAX + stood
         return self
 
     def assert_clean(self, case, at_least=50):
@@ -194,6 +207,12 @@ class Load:
         logged = self.server.refusals() if bad and self.server else ""
         case.assertEqual((self.refused, self.errors), (0, [0, 0, 0, 0]), f"{self.what}: {self.text}{logged}")
         case.assertGreaterEqual(self.requests, at_least, f"{self.what}: {self.text}")
+
+
+def longest(text):
+    """Seconds of the answer that took longest, by what wrk has printed."""
+    found = re.search(r"Latency +\S+ +\S+ +([0-9.]+)(us|ms|s|m|h)\b", text)
+    return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}[found[2]] if found else 0
 
 
 def number(pattern, text):

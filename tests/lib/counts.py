@@ -3,7 +3,7 @@
 import os
 
 #: LIMIT: of what a test that failed has printed, the last lines stand in the summary.
-LINES = 30
+LINES = 60
 
 
 def report(stage, passed, failed, reasons, flaky, broken):

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import machine
 import pytest
 
 MARKERS = {
@@ -120,7 +121,17 @@ def only_one(exclusive):
 def pytest_runtest_protocol(item):
     exclusive = item.config.option.alone or item.get_closest_marker("alone")
     with only_one(exclusive):
+        item.machine = machine.pressure()
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """Has a failure say what the machine did meanwhile."""
+    report = yield
+    if report.failed:
+        report.sections.append(("machine", machine.since(item.machine)))
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -145,7 +156,7 @@ class Results:
         })
         test["seconds"] += report.duration
         if report.failed and test["outcome"] != "FAILED":
-            test |= {"outcome": "FAILED", "why": last_line(report.longreprtext), "text": report.longreprtext}
+            test |= {"outcome": "FAILED", "why": last_line(report.longreprtext), "text": said(report)}
         elif report.skipped and test["outcome"] == "ok" and not hasattr(report, "context"):
             test |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
         if report.when == "teardown":
@@ -174,6 +185,11 @@ class Results:
     def pytest_sessionfinish(self):
         if self.config.option.results:
             Path(self.config.option.results).write_text(json.dumps(list(self.tests.values())))
+
+
+def said(report):
+    """A failure, and what the machine did meanwhile."""
+    return "\n".join([report.longreprtext, *(text for name, text in report.sections if name == "machine")])
 
 
 def last_line(text):

@@ -1,0 +1,62 @@
+"""What else went on on the machine while a test ran: whether a failure is the server's, or all processes stood still."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+#: Seconds between two beats of the metronome, and by how much more a delay is the machine's.
+BEAT, LATE = 0.1, 0.5
+PRESSURE = ("cpu", "memory", "io")
+#: Columns of the first line of /proc/stat: of what a machine waits for.
+WAITS = {"iowait": 5, "steal": 8}
+
+
+def pressure():
+    """Seconds, since the machine started, in which some process waited, or all did, for each resource."""
+    found = {}
+    for name in PRESSURE:
+        try:
+            lines = Path(f"/proc/pressure/{name}").read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            kind, *fields = line.split()
+            found[f"{name} {kind}"] = int(dict(field.split("=") for field in fields)["total"]) / 1e6
+    columns = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return found | {name: int(columns[at]) / os.sysconf("SC_CLK_TCK") for name, at in WAITS.items()}
+
+
+def since(before):
+    """One line about what the machine waited for since `before`, and what is free and busy now."""
+    waited = [f"{name} {seconds - before.get(name, 0):.1f} s" for name, seconds in pressure().items()]
+    free = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())["MemAvailable"].split()[0]
+    load = Path("/proc/loadavg").read_text().split()[3]
+    return f"waited for: {', '.join(waited)}; {int(free) >> 10} MiB available, {load} run"
+
+
+def late(seconds):
+    """How much of this delay, beyond what was asked for, is the machine's standing still."""
+    return seconds if seconds > LATE else 0
+
+
+class Metronome:
+    """Beats, and counts how long this machine let the beats wait."""
+
+    def __init__(self):
+        self.stood, self.over = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self.beat, daemon=True)
+        self.thread.start()
+
+    def beat(self):
+        before = time.monotonic()
+        while not self.over.wait(BEAT):
+            now = time.monotonic()
+            self.stood += late(now - before - BEAT)
+            before = now
+
+    def stop(self):
+        """Seconds for which the machine stood still."""
+        self.over.set()
+        self.thread.join()
+        return self.stood
