@@ -39,7 +39,7 @@ pub enum Claim {
 impl Supervisor {
     /// What there is not enough of for a process of this slot, if so, and which limit that is and how it is raised.
     pub fn lack_of_room(&mut self, slot: usize, claim: Claim, now: Instant) -> Option<(Lack, String)> {
-        if self.specs[slot].role.is_named_by_itself() {
+        if !self.specs[slot].role.is_of_a_site() {
             return None;
         }
         self.figures.look(now, self.serial);
@@ -126,7 +126,7 @@ impl Supervisor {
                 false
             }
             Some((lack, why)) => {
-                self.room.wait(slot, self.specs[slot].role.is_named_by_itself(), lack, now);
+                self.room.wait(slot, !self.specs[slot].role.is_of_a_site(), lack, now);
                 self.is_without_room(slot, &why, now);
                 true
             }
@@ -136,7 +136,7 @@ impl Supervisor {
     /// The kernel has refused a process for want of something: the slot waits, and that is no failure of its program.
     pub(crate) fn refused_room(&mut self, slot: usize, lack: Lack, why: &str) {
         let now = Instant::now();
-        self.room.refused(slot, self.specs[slot].role.is_named_by_itself(), lack, now);
+        self.room.refused(slot, !self.specs[slot].role.is_of_a_site(), lack, now);
         self.is_without_room(slot, why, now);
     }
 
@@ -206,7 +206,7 @@ impl Supervisor {
     /// there is one: they are given a channel to it.
     fn tell_of_no_room(&mut self, slot: usize) {
         let spec = &self.specs[slot];
-        if !matches!(spec.role, Role::Site | Role::Service) || !self.is_partition_without_room(slot) {
+        if !spec.role.is_worker() || !self.is_partition_without_room(slot) {
             return;
         }
         let site = &self.context.config.sites[usize::from(spec.site)];
@@ -233,7 +233,7 @@ impl Supervisor {
             let is_front = || self.context.messages().relays(self.spec_of(serial), spec);
             let is_told = role == Role::Gate || spec.site == site || is_front();
             if is_told
-                && matches!(spec.role, Role::Site | Role::Service)
+                && spec.role.is_worker()
                 && self.is_partition_without_room(slot)
             {
                 self.send_no_room(serial, slot);

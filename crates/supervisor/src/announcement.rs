@@ -75,7 +75,7 @@ impl Supervisor {
     /// Whether a slot has its process, or is to have none now.
     fn is_up(&self, slot: usize) -> bool {
         let state = &self.slots[slot];
-        let waits = || self.waits_for(slot).is_some() && !self.specs[slot].role.is_named_by_itself();
+        let waits = || self.waits_for(slot).is_some() && self.specs[slot].role.is_of_a_site();
         state.broken.is_some()
             || state.rests
             || state.life.is_over()
@@ -87,7 +87,7 @@ impl Supervisor {
     fn is_late(&self, slot: usize, now: Instant) -> bool {
         let (state, timeout) = (&self.slots[slot], self.context.config.limits.start_timeout_ms);
         let since = state.unready_since.map(|since| now.saturating_duration_since(since));
-        !self.specs[slot].role.is_named_by_itself()
+        self.specs[slot].role.is_of_a_site()
             && (state.failed_starts >= FAILED_MAX
                 || since.is_some_and(|since| since >= Duration::from_millis(timeout.into())))
     }

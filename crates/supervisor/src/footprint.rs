@@ -24,19 +24,5 @@ pub(crate) fn threads_of(role: Role) -> u64 {
 /// Bytes that a process of a role takes when it has come up and has done nothing yet: its own pages, page tables, and what others and the
 /// kernel keep for it. What a program of the operator's keeps is not known: a small one takes this.
 pub(crate) const fn bytes_of(role: Role) -> u64 {
-    let kib = match role {
-        // See `BYTES_BESIDE`.
-        Role::Launcher => 0,
-        Role::Gate => 512,
-        Role::Site | Role::Admin | Role::Signer => 704,
-        Role::Service => 520,
-        Role::Logger => 768,
-        Role::Filter | Role::Broker => 352,
-        Role::Connector => 256,
-        Role::Stapler => 544,
-        // A connection to SQLite for each thread that reads, and one that writes.
-        Role::DataProxy => 2240,
-        Role::Publisher => 416,
-    };
-    kib << 10
+    role.facts().kib << 10
 }

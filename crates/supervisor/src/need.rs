@@ -134,7 +134,7 @@ impl Need {
         for spec in specs {
             let of_role = threads_of(spec.role);
             gates += u64::from(spec.role == Role::Gate);
-            partitions += u64::from(matches!(spec.role, Role::Site | Role::Service));
+            partitions += u64::from(spec.role.is_worker());
             (count, threads, bytes) = (count + 1, threads + of_role, bytes + bytes_of(spec.role));
             *uids.entry(owner(spec)).or_default() += of_role;
         }

@@ -26,12 +26,8 @@ impl Supervisor {
     /// Whether the process of a slot starts only when it is wanted.
     pub fn is_on_demand(&self, slot: usize) -> bool {
         let spec = &self.specs[slot];
-        let of_site = matches!(
-            spec.role,
-            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy | Role::Publisher
-        );
         let site = self.context.config.sites.get(usize::from(spec.site));
-        of_site && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
+        spec.role.is_of_a_site() && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
     }
 
     /// Whether nothing is there of a site that could still have something to say: no process, and nothing that one has left.

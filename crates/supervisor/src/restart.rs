@@ -359,7 +359,7 @@ impl Supervisor {
         if self.slots[slot].current.is_some() {
             return;
         }
-        let partition = matches!(self.specs[slot].role, Role::Site | Role::Service);
+        let partition = self.specs[slot].role.is_worker();
         match verdict {
             Verdict::Restart(delay) => {
                 self.starts.insert(slot, now + delay);

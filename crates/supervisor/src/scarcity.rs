@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use wire::{Counters, Role};
+use wire::Counters;
 
 use crate::Supervisor;
 use crate::memory::MemoryRoom;
@@ -77,6 +77,6 @@ impl Supervisor {
     }
 
     fn could_go(&self, slot: usize) -> bool {
-        matches!(self.specs[slot].role, Role::Site | Role::Service) && self.is_on_demand(slot)
+        self.specs[slot].role.is_worker() && self.is_on_demand(slot)
     }
 }

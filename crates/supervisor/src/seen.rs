@@ -25,7 +25,7 @@ impl Supervisor {
     /// The slots of the workers of a site, or of the processes of a service, by its partition.
     pub fn slots_of_partition(&self, partition: u16) -> Vec<usize> {
         let is_it = |slot: &usize| {
-            matches!(self.specs[*slot].role, Role::Site | Role::Service) && !self.slots[*slot].life.is_over()
+            self.specs[*slot].role.is_worker() && !self.slots[*slot].life.is_over()
         };
         self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }
@@ -62,7 +62,7 @@ impl Supervisor {
     /// The slots of the workers and services of sites with a host.
     fn slots_of_host(&self, host: &str) -> impl Iterator<Item = usize> {
         let slots = self.hosts.of(host).iter().flat_map(|&site| self.lookup().of_site(site)).copied();
-        slots.filter(|&slot| matches!(self.specs[slot].role, Role::Site | Role::Service))
+        slots.filter(|&slot| self.specs[slot].role.is_worker())
     }
 
     /// The slots of the workers of sites that have one of these hosts, or a pattern, which may have any host in it.

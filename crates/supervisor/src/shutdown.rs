@@ -12,22 +12,6 @@ use crate::Supervisor;
 use crate::process::{Process, Stage};
 use crate::spawn::passed::PassedSockets;
 
-/// In which order the roles go at the end: who passes work on goes before who does it.
-const STOP_ORDER: [Role; 12] = [
-    Role::Gate,
-    Role::Filter,
-    Role::Site,
-    Role::Service,
-    Role::Broker,
-    Role::DataProxy,
-    Role::Connector,
-    Role::Publisher,
-    Role::Signer,
-    Role::Stapler,
-    Role::Admin,
-    Role::Logger,
-];
-
 impl Supervisor {
     /// Begins the end: nothing is started any more, and the first role is asked to go.
     pub fn stop(&mut self) {
@@ -43,7 +27,7 @@ impl Supervisor {
         self.room.clear();
         self.wanted.clear();
         self.pace.clear();
-        self.has_kept = self.retire_role(STOP_ORDER[0]);
+        self.has_kept = self.retire_role(Role::STOP_ORDER[0]);
         // No gate may be there whose end would be heard of: the last one has failed, and is not started again.
         self.go_on_stopping();
     }
@@ -51,7 +35,7 @@ impl Supervisor {
     /// Asks the next role to go once the one before is gone.
     pub fn go_on_stopping(&mut self) {
         while let Some((began, phase)) = self.stopping {
-            let role = STOP_ORDER[phase];
+            let role = Role::STOP_ORDER[phase];
             if self.index.of_role(role).next().is_some() {
                 if self.has_kept {
                     // Those that others relayed to, once these are gone.
@@ -59,11 +43,11 @@ impl Supervisor {
                 }
                 return;
             }
-            if phase + 1 == STOP_ORDER.len() {
+            if phase + 1 == Role::STOP_ORDER.len() {
                 return;
             }
             self.stopping = Some((began, phase + 1));
-            self.has_kept = self.retire_role(STOP_ORDER[phase + 1]);
+            self.has_kept = self.retire_role(Role::STOP_ORDER[phase + 1]);
         }
     }
 

@@ -160,10 +160,7 @@ impl Supervisor {
         let users: &[Role] = match spec.role {
             // It has clients' connections of its own, which are to go on with its successor.
             Role::Service if takes(spec) => &[],
-            Role::Service => &[Role::Site],
-            Role::Broker | Role::Connector => &[Role::Site, Role::Service, Role::DataProxy],
-            Role::DataProxy | Role::Publisher => &[Role::Service],
-            _ => &[],
+            role => role.facts().users,
         };
         let uses = |process: &Process| {
             let other = &self.specs[process.slot];

@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use wire::Role;
 
 use crate::process::Stage;
 use crate::{Slot, Supervisor};
@@ -21,7 +20,7 @@ impl Supervisor {
     /// The slots of the processes that share the work of this one's, itself included, by their numbers.
     pub fn workers_beside(&self, slot: usize) -> Vec<usize> {
         let spec = &self.specs[slot];
-        if !matches!(spec.role, Role::Site | Role::Service) {
+        if !spec.role.is_worker() {
             return vec![slot];
         }
         let of_partition = self.lookup().of_partition(spec.partition).iter().copied();

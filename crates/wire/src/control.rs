@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::channels::Role;
+use crate::roles::Role;
 use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
 use crate::data::{NAME_MAX, Token};
 use crate::stapler::Staple;

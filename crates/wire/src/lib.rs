@@ -17,6 +17,7 @@ pub mod data;
 pub mod examination;
 pub mod log;
 pub mod orders;
+mod roles;
 mod site;
 pub mod stapler;
 pub mod successor;
@@ -32,13 +33,13 @@ pub use bundle::{
     BUNDLES_MAX, Bundle, Bundles, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded,
     ToWorker,
 };
-pub use channels::{
-    CHANNELS, Edge, Heartbeat, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, carries, carries_any,
-    render, render_oom_steps,
-};
+pub use channels::{CHANNELS, Edge, carries, carries_any, render, render_oom_steps};
 pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, Text, VERSION};
 pub use connector::{
     FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,
+};
+pub use roles::{
+    AccessLogRight, Heartbeat, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, RoleFacts, Scope, Whose,
 };
 pub use control::{
     AccessRight, CHALLENGES, Checks, ChildToLauncher, Conditioning, Counters, LauncherToGate,

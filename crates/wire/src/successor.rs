@@ -11,7 +11,7 @@
 use std::fmt;
 
 use crate::admin::ADMIN_SECRET_CHARS;
-use crate::channels::Role;
+use crate::roles::Role;
 use crate::codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Reader, Text, add_item, choice, messages};
 use crate::tls::{Holding, TICKET_KEY_BYTES, Verdict};
 

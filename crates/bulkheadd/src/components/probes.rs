@@ -145,7 +145,7 @@ fn hints(supervisor: &Supervisor, slot: usize) -> String {
         std::iter::once(std::process::id()).chain(pids).map(|pid| pid.to_string()).collect();
     let ports =
         supervisor.context().config.listeners.iter().map(|listener| listener.address.port().to_string());
-    let kind = if matches!(own.role, Role::Service | Role::Filter) { "service" } else { "role" };
+    let kind = if own.role.is_operators() { "service" } else { "role" };
     let mut text = format!("{{\"kind\":\"{kind}\",\"pids\":[{}]", pids.join(","));
     let _ = write!(text, ",\"tcp\":[{}]", ports.collect::<Vec<_>>().join(","));
     let (socket, secret) = admin_socket::paths(&supervisor.directories().run);

@@ -288,7 +288,7 @@ impl Launcher {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
         let mut slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
         // Where there is not room for all, what works for all sites comes first.
-        slots.sort_by_key(|slot| !self.supervisor.spec(*slot).role.is_named_by_itself());
+        slots.sort_by_key(|slot| self.supervisor.spec(*slot).role.is_of_a_site());
         self.start_each(slots, Instant::now() + EXAMINED_AT_START);
         self.supervisor.examine_beside();
     }

@@ -347,7 +347,7 @@ impl Launcher {
         for &slot in removed {
             let spec = supervisor.spec(slot);
             let partition = spec.partition;
-            if spec.is_first() && matches!(spec.role, Role::Site | Role::Service) {
+            if spec.is_first() && spec.role.is_worker() {
                 supervisor.send(gate, &LauncherToGate::RemovePartition { partition }, None);
             }
         }
@@ -374,7 +374,7 @@ impl Launcher {
     /// The bans of a site hold for its successor.
     fn move_bans(&mut self, removed: &[usize]) {
         let specs = removed.iter().map(|&slot| self.supervisor.spec(slot));
-        let is_partition = |spec: &&ProcessSpec| matches!(spec.role, Role::Site | Role::Service);
+        let is_partition = |spec: &&ProcessSpec| spec.role.is_worker();
         let mut answering = specs.filter(|spec| spec.is_first() && is_partition(spec)).peekable();
         if answering.peek().is_none() {
             return;

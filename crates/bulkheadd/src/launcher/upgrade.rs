@@ -32,21 +32,6 @@ const KEPT_MAX: usize = 8;
 /// What to do about an upgrade that has ended half.
 const HALF_REMEDY: &str = "`bulkhead status` says which processes are of which version; `bulkhead upgrade` again replaces them, when what kept their \
      successors from coming up is put right";
-/// In which order processes are replaced: what others need first; admin last, which passes the answer on.
-const ORDER: [Role; 12] = [
-    Role::Logger,
-    Role::Signer,
-    Role::Stapler,
-    Role::Connector,
-    Role::Broker,
-    Role::DataProxy,
-    Role::Publisher,
-    Role::Service,
-    Role::Site,
-    Role::Filter,
-    Role::Gate,
-    Role::Admin,
-];
 
 impl Launcher {
     /// Begins to put the program that is wanted in the place of this one.
@@ -210,7 +195,7 @@ impl Launcher {
             Some((self.supervisor.spec(slot).role, name.to_owned()))
         });
         let mut left: Vec<(Role, String)> = names.collect();
-        left.sort_by_key(|(role, _)| ORDER.iter().position(|one| one == role));
+        left.sort_by_key(|(role, _)| Role::REPLACEMENT_ORDER.iter().position(|one| one == role));
         let (begun, under_way, failures) = (Instant::now(), Vec::new(), Failures::default());
         let left = left.into();
         self.supervisor.is_upgrading = true;

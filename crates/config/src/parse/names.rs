@@ -19,7 +19,7 @@ const NO_SITE: &str = "no-site";
 
 /// What commands and logs know besides sites.
 fn is_reserved(name: &str) -> bool {
-    name == NO_SITE || Role::ALL.iter().any(|role| role.is_named_by_itself() && role.name() == name)
+    name == NO_SITE || Role::ALL.iter().any(|role| !role.is_of_a_site() && role.name() == name)
 }
 
 /// A site's or service's name: it becomes a file name, a log field and a word of the `bulkhead` command.

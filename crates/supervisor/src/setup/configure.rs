@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 
 use wire::tls::LauncherToSigner;
-use wire::{AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
+use wire::{AccessLogRight, AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
 use wire::{Role, Source, Text};
 
 use crate::Supervisor;
@@ -51,20 +51,10 @@ impl Supervisor {
     pub fn hand_log(&mut self, logger: u64, slot: usize, log: Option<OwnedFd>, stderr: Option<OwnedFd>) {
         let spec = self.spec(slot);
         let label = Text::new(spec.title());
-        let right = match spec.role {
-            // It answers for every site what cannot be passed on.
-            Role::Gate => AccessRight::Every,
-            Role::Site | Role::Service => AccessRight::Site(spec.site),
-            Role::Admin
-            | Role::Logger
-            | Role::Filter
-            | Role::Connector
-            | Role::Broker
-            | Role::DataProxy
-            | Role::Publisher
-            | Role::Signer
-            | Role::Stapler
-            | Role::Launcher => AccessRight::None,
+        let right = match spec.role.facts().access_log {
+            AccessLogRight::Every => AccessRight::Every,
+            AccessLogRight::Site => AccessRight::Site(spec.site),
+            AccessLogRight::None => AccessRight::None,
         };
         if log.is_some() {
             self.send(logger, &LauncherToLogger::Client { label: label.clone(), right }, log);
@@ -141,7 +131,7 @@ impl Supervisor {
     /// The processes that answer requests, as far as they are not told to end.
     pub fn workers(&self) -> impl Iterator<Item = u64> {
         let is_worker =
-            |process: &Process| matches!(self.spec(process.slot).role, Role::Site | Role::Service);
+            |process: &Process| self.spec(process.slot).role.is_worker();
         let workers = self.processes().iter().filter(move |(_, process)| is_worker(process));
         workers.map(|(&serial, _)| serial).filter(|&serial| self.is_active(serial))
     }

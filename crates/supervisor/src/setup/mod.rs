@@ -266,7 +266,7 @@ impl<'a> Messages<'a> {
     /// What sites and services are called, and whose each path of these hosts is.
     fn gate_routes(&self, specs: &[&ProcessSpec], is_of: impl Fn(&str) -> bool) -> Vec<LauncherToGate> {
         let mut messages = Vec::new();
-        for spec in specs.iter().filter(|spec| matches!(spec.role, Role::Site | Role::Service)) {
+        for spec in specs.iter().filter(|spec| spec.role.is_worker()) {
             let (partition, name) = (spec.partition, Text::new(spec.title()));
             messages.push(LauncherToGate::Name { partition, name });
         }

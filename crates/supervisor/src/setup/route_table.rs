@@ -38,7 +38,7 @@ impl<'a> RouteTable<'a> {
         for &spec in specs {
             let Some(site) = config.sites.get(usize::from(spec.site)) else { continue };
             table.of_site.entry(spec.site).or_default().push(spec);
-            if !matches!(spec.role, Role::Site | Role::Service) {
+            if !spec.role.is_worker() {
                 continue;
             }
             let path = if spec.role == Role::Service { &site.services[spec.index].path } else { &site.path };

@@ -298,13 +298,12 @@ fn processes_of_uid(of_post: u64) -> u64 {
 /// processor to a service at each request that it sends. The gate carries those of all sites: with less than this, clients of one site
 /// would wait for the worker of another.
 fn cpu_weight(role: Role, takes_connections: bool) -> Option<CpuWeight> {
-    match role {
-        Role::Site => Some(CpuWeight::times(4)),
-        Role::Gate => Some(CpuWeight::times(2)),
+    let times = match role {
         // Connections go to it past the site's worker, and it keeps up with the gate.
-        Role::Service if takes_connections => Some(CpuWeight::times(2)),
-        _ => None,
-    }
+        Role::Service if takes_connections => Role::Gate.facts().cpu_weight,
+        role => role.facts().cpu_weight,
+    };
+    (times > 1).then(|| CpuWeight::times(times))
 }
 
 /// What a process sees and may reach, on the way to its jail.

@@ -37,7 +37,7 @@ enum Said {
 
 /// The programs that have to be of one version: of all roles that are ours, doors, and the inspector.
 fn names() -> impl Iterator<Item = &'static str> {
-    let own = |role: &&Role| !matches!(role, Role::Launcher | Role::Service | Role::Filter);
+    let own = |role: &&Role| **role != Role::Launcher && !role.is_operators();
     Role::ALL.iter().filter(own).map(|role| role.name()).chain([DOOR, INSPECTOR])
 }
 
