@@ -3,9 +3,9 @@
 //! Runs in: the launcher (root) and admin. Sees: in the launcher, bytes from admin, which may be compromised. Never: a
 //! string on the way to the launcher.
 
-use crate::roles::Role;
 use crate::codec::{Text, choice, messages};
 use crate::control::{Counters, Shed};
+use crate::roles::Role;
 use crate::stapler::Staple;
 use crate::tls::{Holding, Verdict};
 

@@ -8,9 +8,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::roles::Role;
 use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
 use crate::data::{NAME_MAX, Token};
+use crate::roles::Role;
 use crate::stapler::Staple;
 use crate::tls::{Holding, Verdict};
 

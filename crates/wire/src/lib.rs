@@ -38,12 +38,12 @@ pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, T
 pub use connector::{
     FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,
 };
-pub use roles::{
-    AccessLogRight, Heartbeat, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, RoleFacts, Scope, Whose,
-};
 pub use control::{
     AccessRight, CHALLENGES, Checks, ChildToLauncher, Conditioning, Counters, LauncherToGate,
     LauncherToLogger, LauncherToService, NO_PARTITION, Shed, Source, WorkerLimits, address_of, halves,
     range_text,
+};
+pub use roles::{
+    AccessLogRight, Heartbeat, OOM_STEP_HELPER, OOM_STEP_MAX, OOM_STEP_REAPER, Role, RoleFacts, Scope, Whose,
 };
 pub use site::{Backend, HeaderOf, LauncherToSite, ProxyHeader, RouteTarget, RuleAction, Speech};

@@ -154,7 +154,7 @@ roles! {
     Stapler = 9: name: "stapler", kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, ..OF_ALL;
     /// Answers the calls by which one service asks for sockets and connections.
     Broker = 10: name: "broker", kib: 352, stops_after: Role::Service, replaced_after: Role::Connector,
-        users: &[Role::Site, Role::Service, Role::DataProxy], ..OF_A_SITE;
+        users: &[Role::Site, Role::Service], ..OF_A_SITE;
     /// Carries out named statements on one of a site's databases. It has a connection to SQLite for each thread.
     DataProxy = 11: name: "dataproxy", kib: 2240, stops_after: Role::Broker, replaced_after: Role::Broker,
         users: &[Role::Service], ..OF_A_SITE;

@@ -11,8 +11,8 @@
 use std::fmt;
 
 use crate::admin::ADMIN_SECRET_CHARS;
-use crate::roles::Role;
 use crate::codec::{Bytes, DecodeError, MESSAGE_MAX, Message, Reader, Text, add_item, choice, messages};
+use crate::roles::Role;
 use crate::tls::{Holding, TICKET_KEY_BYTES, Verdict};
 
 /// The version of the records that this launcher writes. It reads those of the version before and after as well.

@@ -49,6 +49,26 @@ fn what_more_depends_on_is_killed_later() {
     );
 }
 
+/// Who needs a process goes before it at the end, and is replaced after it.
+#[test]
+fn what_others_need_goes_last_and_is_replaced_first() {
+    let place = |order: &[Role], role: Role| order.iter().position(|one| *one == role).unwrap();
+    for &role in Role::ALL {
+        for &user in role.facts().users {
+            assert!(place(&Role::STOP_ORDER, user) < place(&Role::STOP_ORDER, role), "{user:?}, {role:?}");
+            assert!(
+                place(&Role::REPLACEMENT_ORDER, role) < place(&Role::REPLACEMENT_ORDER, user),
+                "{role:?}, {user:?}"
+            );
+        }
+    }
+    let [stops, replaced] = [Role::STOP_ORDER, Role::REPLACEMENT_ORDER];
+    assert_eq!(
+        (stops[0], stops.last(), replaced[0], replaced.last()),
+        (Role::Gate, Some(&Role::Logger), Role::Logger, Some(&Role::Admin))
+    );
+}
+
 #[test]
 fn no_edge_is_there_twice() {
     let mut seen = HashSet::new();
