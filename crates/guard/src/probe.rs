@@ -69,7 +69,7 @@ pub fn run(
         Probed::Loader => {
             let descriptors =
                 vec![(duplicate(&context.null)?, 0), (output, 1), (duplicate(&context.null)?, 2)];
-            let limits = context.limits_of(gate, None);
+            let limits = context.limits_of(gate);
             let jail = context.jail_of_loader(gate.identity, limits, &[&program.file], descriptors)?;
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?
         }

@@ -232,10 +232,7 @@ impl Supervisor {
             let spec = &self.specs[slot];
             let is_front = || self.context.messages().relays(self.spec_of(serial), spec);
             let is_told = role == Role::Gate || spec.site == site || is_front();
-            if is_told
-                && spec.role.is_worker()
-                && self.is_partition_without_room(slot)
-            {
+            if is_told && spec.role.is_worker() && self.is_partition_without_room(slot) {
                 self.send_no_room(serial, slot);
             }
         }

@@ -49,6 +49,7 @@ mod publisher_end;
 mod reaping;
 pub mod report;
 pub mod restart;
+mod roles;
 mod room;
 mod scarcity;
 mod seen;

@@ -53,8 +53,7 @@ impl Supervisor {
             (1, Exit::Signal(KILL)) => "it".to_owned(),
             _ => format!("{count} of its processes"),
         };
-        let own =
-            self.context.limits_of(spec, self.context.guest(spec)).memory_bytes.filter(|_| is_own_limit);
+        let own = self.context.limits_of(spec).memory_bytes.filter(|_| is_own_limit);
         let why = match (own, self.memory.limit()) {
             (Some(bytes), _) => format!(
                 "its limit of {} MiB is reached (`memory_max`): raise the limit, or see what the program keeps",

@@ -2,15 +2,11 @@
 //!
 //! Runs in: the launcher. Sees no untrusted bytes. Never: asks a process more than twice that has not answered.
 
-use wire::data::LauncherToDataProxy;
-use wire::stapler::LauncherToStapler;
-use wire::templates::LauncherToPublisher;
-use wire::tls::LauncherToSigner;
-use wire::{LauncherToAdmin, LauncherToBroker, LauncherToConnector, LauncherToGate, LauncherToLogger};
-use wire::{LauncherToService, LauncherToSite, Role};
+use wire::Role;
 
 use crate::Supervisor;
 use crate::process::Stage;
+use crate::roles;
 
 impl Supervisor {
     /// Asks a process for its counters.
@@ -38,19 +34,6 @@ impl Supervisor {
     }
 
     fn send_question(&mut self, serial: u64, role: Role) {
-        match role {
-            Role::Gate => self.send(serial, &LauncherToGate::Report {}, None),
-            Role::Site => self.send(serial, &LauncherToSite::Report {}, None),
-            Role::Service => self.send(serial, &LauncherToService::Report {}, None),
-            Role::Logger => self.send(serial, &LauncherToLogger::Report {}, None),
-            Role::Admin => self.send(serial, &LauncherToAdmin::Report {}, None),
-            Role::Signer => self.send(serial, &LauncherToSigner::Report {}, None),
-            Role::Connector => self.send(serial, &LauncherToConnector::Report {}, None),
-            Role::Stapler => self.send(serial, &LauncherToStapler::Report {}, None),
-            Role::Broker => self.send(serial, &LauncherToBroker::Report {}, None),
-            Role::DataProxy => self.send(serial, &LauncherToDataProxy::Report {}, None),
-            Role::Publisher => self.send(serial, &LauncherToPublisher::Report {}, None),
-            Role::Filter | Role::Launcher => {}
-        }
+        roles::kind(role).ask(self, serial);
     }
 }

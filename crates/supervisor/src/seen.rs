@@ -24,9 +24,7 @@ impl Supervisor {
 
     /// The slots of the workers of a site, or of the processes of a service, by its partition.
     pub fn slots_of_partition(&self, partition: u16) -> Vec<usize> {
-        let is_it = |slot: &usize| {
-            self.specs[*slot].role.is_worker() && !self.slots[*slot].life.is_over()
-        };
+        let is_it = |slot: &usize| self.specs[*slot].role.is_worker() && !self.slots[*slot].life.is_over();
         self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }
 

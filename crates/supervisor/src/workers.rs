@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-
 use crate::process::Stage;
 use crate::{Slot, Supervisor};
 

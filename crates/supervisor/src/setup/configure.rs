@@ -6,7 +6,9 @@
 use std::os::fd::OwnedFd;
 
 use wire::tls::LauncherToSigner;
-use wire::{AccessLogRight, AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite};
+use wire::{
+    AccessLogRight, AccessRight, LauncherToGate, LauncherToLogger, LauncherToService, LauncherToSite,
+};
 use wire::{Role, Source, Text};
 
 use crate::Supervisor;
@@ -130,8 +132,7 @@ impl Supervisor {
 
     /// The processes that answer requests, as far as they are not told to end.
     pub fn workers(&self) -> impl Iterator<Item = u64> {
-        let is_worker =
-            |process: &Process| self.spec(process.slot).role.is_worker();
+        let is_worker = |process: &Process| self.spec(process.slot).role.is_worker();
         let workers = self.processes().iter().filter(move |(_, process)| is_worker(process));
         workers.map(|(&serial, _)| serial).filter(|&serial| self.is_active(serial))
     }

@@ -76,7 +76,7 @@ impl SpawnContext {
         paths.push((duplicate(&program.file)?, Access::Execute));
         descriptors.push((duplicate(&self.null)?, 2));
         let count = DESCRIPTORS + descriptors.len() as u64;
-        let limits = Limits { descriptors: count, core_bytes: 0, cpu_seconds, ..self.limits_of(spec, None) };
+        let limits = Limits { descriptors: count, core_bytes: 0, cpu_seconds, ..self.limits_of_role(spec) };
         let mut jail = self.helper_jail(spec.identity, Policy::Keeper, limits, descriptors, paths)?;
         // What has no descriptors has nothing to do, and says nothing.
         jail.without.retain(|layer| *layer != "descriptors");

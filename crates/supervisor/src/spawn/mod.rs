@@ -16,6 +16,7 @@ pub mod examination;
 pub mod failures;
 mod findings;
 pub mod given_programs;
+mod guest;
 pub mod helper;
 pub mod inheritance;
 pub mod inspect;
@@ -38,6 +39,7 @@ pub mod uid_share;
 pub mod uids;
 pub mod uids_back;
 pub mod versions;
+pub(crate) mod view;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -115,7 +115,7 @@ impl SpawnContext {
         let printing = OwnedFd::from(printing);
         let mut descriptors = vec![(duplicate(&self.null)?, 0), (duplicate(&printing)?, 1), (printing, 2)];
         descriptors.extend(copy.map(|copy| (copy, COPY)));
-        let limits = self.limits_of(question.spec, Some(question.service));
+        let limits = self.limits_of(question.spec);
         let may_run = [question.program, question.loader.2];
         let mut jail = self.jail_of_loader(question.spec.identity, limits, &may_run, descriptors)?;
         jail.label.clone_from(&question.service.label);

@@ -1,0 +1,30 @@
+//! Brokers, which answer a service's calls for sockets.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: starts a broker that cannot look at its service.
+
+use jail::policy::Policy;
+use wire::LauncherToBroker;
+
+use super::RoleKind;
+use crate::Supervisor;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
+
+/// See the file's head.
+pub(super) struct Broker;
+
+impl RoleKind for Broker {
+    fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
+        supervisor.send(serial, &LauncherToBroker::Report {}, None);
+    }
+
+    fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {
+        Policy::Broker
+    }
+
+    /// Landlock forbids to look at processes outside of one's own domain, and a process is known to those alone that share its PID
+    /// namespace or are above.
+    fn without(&self) -> &'static [&'static str] {
+        &["pid namespace", "landlock"]
+    }
+}

@@ -1,0 +1,41 @@
+//! The stapler, which asks authorities about certificates.
+//!
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets the stapler reach more than the ports of
+//! responders and of DNS.
+
+use std::os::fd::OwnedFd;
+
+use jail::policy::Policy;
+use wire::stapler::LauncherToStapler;
+
+use super::RoleKind;
+use crate::Supervisor;
+use crate::error::Error;
+use crate::spawn::Origin;
+use crate::spawn::context::SpawnContext;
+use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::view::View;
+
+/// See the file's head.
+pub(super) struct Stapler;
+
+impl RoleKind for Stapler {
+    fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
+        supervisor.send(serial, &LauncherToStapler::Report {}, None);
+    }
+
+    fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {
+        Policy::Stapler
+    }
+
+    fn let_reach(
+        &self,
+        context: &SpawnContext,
+        _: &ProcessSpec,
+        _: (&OwnedFd, Origin),
+        view: &mut View,
+    ) -> Result<(), Error> {
+        context.let_stapler_reach(&mut view.reach);
+        Ok(())
+    }
+}
