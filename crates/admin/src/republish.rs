@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::reply::{Reply, Republished};
 
 /// What the name of a site's publisher ends in, as the launcher gives it.
-pub(crate) const TEMPLATES_OF: &str = ":templates";
+pub(crate) const TEMPLATES_OF: &str = wire::Role::Publisher.facts().suffix;
 
 impl Admin {
     /// Has the publishers of a site, or of all, read their templates again, one after the other.

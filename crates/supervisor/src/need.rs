@@ -171,11 +171,8 @@ impl Need {
 
 /// Whose uid the processes of a spec have: all gates have one, each filter its own, and a broker that of its service.
 fn owner(spec: &ProcessSpec) -> (&'static str, &str, usize) {
-    match spec.role {
-        Role::Broker => (Role::Service.name(), spec.name.trim_end_matches(BROKER_OF), 0),
-        Role::Filter => (Role::Filter.name(), "", spec.index),
-        role => (role.name(), &spec.name, 0),
-    }
+    let place = if spec.role == Role::Filter { spec.index } else { 0 };
+    (spec.role.facts().uid_of, spec.role.base(&spec.name), place)
 }
 
 impl Supervisor {

@@ -11,6 +11,13 @@ pub struct RoleFacts {
     pub name: &'static str,
     /// What its processes are for.
     pub scope: Scope,
+    /// What the name of a process ends in, after the name of the site, service or data source that it works for. No name of those has
+    /// a colon.
+    pub suffix: &'static str,
+    /// Whether there may be several of the server, which are called by their number.
+    pub is_numbered: bool,
+    /// What the name of its uid begins with in the table of uids: `data/blog/catalog`.
+    pub uid_of: &'static str,
     /// Whose program it is.
     pub program: Whose,
     /// Whether gates or other workers send it requests: it has a partition.
@@ -86,6 +93,9 @@ impl RoleFacts {
     const OF_A_SITE: Self = Self {
         name: "",
         scope: Scope::Site,
+        suffix: "",
+        is_numbered: false,
+        uid_of: "role",
         program: Whose::Ours,
         is_worker: false,
         oom_step: 400,
@@ -129,13 +139,13 @@ roles! {
     /// `bulkheadd`, which is root and starts all others.
     Launcher = 0: name: "bulkheadd", oom_step: 0, heartbeat: Heartbeat::Never, kib: 0, ..OF_ALL;
     /// Accepts connections and finds their partition.
-    Gate = 1: name: "gate", heartbeat: Heartbeat::Short, kib: 512, cpu_weight: 2, access_log: AccessLogRight::Every,
+    Gate = 1: name: "gate", is_numbered: true, heartbeat: Heartbeat::Short, kib: 512, cpu_weight: 2, access_log: AccessLogRight::Every,
         replaced_after: Role::Filter, ..OF_ALL;
     /// Serves one site.
-    Site = 2: name: "site", is_worker: true, heartbeat: Heartbeat::InUse, cpu_weight: 4, access_log: AccessLogRight::Site,
+    Site = 2: name: "site", uid_of: "site", is_worker: true, heartbeat: Heartbeat::InUse, cpu_weight: 4, access_log: AccessLogRight::Site,
         stops_after: Role::Filter, replaced_after: Role::Service, ..OF_A_SITE;
     /// Runs one service.
-    Service = 3: name: "service", program: Whose::Operators, is_worker: true, oom_step: OOM_STEP_MAX, heartbeat: Heartbeat::InUse,
+    Service = 3: name: "service", uid_of: "service", program: Whose::Operators, is_worker: true, oom_step: OOM_STEP_MAX, heartbeat: Heartbeat::InUse,
         kib: 520, access_log: AccessLogRight::Site, stops_after: Role::Site, replaced_after: Role::Publisher,
         users: &[Role::Site], ..OF_A_SITE;
     /// Writes the logs.
@@ -143,23 +153,24 @@ roles! {
     /// Passes the administrator's orders on. An upgrade replaces it last: it passes the answer on.
     Admin = 5: name: "admin", stops_after: Role::Stapler, replaced_after: Role::Gate, ..OF_ALL;
     /// A filter of the operator's, any program: gets requests from the gates, and passes them on or drops them.
-    Filter = 6: name: "filter", program: Whose::Operators, oom_step: 300, heartbeat: Heartbeat::Never, kib: 352,
+    Filter = 6: name: "filter", is_numbered: true, uid_of: "filter", program: Whose::Operators, oom_step: 300, heartbeat: Heartbeat::Never, kib: 352,
         stops_after: Role::Gate, replaced_after: Role::Site, ..OF_ALL;
     /// Holds the private keys of all sites, and signs with them.
     Signer = 7: name: "signer", stops_after: Role::Publisher, replaced_after: Role::Logger, ..OF_ALL;
     /// Makes one site's connections to its upstreams and FastCGI servers, or those that one service was granted.
-    Connector = 8: name: "connector", kib: 256, stops_after: Role::DataProxy, replaced_after: Role::Stapler,
+    Connector = 8: name: "connector", suffix: ":connector", uid_of: "connector", kib: 256, stops_after: Role::DataProxy, replaced_after: Role::Stapler,
         users: &[Role::Site, Role::Service, Role::DataProxy], ..OF_A_SITE;
     /// Asks the responders of authorities about sites' certificates.
     Stapler = 9: name: "stapler", kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, ..OF_ALL;
-    /// Answers the calls by which one service asks for sockets and connections.
-    Broker = 10: name: "broker", kib: 352, stops_after: Role::Service, replaced_after: Role::Connector,
+    /// Answers the calls by which one service asks for sockets and connections. It reads what these point at, which the kernel lets
+    /// processes of the same uid do.
+    Broker = 10: name: "broker", suffix: ":broker", uid_of: "service", kib: 352, stops_after: Role::Service, replaced_after: Role::Connector,
         users: &[Role::Site, Role::Service], ..OF_A_SITE;
     /// Carries out named statements on one of a site's databases. It has a connection to SQLite for each thread.
-    DataProxy = 11: name: "dataproxy", kib: 2240, stops_after: Role::Broker, replaced_after: Role::Broker,
+    DataProxy = 11: name: "dataproxy", suffix: ":data", uid_of: "data", kib: 2240, stops_after: Role::Broker, replaced_after: Role::Broker,
         users: &[Role::Service], ..OF_A_SITE;
     /// Reads one site's templates, and publishes them to the site's services.
-    Publisher = 12: name: "publisher", kib: 416, stops_after: Role::Connector, replaced_after: Role::DataProxy,
+    Publisher = 12: name: "publisher", suffix: ":templates", uid_of: "publisher", kib: 416, stops_after: Role::Connector, replaced_after: Role::DataProxy,
         users: &[Role::Service], ..OF_A_SITE;
 }
 
@@ -195,6 +206,11 @@ impl Role {
     /// Whether its processes work for one site.
     pub fn is_of_a_site(self) -> bool {
         self.facts().scope == Scope::Site
+    }
+
+    /// The name without what names of this role end in.
+    pub fn base(self, name: &str) -> &str {
+        name.strip_suffix(self.facts().suffix).unwrap_or(name)
     }
 
     /// Whether it is a program of the operator's.

@@ -133,16 +133,15 @@ impl<'a> ProcessTable<'a> {
         site: usize,
         index: usize,
     ) -> Result<(), Error> {
-        let owner = match role {
-            Role::Site | Role::Service => format!("{}/{name}", role.name()),
-            Role::Connector => format!("connector/{}", name.trim_end_matches(CONNECTOR_OF)),
-            Role::DataProxy => format!("data/{}", name.trim_end_matches(DATA_OF)),
-            Role::Publisher => format!("publisher/{}", name.trim_end_matches(TEMPLATES_OF)),
-            // It reads what the service's calls point at, which the kernel lets those of the same uid do.
-            Role::Broker => format!("service/{}", name.trim_end_matches(BROKER_OF)),
-            // A place in the chain: its filters are apart from each other, as those before it are from the gates.
-            Role::Filter => format!("filter/{index}"),
-            _ => format!("role/{name}"),
+        let mut spec = ProcessSpec {
+            role,
+            name: name.into(),
+            partition: partition as u16,
+            site: site as u16,
+            index,
+            worker: 0,
+            generation: if role == Role::Filter { self.generation } else { 0 },
+            identity: None,
         };
         let user = match role {
             Role::Site => self.config.sites[site].worker.user.as_deref(),
@@ -150,21 +149,10 @@ impl<'a> ProcessTable<'a> {
         };
         let identity = self.identities.as_deref_mut().map(|table| match user {
             Some(user) => table.account(user, name),
-            None => table.identity(&owner),
+            None => table.identity(&spec.owner()),
         });
-        let identity = identity.transpose()?;
-        let (partition, site) = (partition as u16, site as u16);
-        let generation = if role == Role::Filter { self.generation } else { 0 };
-        self.specs.push(ProcessSpec {
-            role,
-            name: name.into(),
-            partition,
-            site,
-            index,
-            worker: 0,
-            generation,
-            identity,
-        });
+        spec.identity = identity.transpose()?;
+        self.specs.push(spec);
         Ok(())
     }
 }

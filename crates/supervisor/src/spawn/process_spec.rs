@@ -3,16 +3,16 @@
 //! Runs in: the launcher, as root, and the guard. Sees: the checked configuration.
 
 use jail::Identity;
-use wire::{NO_PARTITION, Role};
+use wire::{NO_PARTITION, Role, Scope};
 
-/// What the name of a site's connector ends in; no name of a site or service has a colon.
-pub const CONNECTOR_OF: &str = ":connector";
+/// What the name of a connector ends in.
+pub const CONNECTOR_OF: &str = Role::Connector.facts().suffix;
 /// What the name of a service's broker ends in.
-pub const BROKER_OF: &str = ":broker";
+pub const BROKER_OF: &str = Role::Broker.facts().suffix;
 /// What the name of a data proxy ends in.
-pub const DATA_OF: &str = ":data";
+pub const DATA_OF: &str = Role::DataProxy.facts().suffix;
 /// What the name of a site's publisher ends in.
-pub const TEMPLATES_OF: &str = ":templates";
+pub const TEMPLATES_OF: &str = Role::Publisher.facts().suffix;
 /// What is between a name and the number of one of its workers; no name has it.
 pub const WORKER_OF: char = '#';
 
@@ -77,14 +77,21 @@ impl ProcessSpec {
 
     /// How messages about it begin.
     pub fn title(&self) -> String {
+        let facts = self.role.facts();
+        match facts.scope {
+            Scope::Server if facts.is_numbered => format!("{} {}", facts.name, self.index),
+            Scope::Server => self.name.clone(),
+            Scope::Site => format!("{} {}", facts.name, self.role.base(&self.label())),
+        }
+    }
+
+    /// The name of its uid in the table of uids: processes of one name share it.
+    pub fn owner(&self) -> String {
+        let of = self.role.facts().uid_of;
         match self.role {
-            Role::Site | Role::Service => format!("{} {}", self.role.name(), self.label()),
-            Role::Gate | Role::Filter => format!("{} {}", self.role.name(), self.index),
-            Role::Connector => format!("connector {}", self.name.trim_end_matches(CONNECTOR_OF)),
-            Role::Broker => format!("broker {}", self.name.trim_end_matches(BROKER_OF)),
-            Role::DataProxy => format!("dataproxy {}", self.name.trim_end_matches(DATA_OF)),
-            Role::Publisher => format!("publisher {}", self.name.trim_end_matches(TEMPLATES_OF)),
-            _ => self.name.clone(),
+            // A place in the chain: its filters are apart from each other, as those before it are from the gates.
+            Role::Filter => format!("{of}/{}", self.index),
+            role => format!("{of}/{}", role.base(&self.name)),
         }
     }
 }
