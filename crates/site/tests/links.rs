@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use request::path::NormalPath;
-use site::files::folders::{Folder, Folders};
-use site::files::{Files, Found, Names};
+use site::files::folders::{Folders, OpenFolder};
+use site::files::{FileNames, FoundPath, RootFiles};
 
 /// The root, two folders that links may lead into, and one of somebody else's.
 const FOLDERS: [&str; 4] = ["www", "shared", "second", "other"];
@@ -55,14 +55,14 @@ fn make(top: &Path, random: &mut Random) {
     }
 }
 
-fn files(top: &Path) -> Files {
+fn files(top: &Path) -> RootFiles {
     let open = |name: &str| fs::File::open(top.join(name)).unwrap().into();
     let mut folders = Folders::default();
     folders.set_root(top.join("www").to_str().unwrap());
     for name in ["shared", "second"] {
-        folders.add_link_folder(Folder::new(open(name), top.join(name).to_str().unwrap()));
+        folders.add_link_folder(OpenFolder::new(open(name), top.join(name).to_str().unwrap()));
     }
-    Files::new(open("www"), Rc::new(Names { folders, ..Names::default() }))
+    RootFiles::new(open("www"), Rc::new(FileNames { folders, ..FileNames::default() }))
 }
 
 /// All paths of up to three of these names.
@@ -87,7 +87,7 @@ fn what_links_lead_to_is_what_the_kernel_says_and_in_a_named_folder() {
         let files = files(&top);
         for path in &paths {
             let real = top.join("www").join(&path[1..]).canonicalize();
-            let Ok(Found::File(file)) = files.lookup(&NormalPath::parse(path).unwrap()) else {
+            let Ok(FoundPath::File(file)) = files.lookup(&NormalPath::parse(path).unwrap()) else {
                 refused += usize::from(real.is_ok_and(|real| real.starts_with(top.join("other"))));
                 continue;
             };

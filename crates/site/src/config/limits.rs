@@ -20,7 +20,7 @@ const MIN_RATE: u32 = 500;
 
 /// What a client may take.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Bytes of a request head; 431 above.
     pub head_bytes: usize,
     /// From the first byte of a head to its last; 408 above.
@@ -45,7 +45,7 @@ pub struct Limits {
     pub idle_stop: Option<Duration>,
 }
 
-impl Limits {
+impl ClientLimits {
     /// What the launcher says, with the rates of `[conditioning]` without keys.
     pub fn new(limits: &WorkerLimits) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());

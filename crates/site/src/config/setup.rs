@@ -16,14 +16,14 @@ use wire::{HeaderOf, LauncherToSite, RuleAction};
 use worker::Fault;
 
 use crate::config::settings::Settings;
-use crate::files::Names;
-use crate::files::folders::{Folder, Folders};
+use crate::files::FileNames;
+use crate::files::folders::{Folders, OpenFolder};
 use crate::router::access::users::Users;
-use crate::router::rules::{AccessPolicy, BasicAuth, Rule, Rules, Target, Tried};
+use crate::router::rules::{AccessPolicy, BasicAuth, Rule, RuleTarget, Rules, TryFile};
 
 /// All that is said, until it is put together.
 #[derive(Default)]
-pub struct Setup {
+pub struct SiteSetup {
     /// The directory of files.
     pub root: Option<OwnedFd>,
     /// Names of index files.
@@ -45,7 +45,7 @@ pub struct Setup {
     pub faults: Vec<String>,
 }
 
-impl Setup {
+impl SiteSetup {
     /// Takes a message; the message itself if it is about something else.
     ///
     /// # Errors
@@ -134,9 +134,9 @@ impl Setup {
     /// Has the service of `partition` answer for what is at or below `path`, unless another service does already.
     pub fn service(&mut self, path: &str, partition: u16) {
         let matcher = Matcher::path(path);
-        let is_known = |rule: &Rule| matches!(rule.target, Target::Service(_)) && rule.matcher == matcher;
+        let is_known = |rule: &Rule| matches!(rule.target, RuleTarget::Service(_)) && rule.matcher == matcher;
         if !self.rules.iter().any(is_known) {
-            self.rules.push(Rule::new(None, matcher, Target::Service(partition)));
+            self.rules.push(Rule::new(None, matcher, RuleTarget::Service(partition)));
         }
     }
 
@@ -178,8 +178,8 @@ impl Setup {
     fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
         let folder = opened(folder, descriptor)?;
         let rule = self.rule(number)?;
-        if rule.target == Target::Files {
-            rule.target = Target::Alias;
+        if rule.target == RuleTarget::Files {
+            rule.target = RuleTarget::Alias;
         }
         let path = rule.matcher.path.clone().ok_or_else(|| strange("a folder without a path"))?;
         self.folders.add_alias(&path, folder);
@@ -199,18 +199,18 @@ impl Setup {
     fn tried(&mut self, number: u16, to: &str) -> Result<(), Fault> {
         let rule = self.rule(number)?;
         let tried = match to.strip_prefix('=') {
-            Some(status) => Tried::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
-            None => Tried::Path(To::parse(to, rule.matcher.pattern.as_ref()).map_err(strange)?),
+            Some(status) => TryFile::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
+            None => TryFile::Path(To::parse(to, rule.matcher.pattern.as_ref()).map_err(strange)?),
         };
         match &mut rule.target {
-            Target::TryFiles(all) => all.push(tried),
+            RuleTarget::TryFiles(all) => all.push(tried),
             _ => return Err(strange("paths of a rule that tries none")),
         }
         Ok(())
     }
 
     /// The rules, and what is said of the names of files.
-    pub fn names(&mut self) -> Rc<Names> {
+    pub fn names(&mut self) -> Rc<FileNames> {
         let mut rules = Rules::new(std::mem::take(&mut self.sources));
         self.rules.drain(..).for_each(|rule| rules.add(rule));
         let (index, hidden) = (std::mem::take(&mut self.index), std::mem::take(&mut self.hidden));
@@ -218,13 +218,13 @@ impl Setup {
         // For as long as the process lives, as those that are part of the program: a site worker is set up once.
         let media = media.map(|(suffix, media)| (suffix, &*media.leak()));
         let folders = std::mem::take(&mut self.folders);
-        Rc::new(Names { index, hidden, media: media.collect(), rules: Rc::new(rules), folders })
+        Rc::new(FileNames { index, hidden, media: media.collect(), rules: Rc::new(rules), folders })
     }
 }
 
-fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<Folder, Fault> {
+fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<OpenFolder, Fault> {
     let fd = descriptor.ok_or_else(|| strange("a folder without its descriptor"))?;
-    Ok(Folder::new(fd, path))
+    Ok(OpenFolder::new(fd, path))
 }
 
 /// What is empty is not asked for.
@@ -242,18 +242,18 @@ fn target_of(
     action: RuleAction,
     status: u16,
     (to, matcher): (&str, &Matcher),
-) -> Result<Target, Fault> {
+) -> Result<RuleTarget, Fault> {
     let parsed = || To::parse(to, matcher.pattern.as_ref()).map_err(strange);
     Ok(match action {
-        RuleAction::Terms => Target::Files,
+        RuleAction::Terms => RuleTarget::Files,
         RuleAction::Redirect => {
-            Target::Redirect { to: parsed()?, status: StatusCode::from_u16(status).map_err(strange)? }
+            RuleTarget::Redirect { to: parsed()?, status: StatusCode::from_u16(status).map_err(strange)? }
         }
-        RuleAction::Rewrite => Target::Rewrite(parsed()?),
-        RuleAction::TryFiles => Target::TryFiles(Vec::new()),
-        RuleAction::Upstream => Target::Upstream(rule),
-        RuleAction::Fastcgi => Target::FastCgi(rule),
-        RuleAction::Hook => Target::Hook(to.to_owned()),
+        RuleAction::Rewrite => RuleTarget::Rewrite(parsed()?),
+        RuleAction::TryFiles => RuleTarget::TryFiles(Vec::new()),
+        RuleAction::Upstream => RuleTarget::Upstream(rule),
+        RuleAction::Fastcgi => RuleTarget::FastCgi(rule),
+        RuleAction::Hook => RuleTarget::Hook(to.to_owned()),
     })
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct IdlePool {
     /// Those of them that wait for a head.
     idle: Cell<u32>,
     evicted: Cell<u64>,
-    tree: RefCell<Tree<Rc<Entry>>>,
+    tree: RefCell<Tree<Rc<IdleEntry>>>,
 }
 
 /// The seat of one connection.
-struct Entry {
+struct IdleEntry {
     idle: Cell<bool>,
     must_go: Cell<bool>,
     /// Its place in the tree.
@@ -44,10 +44,10 @@ struct Entry {
 }
 
 /// A connection that is here; it leaves when dropped.
-pub(crate) struct Slot<'a> {
+pub(crate) struct IdleSlot<'a> {
     idle_pool: &'a IdlePool,
     peer: IpAddr,
-    entry: Option<Rc<Entry>>,
+    entry: Option<Rc<IdleEntry>>,
 }
 
 impl IdlePool {
@@ -64,10 +64,10 @@ impl IdlePool {
     }
 
     /// A connection has come.
-    pub fn enter(&self, peer: IpAddr) -> Slot<'_> {
+    pub fn enter(&self, peer: IpAddr) -> IdleSlot<'_> {
         self.here.set(self.here.get() + 1);
         self.make_room();
-        Slot { idle_pool: self, peer, entry: None }
+        IdleSlot { idle_pool: self, peer, entry: None }
     }
 
     /// How many connections were asked to go.
@@ -106,11 +106,11 @@ impl IdlePool {
     }
 }
 
-impl Slot<'_> {
+impl IdleSlot<'_> {
     /// Takes a seat, if this one has none.
     pub fn register(&mut self) {
         if self.entry.is_none() {
-            let entry = Rc::new(Entry {
+            let entry = Rc::new(IdleEntry {
                 idle: Cell::new(false),
                 must_go: Cell::new(false),
                 key: Cell::new(None),
@@ -121,7 +121,7 @@ impl Slot<'_> {
         }
     }
 
-    fn place(&self, entry: &Rc<Entry>) {
+    fn place(&self, entry: &Rc<IdleEntry>) {
         entry.key.set(Some(self.idle_pool.tree.borrow_mut().insert(self.peer.into(), entry.clone())));
     }
 
@@ -162,7 +162,7 @@ impl Slot<'_> {
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for IdleSlot<'_> {
     fn drop(&mut self) {
         self.mark_busy();
         if let Some(entry) = &self.entry {
@@ -181,7 +181,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
 
-    fn resting(idle_pool: &IdlePool, address: [u8; 4]) -> Slot<'_> {
+    fn resting(idle_pool: &IdlePool, address: [u8; 4]) -> IdleSlot<'_> {
         let mut slot = idle_pool.enter(address.into());
         slot.mark_idle();
         slot

@@ -9,22 +9,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::connection::min_rate::Pace;
-use crate::connection::stream::Stream;
+use crate::connection::min_rate::TransferPace;
+use crate::connection::stream::ClientStream;
 
 /// The sending side of a connection.
-pub(crate) struct Output {
+pub(crate) struct SendBuffer {
     /// How fast the client takes what is sent.
-    pub takes: Rc<Pace>,
+    pub takes: Rc<TransferPace>,
     /// When the kernel is to be asked whether there is room for more, whatever epoll says.
     pub probe: Cell<Option<Instant>>,
     /// Bytes written.
     pub written: Cell<u64>,
 }
 
-impl Output {
+impl SendBuffer {
     /// To a client that takes what is sent at this pace.
-    pub fn new(takes: Rc<Pace>) -> Self {
+    pub fn new(takes: Rc<TransferPace>) -> Self {
         Self { takes, probe: Cell::default(), written: Cell::default() }
     }
 
@@ -59,7 +59,7 @@ impl Output {
     pub fn poll_write(
         &self,
         cx: &mut Context<'_>,
-        stream: &mut Stream,
+        stream: &mut ClientStream,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut moved = 0;
@@ -83,7 +83,7 @@ impl Output {
     }
 
     /// Has the kernel take what is encrypted and waits for it.
-    pub fn poll_flush(&self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&self, cx: &mut Context<'_>, stream: &mut ClientStream) -> Poll<io::Result<()>> {
         if !stream.is_tls() {
             return Poll::Ready(Ok(()));
         }

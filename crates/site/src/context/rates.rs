@@ -24,10 +24,10 @@ const TOLD_MAX: usize = 32;
 /// The rates of all clients.
 pub(crate) struct Rates {
     limited: bool,
-    known: Rc<Known>,
+    known: Rc<ClientRates>,
 }
 
-struct Known {
+struct ClientRates {
     rate: RefCell<Rate>,
     /// Clients of whom the gates are to be told.
     low: RefCell<Vec<IpAddr>>,
@@ -39,7 +39,7 @@ impl Rates {
     /// So many requests a second of each client, any number if that is 0, and so many at once; any number of `exempt`.
     pub fn new((per_second, burst): (u32, u32), exempt: Exempt) -> Self {
         let rate = RefCell::new(Rate::new(per_second, burst).exempting(exempt));
-        let known = Known { rate, low: RefCell::default(), telling: Cell::new(false) };
+        let known = ClientRates { rate, low: RefCell::default(), telling: Cell::new(false) };
         Self { limited: per_second > 0, known: Rc::new(known) }
     }
 
@@ -63,7 +63,7 @@ impl Rates {
     }
 }
 
-impl Known {
+impl ClientRates {
     /// Has the gates told of a client before long.
     fn is_low(self: &Rc<Self>, client: IpAddr, receiver: &Rc<Receiver>) {
         let mut low = self.low.borrow_mut();

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use wire::ChildToLauncher;
 
-use crate::context::Site;
+use crate::context::SiteContext;
 
 /// LIMIT: address ranges named in a report, as many as people read.
 const RANGES_MAX: usize = 16;
 
-impl Site {
+impl SiteContext {
     /// What was shed, by whom most is held, and what waits.
     pub fn report(&self) -> Vec<ChildToLauncher> {
         let mut shed = self.shed.snapshot();

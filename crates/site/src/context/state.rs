@@ -21,24 +21,24 @@ use worker::receiver::Receiver;
 use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest, Untold};
 use worker::routes::Routes;
 
-use crate::config::limits::Limits;
+use crate::config::limits::ClientLimits;
 use crate::context::rates::Rates;
-use crate::http::access_record::Access;
+use crate::http::access_record::AccessRecord;
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::backends::Backends;
-use crate::proxy::limit::{BackendId, ConcurrencyLimit, Permit, Refused, but_anybody};
-use crate::proxy::service::{ServiceProxy, Tell, Waits};
+use crate::proxy::limit::{BackendId, ConcurrencyLimit, LimitRefusal, Permit, but_anybody};
+use crate::proxy::service::{QueueLimits, ServiceProxy, Tell};
 use crate::proxy::spool::Spool;
 use crate::router::rules::Rules;
 
 /// A line about a connection that failed under TLS.
-struct Failed<'a> {
+struct TlsFailureLine<'a> {
     peer: SocketAddr,
     error: &'a rustls::Error,
     others: u64,
 }
 
-impl fmt::Display for Failed<'_> {
+impl fmt::Display for TlsFailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TLS with {} failed: {}{}", self.peer.ip(), self.error, Untold(self.others))
     }
@@ -91,7 +91,7 @@ fn relayed(routes: &Routes<RouteOwner>) -> Vec<u16> {
 pub struct WorkerState {
     /// Whose each request is.
     routes: RefCell<Routes<RouteOwner>>,
-    limits: Limits,
+    limits: ClientLimits,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
     /// Requests a second of each client, any number if that is 0, and how many at once.
@@ -132,7 +132,7 @@ impl WorkerState {
     }
 
     /// A worker with these limits and, for now, nothing of its own.
-    pub fn new(limits: Limits, receiver: Rc<Receiver>, log: Log) -> Self {
+    pub fn new(limits: ClientLimits, receiver: Rc<Receiver>, log: Log) -> Self {
         Self {
             routes: RefCell::default(),
             priority: Priority::Recency,
@@ -208,9 +208,9 @@ impl WorkerState {
     }
 
     /// How requests wait for workers of others.
-    fn waits(&self) -> Waits {
-        let Limits { start_timeout, connections, .. } = self.limits;
-        Waits { max: start_timeout, connections, priority: self.priority, tell: self.tell.clone() }
+    fn waits(&self) -> QueueLimits {
+        let ClientLimits { start_timeout, connections, .. } = self.limits;
+        QueueLimits { max: start_timeout, connections, priority: self.priority, tell: self.tell.clone() }
     }
 
     /// Sets how the launcher is told which partitions lack a worker, and which are in use.
@@ -303,12 +303,12 @@ impl WorkerState {
     }
 
     /// A place for one more stream of HTTP/2, for as long as the stream is answered.
-    pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, Refused> {
+    pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, LimitRefusal> {
         self.streams.try_acquire(BackendId::Streams, self.client(conn))
     }
 
     /// Logs an answered request.
-    pub(crate) fn record(&self, access: &Access<'_>) {
+    pub(crate) fn record(&self, access: &AccessRecord<'_>) {
         self.receiver.counters.answered();
         self.log.access(&wire::log::Access {
             time_us: now_us(),
@@ -333,7 +333,7 @@ impl WorkerState {
     /// changed or made up by somebody: the gates are told of its client.
     pub(crate) fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
         if let Some(others) = self.tls_failures.tell(Instant::now()) {
-            self.log.event(Level::Warning, Failed { peer, error, others });
+            self.log.event(Level::Warning, TlsFailureLine { peer, error, others });
         }
         if let (rustls::Error::DecryptError, Some(name)) = (error, &self.tampered) {
             let (address_high, address_low) = wire::halves(peer.ip());
@@ -342,7 +342,7 @@ impl WorkerState {
     }
 
     /// The limits.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ClientLimits {
         &self.limits
     }
 }

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// What is open.
-pub(super) struct Opened {
+pub(super) struct OpenedPath {
     pub(super) fd: OwnedFd,
     /// Whether no link was followed.
     pub(super) is_straight: bool,

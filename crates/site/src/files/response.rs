@@ -9,7 +9,7 @@ use request::range::{self, Span, Wanted};
 
 use crate::files::cache::{Representation, coded_tag};
 use crate::files::{File, FileValidators, Missing};
-use crate::http::body::{FileBody, Piece, ResponseBody};
+use crate::http::body::{BodyPiece, FileBody, ResponseBody};
 use crate::http::response::{empty, error};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -110,7 +110,7 @@ fn streamed(
 ) -> Response<ResponseBody> {
     let mut response = encoded(&file, encoding);
     let span = Span { start: 0, length: file.version.size };
-    *response.body_mut() = compress(FileBody::new(file.fd, [Piece::Span(span)]));
+    *response.body_mut() = compress(FileBody::new(file.fd, [BodyPiece::Span(span)]));
     response
 }
 
@@ -131,7 +131,7 @@ fn whole(file: File) -> Response<ResponseBody> {
     response.headers_mut().insert(header::CONTENT_LENGTH, file.version.size.into());
     if file.version.size > 0 {
         let span = Span { start: 0, length: file.version.size };
-        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(span)]));
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [BodyPiece::Span(span)]));
     }
     response
 }
@@ -156,7 +156,7 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
             headers.insert(header::CONTENT_RANGE, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(*span)]));
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [BodyPiece::Span(*span)]));
         return response;
     }
     // The file's author must not be able to foresee it, or contents could forge parts.
@@ -168,10 +168,10 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
     for span in spans {
         let (range, media) = (content_range(span, file.version.size), file.media);
         let lead = format!("\r\n--{boundary}\r\nContent-Type: {media}\r\nContent-Range: {range}\r\n\r\n");
-        pieces.push(Piece::Bytes(Bytes::from(lead)));
-        pieces.push(Piece::Span(*span));
+        pieces.push(BodyPiece::Bytes(Bytes::from(lead)));
+        pieces.push(BodyPiece::Span(*span));
     }
-    pieces.push(Piece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    pieces.push(BodyPiece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, pieces));
     response
 }

@@ -19,7 +19,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use crate::files::root::Root;
+use crate::files::root::FileRoot;
 
 /// LIMIT: folders watched; the kernel has so many for a user altogether, at the least.
 const WATCHES_MAX: usize = 4096;
@@ -31,11 +31,11 @@ const NAMES_MAX: usize = 1024;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Folders of one root, by their path below it.
-type Folder = (u64, Box<[u8]>);
+type WatchedFolder = (u64, Box<[u8]>);
 
 /// Whether changes to a file are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watched {
+pub enum WatchStatus {
     /// They are not.
     No,
     /// From now on; it may have changed since it was looked at.
@@ -46,9 +46,9 @@ pub enum Watched {
 
 /// The folders that are watched.
 #[derive(Default)]
-pub struct Watch {
+pub struct FolderWatch {
     inotify: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
-    folders: RefCell<HashMap<Folder, i32>>,
+    folders: RefCell<HashMap<WatchedFolder, i32>>,
     changes: Rc<Cell<u64>>,
     named: RefCell<NamedFiles>,
 }
@@ -80,7 +80,7 @@ impl NamedFiles {
     }
 }
 
-impl Watch {
+impl FolderWatch {
     /// How many changes there were; files looked at since the last one are unchanged, if they are watched.
     #[inline]
     pub fn changes(&self) -> u64 {
@@ -160,25 +160,25 @@ impl Watch {
     }
 
     /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are not are from now on.
-    pub fn watches<E>(&self, root: &Root<E>, path: &[u8]) -> Watched {
+    pub fn watches<E>(&self, root: &FileRoot<E>, path: &[u8]) -> WatchStatus {
         let Some(inotify) = self.inotify.borrow().clone() else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         let conn = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let outermost = root.files.outermost(path);
         let each = std::iter::once(0).chain(conn).filter(|end| *end >= outermost);
         each.map(|end| self.watches_folder(inotify.get_ref(), root, &path[..end]))
             .min()
-            .unwrap_or(Watched::No)
+            .unwrap_or(WatchStatus::No)
     }
 
-    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &Root<E>, folder: &[u8]) -> Watched {
+    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &FileRoot<E>, folder: &[u8]) -> WatchStatus {
         let key = (root.number, folder.into());
         if self.folders.borrow().contains_key(&key) {
-            return Watched::Before;
+            return WatchStatus::Before;
         }
         if self.folders.borrow().len() >= WATCHES_MAX {
-            return Watched::No;
+            return WatchStatus::No;
         }
         let flags = WatchFlags::ATTRIB
             | WatchFlags::CLOSE_WRITE
@@ -190,16 +190,16 @@ impl Watch {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         let Some(fd) = root.files.folder(folder) else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         // SECURITY: nothing here is opened by a path that counts from where the process is.
         let watch =
             rustix::process::fchdir(fd.as_fd()).and_then(|()| inotify::add_watch(inotify, ".", flags));
         let Ok(watch) = watch else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         self.folders.borrow_mut().insert(key, watch);
-        Watched::Now
+        WatchStatus::Now
     }
 }
 

@@ -9,7 +9,7 @@ use crate::http::conn_info::ConnInfo;
 
 /// One request and its answer, for the access log.
 #[derive(Debug)]
-pub struct Access<'a> {
+pub struct AccessRecord<'a> {
     /// The two ends of the connection.
     pub conn: &'a ConnInfo,
     /// The method; empty if the head was refused.
@@ -32,10 +32,10 @@ pub struct Access<'a> {
     pub duration_us: u64,
 }
 
-impl<'a> Access<'a> {
+impl<'a> AccessRecord<'a> {
     /// Of a request whose head was refused. `since` is when it arrived.
     pub(crate) fn refused(conn: &'a ConnInfo, status: u16, body_bytes: u64, since: Instant) -> Self {
-        Access {
+        AccessRecord {
             conn,
             method: "",
             target: "",
@@ -51,7 +51,7 @@ impl<'a> Access<'a> {
 
     /// The same of a request with this head.
     pub(crate) fn with_head(self, head: &Head<'a>) -> Self {
-        Access {
+        AccessRecord {
             method: head.method,
             target: head.target,
             minor: head.minor,
@@ -65,7 +65,7 @@ impl<'a> Access<'a> {
 
 /// What the access log says of a request, for a response that outlives the bytes of the head.
 #[derive(Debug)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedRequest {
     /// Method, target, host, `Referer` and `User-Agent`, one behind the other: one allocation for all.
     text: Box<[u8]>,
     /// Where the first four of them end.
@@ -73,8 +73,8 @@ pub(crate) struct Logged {
     minor: u8,
 }
 
-impl Logged {
-    /// Of a request with this head, which came by this version, as [`Access::minor`] has it.
+impl LoggedRequest {
+    /// Of a request with this head, which came by this version, as [`AccessRecord::minor`] has it.
     pub fn new(head: &Head<'_>, minor: u8) -> Self {
         let parts =
             [head.method.as_bytes(), head.target.as_bytes(), head.host, head.referer, head.user_agent];
@@ -93,10 +93,10 @@ impl Logged {
     }
 
     /// `access` with what the request says.
-    pub fn describe<'a>(&'a self, access: Access<'a>) -> Access<'a> {
+    pub fn describe<'a>(&'a self, access: AccessRecord<'a>) -> AccessRecord<'a> {
         // INVARIANT: method and target were text before.
         let text = |part| std::str::from_utf8(self.part(part)).unwrap_or_default();
-        Access {
+        AccessRecord {
             method: text(0),
             target: text(1),
             minor: self.minor,
@@ -133,8 +133,8 @@ mod tests {
             "OPTIONS * HTTP/1.1\r\nHost: b\r\nUser-Agent: u\r\n\r\n",
         ] {
             let Checked::Whole(head) = head::check(raw.as_bytes(), usize::MAX) else { panic!("{raw}") };
-            let refused = || Access::refused(&conn, 200, 3, Instant::now());
-            let (logged, whole) = (Logged::new(&head, head.minor), refused().with_head(&head));
+            let refused = || AccessRecord::refused(&conn, 200, 3, Instant::now());
+            let (logged, whole) = (LoggedRequest::new(&head, head.minor), refused().with_head(&head));
             let access = logged.describe(refused());
             assert_eq!(
                 (access.method, access.target, access.minor),

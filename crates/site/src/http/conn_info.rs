@@ -14,7 +14,7 @@ pub struct ConnInfo {
     /// Whether the client's connection is under TLS.
     pub tls: bool,
     /// Where the worker of another site, which has the certificate of our host, does TLS and has the client's connection:
-    /// the version of HTTP by which the client asks, as [`crate::Access::minor`] has it.
+    /// the version of HTTP by which the client asks, as [`crate::AccessRecord::minor`] has it.
     pub relayed: Option<u8>,
 }
 

@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode, Uri, Version};
 
 use crate::head::{Framing, Head, Line, Refusal};
-use crate::http::access_record::Logged;
+use crate::http::access_record::LoggedRequest;
 use crate::http::websocket;
 use crate::http1::response::RequestTraits;
 
@@ -18,7 +18,7 @@ use crate::http1::response::RequestTraits;
 pub(crate) struct ReceivedHead {
     pub parts: Parts,
     /// What the log says of it.
-    pub logged: Logged,
+    pub logged: LoggedRequest,
     pub framing: Framing,
     pub traits: RequestTraits,
     /// Whether the client waits for `100 Continue`.
@@ -33,7 +33,7 @@ impl ReceivedHead {
     /// # Errors
     /// Its parts are none for the `http` crate.
     pub fn new(raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Result<Box<Self>, Refusal> {
-        let raw = Copied { of: raw, bytes: Bytes::copy_from_slice(raw) };
+        let raw = HeadCopy { of: raw, bytes: Bytes::copy_from_slice(raw) };
         let mut request = Request::new(());
         *request.method_mut() =
             Method::from_bytes(head.method.as_bytes()).map_err(|_| malformed("a method"))?;
@@ -48,7 +48,7 @@ impl ReceivedHead {
         let is_chunked = head.framing == Framing::Chunked;
         Ok(Box::new(Self {
             parts,
-            logged: Logged::new(head, head.minor),
+            logged: LoggedRequest::new(head, head.minor),
             framing: head.framing,
             traits: RequestTraits {
                 is_head: head.method == "HEAD",
@@ -67,12 +67,12 @@ fn malformed(what: &'static str) -> Refusal {
 }
 
 /// The bytes of a head, and a copy that outlives them.
-struct Copied<'a> {
+struct HeadCopy<'a> {
     of: &'a [u8],
     bytes: Bytes,
 }
 
-impl Copied<'_> {
+impl HeadCopy<'_> {
     /// The copy of `part`, without another allocation where `part` lies within the head.
     fn slice(&self, part: &[u8]) -> Bytes {
         let start = part.as_ptr().addr().checked_sub(self.of.as_ptr().addr());
@@ -85,7 +85,7 @@ impl Copied<'_> {
 }
 
 /// Path and query: the authority of an absolute target is that of `Host`, or becomes it.
-fn target(raw: &Copied<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
+fn target(raw: &HeadCopy<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
     let none = |_| malformed("a target that is not a URI");
     if head.target.starts_with('/') || head.target == "*" {
         return Uri::from_maybe_shared(raw.slice(head.target.as_bytes())).map_err(none);
@@ -102,7 +102,7 @@ fn target(raw: &Copied<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
 /// Room for what a request gets on its way to a backend, and for `Host`, which HTTP/1.0 need not have.
 const ADDED_LINES: usize = 6;
 
-fn headers(raw: &Copied<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<HeaderMap, Refusal> {
+fn headers(raw: &HeadCopy<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::with_capacity(lines.len() + ADDED_LINES);
     let mut push = |name: &[u8], value: &[u8]| {
         let name = HeaderName::from_bytes(name).map_err(|_| malformed("a header line without a name"))?;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 use crate::connection::socket::expired;
-use crate::context::Waits;
+use crate::context::WaitReason;
 use crate::http1::state::ExchangeState;
 use crate::proxy::limit::Side;
 
@@ -22,7 +22,7 @@ const GONE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long it matters that a client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watch {
+pub(super) enum WatchUntil {
     /// Until its response is over: somebody else works on that.
     ToTheEnd,
     /// Until its response begins.
@@ -31,28 +31,28 @@ pub(super) enum Watch {
     Never,
 }
 
-impl Watch {
+impl WatchUntil {
     /// A client that stops sending may still be reading, so only what others work on is given up for it.
-    pub fn of(waits: Waits) -> Self {
+    pub fn of(waits: WaitReason) -> Self {
         match waits {
-            Waits::Backend => Watch::ToTheEnd,
-            Waits::Password => Watch::UntilAnswered,
-            Waits::Never => Watch::Never,
+            WaitReason::Backend => WatchUntil::ToTheEnd,
+            WaitReason::Password => WatchUntil::UntilAnswered,
+            WaitReason::Never => WatchUntil::Never,
         }
     }
 
     fn is_on(self, state: &ExchangeState) -> bool {
         match self {
-            Watch::ToTheEnd => true,
-            Watch::UntilAnswered => state.status.get() == 0,
-            Watch::Never => false,
+            WatchUntil::ToTheEnd => true,
+            WatchUntil::UntilAnswered => state.status.get() == 0,
+            WatchUntil::Never => false,
         }
     }
 }
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     Answered,
     Broken,
     /// The client took the response too slowly.
@@ -64,8 +64,8 @@ pub(super) enum Outcome {
 pub(super) async fn drive(
     mut exchange: Pin<&mut impl Future<Output = io::Result<()>>>,
     state: &ExchangeState,
-    watch: impl Fn() -> Watch,
-) -> Outcome {
+    watch: impl Fn() -> WatchUntil,
+) -> ExchangeOutcome {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     let mut visible = true;
     poll_fn(|cx| {
@@ -73,17 +73,21 @@ pub(super) async fn drive(
         let mut asked = false;
         loop {
             if let Poll::Ready(result) = exchange.as_mut().poll(cx) {
-                return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+                return Poll::Ready(if result.is_ok() {
+                    ExchangeOutcome::Answered
+                } else {
+                    ExchangeOutcome::Broken
+                });
             }
             let watch = watch();
             let sent = [state.poll_interim(cx), state.poll_unsent(cx)];
             let is_broken = sent.iter().any(|sent| matches!(sent, Poll::Ready(Err(_))));
             if is_broken || state.cut.get() || (watch.is_on(state) && is_gone(cx, state, &mut visible)) {
-                return Poll::Ready(Outcome::Broken);
+                return Poll::Ready(ExchangeOutcome::Broken);
             }
             let stall = state.stall.borrow();
             if stall.as_ref().is_some_and(|stall| stall.poll_given_up(cx, Side::Answer).is_ready()) {
-                return Poll::Ready(Outcome::Slow);
+                return Poll::Ready(ExchangeOutcome::Slow);
             }
             drop(stall);
             let Some(next) = next_look(state, watch, visible) else {
@@ -95,7 +99,7 @@ pub(super) async fn drive(
             // The kernel was asked once more.
             let is_late = state.output.takes.deadline().is_some_and(|at| at <= Instant::now());
             if asked && is_late {
-                return Poll::Ready(Outcome::Slow);
+                return Poll::Ready(ExchangeOutcome::Slow);
             }
             if std::mem::replace(&mut asked, true) {
                 // There is nothing to write after all.
@@ -117,7 +121,7 @@ fn is_gone(cx: &mut Context<'_>, state: &ExchangeState, visible: &mut bool) -> b
 }
 
 /// When to look next whether the client is too slow, or has gone behind what nobody takes.
-fn next_look(state: &ExchangeState, watch: Watch, visible: bool) -> Option<Instant> {
+fn next_look(state: &ExchangeState, watch: WatchUntil, visible: bool) -> Option<Instant> {
     let hidden = !state.is_delivered() || !visible;
     let gone = (watch.is_on(state) && hidden).then(|| Instant::now() + GONE_LOOK);
     [gone, state.output.next_look()].into_iter().flatten().min()

@@ -15,12 +15,12 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use super::request::{check_raw, raw_fields};
-use crate::context::Site;
+use crate::context::SiteContext;
 use crate::context::state::RouteOwner;
 use crate::files::cache::Representation;
 use crate::head::Verb;
-use crate::http::access_record::Access;
-use crate::http::body::{BoxError, ResponseBody, Shared};
+use crate::http::access_record::AccessRecord;
+use crate::http::body::{BoxError, ResponseBody, SharedBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http1::fast_path;
 
@@ -36,7 +36,7 @@ pub(super) enum Fast {
 
 /// Answers a request that was just received, if that can be done at once.
 pub(super) fn answer(
-    site: &Site,
+    site: &SiteContext,
     conn: &ConnInfo,
     connection: &mut Connection,
     request: &::http2::Head,
@@ -73,8 +73,8 @@ pub(super) fn answer(
             hpack::field(out, b"strict-transport-security", hsts.value.as_bytes());
         }
     });
-    let access = Access::refused(conn, status, body.len() as u64, now).with_head(&head);
-    site.worker.record(&Access { minor: 2, ..access });
+    let access = AccessRecord::refused(conn, status, body.len() as u64, now).with_head(&head);
+    site.worker.record(&AccessRecord { minor: 2, ..access });
     Fast::Answered
 }
 
@@ -87,7 +87,9 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
     let (headers, length) = (prebuilt.fields().clone(), prebuilt.body_bytes());
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
-        false => ResponseBody::Shared(Box::new(Copied { representation, sent: 0, length, step: STEP_BYTES })),
+        false => {
+            ResponseBody::Shared(Box::new(CachedBody { representation, sent: 0, length, step: STEP_BYTES }))
+        }
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -96,20 +98,20 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
 }
 
 /// The body of a form, copied as it is sent.
-struct Copied {
+struct CachedBody {
     representation: Rc<Representation>,
     sent: usize,
     length: usize,
     step: usize,
 }
 
-impl Shared for Copied {
+impl SharedBody for CachedBody {
     fn in_steps_of(&mut self, bytes: u64) {
         self.step = usize::try_from(bytes).unwrap_or(usize::MAX).min(STEP_BYTES);
     }
 }
 
-impl Body for Copied {
+impl Body for CachedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -12,8 +12,8 @@ use std::time::Instant;
 use ::http2::Connection;
 use tokio::io::ReadBuf;
 
-use crate::connection::output::Output;
-use crate::connection::stream::Stream;
+use crate::connection::output::SendBuffer;
+use crate::connection::stream::ClientStream;
 use crate::tls::stream::STEP_BYTES;
 
 thread_local! {
@@ -28,8 +28,8 @@ pub(super) fn swap_buffer(connection: &mut Connection) {
 
 /// The socket.
 pub(super) struct SocketIo {
-    pub stream: Stream,
-    pub output: Rc<Output>,
+    pub stream: ClientStream,
+    pub output: Rc<SendBuffer>,
     /// What was read from it before.
     pub preread: Vec<u8>,
 }

@@ -24,11 +24,11 @@ use wire::FromWorker;
 
 use self::cached::Fast;
 use self::io::SocketIo;
-use self::stream::Asked;
-use crate::config::limits::Limits;
-use crate::connection::output::Output;
-use crate::connection::socket::{Socket, expired};
-use crate::connection::state::{Connection, Next};
+use self::stream::StreamRequest;
+use crate::config::limits::ClientLimits;
+use crate::connection::output::SendBuffer;
+use crate::connection::socket::{ConnectionSocket, expired};
+use crate::connection::state::{ClientConnection, NextStep};
 use crate::connection::turn;
 use crate::tls::stream::STEP_BYTES;
 
@@ -57,7 +57,7 @@ thread_local! {
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum SessionEnd {
     /// One of the two has said that this is the end, if only of what was wrong.
     Told,
     /// The client knew that it was the end, and had its time.
@@ -69,7 +69,7 @@ enum Over {
 }
 
 /// A connection at work.
-struct Session {
+struct Http2Session {
     shared: Shared,
     wire: SocketIo,
     /// Those that answer, if there are any.
@@ -85,7 +85,7 @@ struct Session {
     shown: Option<HeaderValue>,
 }
 
-fn limits_of(limits: &Limits) -> codec::Limits {
+fn limits_of(limits: &ClientLimits) -> codec::Limits {
     codec::Limits {
         streams: STREAMS_MAX,
         stream_window: STREAM_WINDOW,
@@ -97,18 +97,18 @@ fn limits_of(limits: &Limits) -> codec::Limits {
     }
 }
 
-impl Connection<'_> {
+impl ClientConnection<'_> {
     /// Speaks HTTP/2 until one of the two has had enough.
-    pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
+    pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> NextStep {
         let Some(stream) = self.lend() else {
-            return Next::Close;
+            return NextStep::Close;
         };
         let limits = self.site.worker.limits();
         let shown = stream.client_certificate();
-        let output = Rc::new(Output::new(self.takes()));
+        let output = Rc::new(SendBuffer::new(self.takes()));
         let is_all_the_clients = self.preread.is_empty();
         let wire = SocketIo { stream, output, preread: std::mem::take(&mut self.preread) };
-        let mut session = Box::new(Session {
+        let mut session = Box::new(Http2Session {
             shared: Rc::new(RefCell::new(codec::Connection::new(limits_of(limits)))),
             wire,
             tasks: None,
@@ -120,7 +120,7 @@ impl Connection<'_> {
         });
         // By itself, as an idle connection would keep the room for it.
         let over = match Box::pin(self.begin(&mut session, limits)).await {
-            false => Over::Failed,
+            false => SessionEnd::Failed,
             true => {
                 if session.idle.is_some() {
                     self.slot.mark_idle();
@@ -131,20 +131,21 @@ impl Connection<'_> {
             }
         };
         match over {
-            Over::Told | Over::Done | Over::Failed => {}
-            Over::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
+            SessionEnd::Told | SessionEnd::Done | SessionEnd::Failed => {}
+            SessionEnd::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
         }
-        let stream = Some(session.wire.stream).filter(|_| matches!(over, Over::Told | Over::Done));
-        self.socket = stream.map(Socket::Registered);
-        if over == Over::Told {
+        let stream =
+            Some(session.wire.stream).filter(|_| matches!(over, SessionEnd::Told | SessionEnd::Done));
+        self.socket = stream.map(ConnectionSocket::Registered);
+        if over == SessionEnd::Told {
             // Who says goodbye may have said more after it, and shall still get what it was sent before.
             self.linger().await;
         }
-        Next::Close
+        NextStep::Close
     }
 
     /// Waits for the preface and the first settings; false if they are wrong, or late.
-    async fn begin(&mut self, session: &mut Session, limits: &Limits) -> bool {
+    async fn begin(&mut self, session: &mut Http2Session, limits: &ClientLimits) -> bool {
         let begun = poll_fn(|cx| match self.poll_streams(cx, session) {
             Poll::Ready(over) => Poll::Ready(Some(over)),
             Poll::Pending if session.shared.borrow().has_begun() => Poll::Ready(None),
@@ -165,10 +166,10 @@ impl Connection<'_> {
     fn poll_session(
         &mut self,
         cx: &mut Context<'_>,
-        session: &mut Session,
+        session: &mut Http2Session,
         mut drained: Pin<&mut impl Future<Output = ()>>,
-        limits: &Limits,
-    ) -> Poll<Over> {
+        limits: &ClientLimits,
+    ) -> Poll<SessionEnd> {
         let mut asked = false;
         loop {
             if let Poll::Ready(over) = self.poll_streams(cx, session) {
@@ -197,10 +198,12 @@ impl Connection<'_> {
                 return Poll::Pending;
             };
             match session.late(limits, asked) {
-                Late::Over(over) => return Poll::Ready(over),
-                Late::Leave => session.leave(),
-                Late::NotYet if std::mem::replace(&mut asked, true) => session.wire.output.probe.set(None),
-                Late::NotYet => {}
+                DeadlineAction::Over(over) => return Poll::Ready(over),
+                DeadlineAction::Leave => session.leave(),
+                DeadlineAction::NotYet if std::mem::replace(&mut asked, true) => {
+                    session.wire.output.probe.set(None)
+                }
+                DeadlineAction::NotYet => {}
             }
         }
     }
@@ -210,7 +213,7 @@ impl Connection<'_> {
     }
 
     /// Takes what has come, sends what there is, and lets go of the tasks that have answered.
-    fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
+    fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Http2Session) -> Poll<SessionEnd> {
         io::swap_buffer(&mut session.shared.borrow_mut());
         let polled = self.poll_wire(cx, session);
         io::swap_buffer(&mut session.shared.borrow_mut());
@@ -231,7 +234,7 @@ impl Connection<'_> {
         Poll::Pending
     }
 
-    fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
+    fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Http2Session) -> Poll<SessionEnd> {
         session.shared.borrow_mut().set_waker(cx);
         session.shared.borrow_mut().begin_turn();
         let mut reads = READS_MAX;
@@ -244,11 +247,11 @@ impl Connection<'_> {
             let mut connection = session.shared.borrow_mut();
             match session.wire.poll_write(cx, &mut connection) {
                 Poll::Ready(Ok(())) if connection.is_over() => {
-                    return Poll::Ready(if session.abusive { Over::Done } else { Over::Told });
+                    return Poll::Ready(if session.abusive { SessionEnd::Done } else { SessionEnd::Told });
                 }
                 // There is room for more.
                 Poll::Ready(Ok(())) if is_taken => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Over::Failed),
+                Poll::Ready(Err(_)) => return Poll::Ready(SessionEnd::Failed),
                 _ => return Poll::Pending,
             }
         }
@@ -258,9 +261,9 @@ impl Connection<'_> {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        session: &mut Session,
+        session: &mut Http2Session,
         reads: &mut u32,
-    ) -> Poll<Result<(), Over>> {
+    ) -> Poll<Result<(), SessionEnd>> {
         let site = self.site;
         let mut scratch = site.scratch.borrow_mut();
         loop {
@@ -285,14 +288,14 @@ impl Connection<'_> {
                 }
                 Poll::Ready(end) => {
                     let is_clean = end.is_ok() && !session.shared.borrow().is_interrupted();
-                    return Poll::Ready(Err(if is_clean { Over::Told } else { Over::Failed }));
+                    return Poll::Ready(Err(if is_clean { SessionEnd::Told } else { SessionEnd::Failed }));
                 }
             }
         }
     }
 
     /// Has the requests in `bytes` answered; how many bytes are left for another turn.
-    fn take(&mut self, cx: &mut Context<'_>, session: &mut Session, mut bytes: &[u8]) -> usize {
+    fn take(&mut self, cx: &mut Context<'_>, session: &mut Http2Session, mut bytes: &[u8]) -> usize {
         let now = Instant::now();
         HEAD.with_borrow_mut(|head| {
             loop {
@@ -313,7 +316,7 @@ impl Connection<'_> {
     }
 
     /// Answers a request at once, or has it answered.
-    fn request(&mut self, session: &mut Session, head: &Head, now: Instant) {
+    fn request(&mut self, session: &mut Http2Session, head: &Head, now: Instant) {
         let mut connection = session.shared.borrow_mut();
         let allowed = match cached::answer(self.site, &self.conn, &mut connection, head, now) {
             Fast::Answered => {
@@ -330,20 +333,20 @@ impl Connection<'_> {
             self.slot.mark_busy();
         }
         let stream = codec::Stream::open(&session.shared, head);
-        let asked = Asked { parts, stream, shown: session.shown.clone(), allowed };
+        let asked = StreamRequest { parts, stream, shown: session.shown.clone(), allowed };
         let task = stream::answer(self.site.clone(), self.conn, asked);
         session.tasks.get_or_insert_default().spawn_local(task);
     }
 }
 
 /// What is to be done when a deadline has passed.
-enum Late {
+enum DeadlineAction {
     NotYet,
     Leave,
-    Over(Over),
+    Over(SessionEnd),
 }
 
-impl Session {
+impl Http2Session {
     /// Tells a client that has done too much, once.
     fn ended_by_excess(&mut self) -> bool {
         if self.abusive || self.shared.borrow().excess().is_none() {
@@ -366,12 +369,12 @@ impl Session {
     }
 
     /// When something is late, if nothing happens before.
-    fn deadline(&self, limits: &Limits) -> Option<Instant> {
+    fn deadline(&self, limits: &ClientLimits) -> Option<Instant> {
         [self.end(limits), self.wire.output.next_look()].into_iter().flatten().min()
     }
 
     /// When an idle connection ends.
-    fn end(&self, limits: &Limits) -> Option<Instant> {
+    fn end(&self, limits: &ClientLimits) -> Option<Instant> {
         match (self.leaving, self.idle) {
             (Some(leaving), _) if self.abusive => Some(leaving + LAST_WORD),
             (Some(leaving), Some(idle)) => Some(leaving.max(idle) + LAST_WORD),
@@ -380,17 +383,17 @@ impl Session {
         }
     }
 
-    fn late(&self, limits: &Limits, asked: bool) -> Late {
+    fn late(&self, limits: &ClientLimits, asked: bool) -> DeadlineAction {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if asked && passed(self.wire.output.takes.deadline()) {
-            return Late::Over(Over::Slow);
+            return DeadlineAction::Over(SessionEnd::Slow);
         }
         match passed(self.end(limits)) {
-            true if self.abusive => Late::Over(Over::Failed),
-            true if self.leaving.is_some() => Late::Over(Over::Done),
-            true => Late::Leave,
-            false => Late::NotYet,
+            true if self.abusive => DeadlineAction::Over(SessionEnd::Failed),
+            true if self.leaving.is_some() => DeadlineAction::Over(SessionEnd::Done),
+            true => DeadlineAction::Leave,
+            false => DeadlineAction::NotYet,
         }
     }
 }

@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 
 use tokio::time::Instant;
 
-use crate::files::Files;
+use crate::files::RootFiles;
 use crate::head::{Head, Line};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -30,7 +30,7 @@ pub(crate) struct RequestContext<'a> {
     /// The client's connection.
     pub conn: ConnInfo,
     /// The site's files, for backends that run them.
-    pub files: Option<&'a Files>,
+    pub files: Option<&'a RootFiles>,
     /// The path of the files' root directory, as backends see it.
     pub root: &'a str,
 }
@@ -43,7 +43,7 @@ impl RequestContext<'_> {
 }
 
 /// What is known of a server of HTTP/1.1 whose connections are kept.
-pub(crate) trait Link {
+pub(crate) trait KeepAlive {
     /// The connections that are kept.
     fn pool(&self) -> &Pool<BackendStream>;
 
@@ -90,12 +90,12 @@ pub(crate) trait AtOnce {
 pub(crate) type Responding<'a> = Pin<Box<dyn Future<Output = Response<ResponseBody>> + 'a>>;
 
 /// One backend.
-pub(crate) trait Backend {
+pub(crate) trait HttpBackend {
     /// Has the backend answer. Dropped when the client disconnects.
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a>;
 
     /// What a request for `path` is refused with whatever its body is.
-    fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
+    fn refuses(&self, files: Option<&RootFiles>, path: &str) -> Option<StatusCode> {
         let _ = (files, path);
         None
     }
@@ -106,7 +106,7 @@ pub(crate) trait Backend {
     }
 
     /// Its kept connections, if it speaks HTTP/1.1.
-    fn link(&self) -> Option<&dyn Link> {
+    fn link(&self) -> Option<&dyn KeepAlive> {
         None
     }
 }

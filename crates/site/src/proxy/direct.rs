@@ -17,11 +17,11 @@ use request::path::for_backend;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::http1::{Failure, with_scratch};
+use super::http1::{Http1Failure, with_scratch};
 use super::limit::{BackendId, Permit};
 use super::stream::BackendStream;
 use crate::head::{Framing, Head, Line, Verb};
-use crate::http::access_record::Logged;
+use crate::http::access_record::LoggedRequest;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::response::{RequestTraits, push_line};
 use crate::router::rules::{AccessPolicy, RouteMatch};
@@ -42,7 +42,7 @@ const WITH_BODY: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 const RESPONSE_BYTES: usize = 4 << 10;
 
 /// A connection to a backend with a request on it, and how far that has come.
-pub(crate) struct UnderWay {
+pub(crate) struct SentRequest {
     pub stream: BackendStream,
     /// Of its pool, when it was taken.
     pub generation: u64,
@@ -52,13 +52,13 @@ pub(crate) struct UnderWay {
     /// What has come of the response.
     pub partial: Vec<u8>,
     /// How the connection has failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<Http1Failure>,
     /// When the request has come.
     pub since: Instant,
     permit: Option<Permit>,
 }
 
-impl UnderWay {
+impl SentRequest {
     /// A request that has come at this time, and that nothing is written of.
     pub fn new(
         (stream, generation): (BackendStream, u64),
@@ -80,10 +80,10 @@ impl UnderWay {
         &mut self,
         cx: &mut Context<'_>,
         read: impl FnOnce(&mut Self, &[u8]) -> T,
-    ) -> Poll<Result<T, Failure>> {
+    ) -> Poll<Result<T, Http1Failure>> {
         while !self.is_written() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.text[self.written..])? {
-                Poll::Ready(0) => return Poll::Ready(Err(Failure::Gone { reset: false })),
+                Poll::Ready(0) => return Poll::Ready(Err(Http1Failure::Gone { reset: false })),
                 Poll::Ready(count) => self.written += count,
                 Poll::Pending => break,
             }
@@ -92,7 +92,7 @@ impl UnderWay {
             let mut buffer = ReadBuf::new(scratch);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
             Poll::Ready(match buffer.filled() {
-                [] => Err(Failure::Gone { reset: false }),
+                [] => Err(Http1Failure::Gone { reset: false }),
                 data => Ok(read(self, data)),
             })
         })
@@ -105,12 +105,12 @@ pub(crate) struct Direct {
     /// The head as the client sent it, for the general path.
     pub raw: Vec<u8>,
     /// What the log says of it.
-    pub logged: Option<Logged>,
+    pub logged: Option<LoggedRequest>,
     pub traits: RequestTraits,
     /// Whether its client may take a response in one of our encodings.
     pub takes_encoded: bool,
     /// `None` once the response has come.
-    pub under_way: Option<UnderWay>,
+    pub under_way: Option<SentRequest>,
     /// The request, until it is under way.
     pub text: Vec<u8>,
     /// Bytes of the body, and of what the request has behind it.
@@ -183,11 +183,11 @@ impl Spare {
 
 /// Among the extensions of a request: that it is under way already. The first of all clones has that.
 #[derive(Clone)]
-pub(crate) struct Resumed(Arc<Mutex<Option<UnderWay>>>);
+pub(crate) struct ResumedRequest(Arc<Mutex<Option<SentRequest>>>);
 
-impl Resumed {
+impl ResumedRequest {
     /// To be gone on with.
-    pub fn new(under_way: UnderWay) -> Self {
+    pub fn new(under_way: SentRequest) -> Self {
         Self(Arc::new(Mutex::new(Some(under_way))))
     }
 
@@ -198,7 +198,7 @@ impl Resumed {
     }
 
     /// What is to be gone on with.
-    pub fn take(extensions: &mut Extensions) -> Option<UnderWay> {
+    pub fn take(extensions: &mut Extensions) -> Option<SentRequest> {
         let Self(under_way) = extensions.remove()?;
         under_way.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

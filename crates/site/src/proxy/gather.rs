@@ -12,7 +12,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use crate::http::body::{BodyError, BoundedBody};
-use crate::proxy::spool::{BLOCK_BYTES, Lack, Part, Spool};
+use crate::proxy::spool::{BLOCK_BYTES, Lack, Spool, SpooledBody};
 
 /// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send unasked.
 /// Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
@@ -26,7 +26,7 @@ const PAGE_BYTES: usize = 4 << 10;
 
 /// Why there is no body to pass on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Ungathered {
+pub(crate) enum GatherError {
     /// The client is to blame.
     #[error(transparent)]
     Client(#[from] BodyError),
@@ -35,7 +35,7 @@ pub(crate) enum Ungathered {
     NoRoom(#[from] Lack),
 }
 
-impl Ungathered {
+impl GatherError {
     /// What the client is told.
     pub fn status(&self) -> StatusCode {
         match self {
@@ -76,7 +76,7 @@ pub(crate) async fn gather_all(
     mut body: BoundedBody,
     spool: &Spool,
     client: IpAddr,
-) -> Result<BoundedBody, Ungathered> {
+) -> Result<BoundedBody, GatherError> {
     let is_long = body.size_hint().lower() > GATHERED_MAX as u64;
     let mut memory_max = if is_long { PIECE_BYTES } else { GATHERED_MAX };
     let mut came = BytesMut::new();
@@ -109,7 +109,7 @@ pub(crate) async fn gather_all(
 type Next = Option<http_body::Frame<bytes::Bytes>>;
 
 /// The next piece; an error once what is there of the body was given up.
-async fn next(body: &mut BoundedBody, part: Option<&Part>) -> Result<Next, Ungathered> {
+async fn next(body: &mut BoundedBody, part: Option<&SpooledBody>) -> Result<Next, GatherError> {
     let Some(part) = part else { return Ok(body.frame().await.transpose()?) };
     tokio::select! {
         biased;

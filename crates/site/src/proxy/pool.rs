@@ -29,9 +29,9 @@ pub(crate) struct Bounds {
 }
 
 /// The connections of one backend; a clone is the same pool.
-pub(crate) struct Pool<C>(Rc<Shared<C>>);
+pub(crate) struct Pool<C>(Rc<IdleConnections<C>>);
 
-struct Shared<C> {
+struct IdleConnections<C> {
     bounds: Bounds,
     /// With when they are closed; the one that was used last is the last.
     idle: RefCell<Vec<(C, Option<Instant>)>>,
@@ -58,7 +58,7 @@ impl<C: Reusable> Pool<C> {
         let (idle, generation, next_look) = (RefCell::default(), Cell::default(), Cell::default());
         let (is_allowed, sooner) = (Cell::new(true), Notify::new());
         let keeps = OnceCell::new();
-        Self(Rc::new(Shared { bounds, idle, generation, is_allowed, keeps, next_look, sooner }))
+        Self(Rc::new(IdleConnections { bounds, idle, generation, is_allowed, keeps, next_look, sooner }))
     }
 
     /// The connection that was used last, of those that can be used again.

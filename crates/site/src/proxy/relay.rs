@@ -26,7 +26,7 @@ use super::timeout::Timeouts;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::{Own, error};
-use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
+use crate::proxy::backend::{BackendRequest, HttpBackend, KeepAlive, RequestContext};
 use crate::proxy::headers;
 
 /// The ways to the sites that requests are relayed to, by partition.
@@ -77,7 +77,7 @@ impl Relays {
         let Some(way) = partition.and_then(|partition| self.way(partition)) else {
             return error(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let relayed = request.extensions().get::<Relayed>().cloned();
+        let relayed = request.extensions().get::<RelayTarget>().cloned();
         let note = |is_logged| relayed.iter().for_each(|relayed| relayed.note(is_logged));
         note(true);
         let relay = SiteProxy { way, kind: kind_of(request.version()) };
@@ -93,12 +93,12 @@ impl Relays {
 
 /// Among the extensions of a request that is relayed: where to, and whether the site there logs the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayTarget {
     partition: u16,
     is_logged: Arc<AtomicBool>,
 }
 
-impl Relayed {
+impl RelayTarget {
     /// To the site of this partition, which has not heard of the request yet.
     pub fn to(partition: u16) -> Self {
         Self { partition, is_logged: Arc::default() }
@@ -127,7 +127,7 @@ fn kind_of(version: Version) -> Kind {
     }
 }
 
-/// The version that the other worker is told, as [`crate::Access::minor`] has it; `None` for what no site relays.
+/// The version that the other worker is told, as [`crate::AccessRecord::minor`] has it; `None` for what no site relays.
 pub(crate) fn version_of(kind: Kind) -> Option<u8> {
     match kind {
         Kind::RelayedTls10 => Some(0),
@@ -143,7 +143,7 @@ struct SiteProxy {
     kind: Kind,
 }
 
-impl Link for SiteProxy {
+impl KeepAlive for SiteProxy {
     /// Always empty: a pair has one request.
     fn pool(&self) -> &Pool<BackendStream> {
         self.way.pool()

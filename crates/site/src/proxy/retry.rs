@@ -12,7 +12,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// How a request is sent this time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct SendAttempt {
     pub number: u32,
     /// Whether on a connection that was kept: its backend may have closed it before the request came.
     pub is_kept: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Attempt {
     reset_means_unread: bool,
 }
 
-impl Attempt {
+impl SendAttempt {
     /// The first of a request; `reset_means_unread` says whether a connection that is reset shows that its backend has
     /// read nothing.
     pub fn first(method: &Method, body: &BoundedBody, reset_means_unread: bool) -> Self {
@@ -69,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    fn attempt(method: &Method, body: &'static str, is_kept: bool, reset_means_unread: bool) -> Attempt {
+    fn attempt(method: &Method, body: &'static str, is_kept: bool, reset_means_unread: bool) -> SendAttempt {
         let body = BoundedBody::whole(Bytes::from_static(body.as_bytes()));
-        Attempt { is_kept, ..Attempt::first(method, &body, reset_means_unread) }
+        SendAttempt { is_kept, ..SendAttempt::first(method, &body, reset_means_unread) }
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
         let first = attempt(&Method::POST, "", false, true);
         assert!(first.may_repeat(true, true) && !first.may_repeat(false, true));
         assert!(!attempt(&Method::POST, "a", true, true).may_repeat(true, true));
-        assert!(!Attempt { number: ATTEMPTS_MAX, ..first }.may_repeat(true, true));
+        assert!(!SendAttempt { number: ATTEMPTS_MAX, ..first }.may_repeat(true, true));
     }
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
         }
         let codec = Full::new(Bytes::from_static(b"a")).map_err(|never| match never {});
         let streamed = BoundedBody::new(codec, 9, Rc::default());
-        let first = Attempt::first(&Method::PUT, &streamed, false);
-        assert!(!Attempt { is_kept: true, ..first }.may_repeat(true, false));
+        let first = SendAttempt::first(&Method::PUT, &streamed, false);
+        assert!(!SendAttempt { is_kept: true, ..first }.may_repeat(true, false));
         assert!(!is_repeatable(&Method::PUT, &streamed));
     }
 }

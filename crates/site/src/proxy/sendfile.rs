@@ -11,7 +11,7 @@ use request::sendfile::{accel_redirect, sendfile};
 
 use crate::files::response as file_response;
 use crate::files::response::Shape;
-use crate::files::{File, Files};
+use crate::files::{File, RootFiles};
 use crate::http::body::ResponseBody;
 
 const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
@@ -59,10 +59,10 @@ impl Wishes {
 
 /// The path of the site that an answer names in place of its body; `None` if it is not the site's.
 #[derive(Clone)]
-pub(crate) struct Named(pub(crate) Option<NormalPath<'static>>);
+pub(crate) struct SendfilePath(pub(crate) Option<NormalPath<'static>>);
 
-/// Takes the names of files out of an answer, whose path goes with it as [`Named`].
-pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&Files>) -> Response<B> {
+/// Takes the names of files out of an answer, whose path goes with it as [`SendfilePath`].
+pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&RootFiles>) -> Response<B> {
     let folders = files.map(|files| &files.names().folders);
     // What the root has where another folder stands is no file of the site.
     let is_of_root = |path: &NormalPath<'_>| {
@@ -76,7 +76,7 @@ pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&Files>
     let named = headers.remove(X_ACCEL_REDIRECT).map(|value| accel_redirect(value.as_bytes()));
     let named = headers.remove(X_SENDFILE).map(|value| by_file(value.as_bytes())).or(named);
     if let Some(named) = named {
-        answer.extensions_mut().insert(Named(named));
+        answer.extensions_mut().insert(SendfilePath(named));
     }
     answer
 }

@@ -21,7 +21,7 @@ use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::BoundedBody;
 use crate::http::conn_info::ConnInfo;
-use crate::proxy::backend::Link;
+use crate::proxy::backend::KeepAlive;
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
@@ -56,7 +56,7 @@ pub type Tell = Rc<dyn Fn(ChildToLauncher)>;
 
 /// How requests wait for a worker.
 #[derive(Clone)]
-pub(crate) struct Waits {
+pub(crate) struct QueueLimits {
     /// For how long at most.
     pub max: Duration,
     /// Of how many connections.
@@ -113,8 +113,8 @@ impl Owner for ServicePool {
 
 impl ServiceProxy {
     /// The way to the workers of `partition`, which messages call `name`.
-    pub(crate) fn new(name: &str, partition: u16, waits: Waits) -> Self {
-        let Waits { max, connections, priority, tell } = waits;
+    pub(crate) fn new(name: &str, partition: u16, waits: QueueLimits) -> Self {
+        let QueueLimits { max, connections, priority, tell } = waits;
         let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: None });
         let (told, undelivered) = (Cell::default(), Cell::default());
         let pairs = Rc::new(ServicePool { partition, tell, told, pool, undelivered });
@@ -176,7 +176,7 @@ impl ServiceProxy {
     }
 }
 
-impl Link for ServiceProxy {
+impl KeepAlive for ServiceProxy {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pairs.pool
     }

@@ -58,13 +58,13 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// How far a request's body has come on its way to the server.
-pub(crate) struct Progress {
+pub(crate) struct UploadProgress {
     moved: Cell<Instant>,
     /// Whether it is the client who is waited for: how long that may take is judged elsewhere.
     awaits_client: Cell<bool>,
 }
 
-impl Progress {
+impl UploadProgress {
     pub fn new() -> Rc<Self> {
         Self::since(Instant::now())
     }
@@ -102,13 +102,13 @@ impl Progress {
 }
 
 /// A request's body.
-pub(crate) struct Upload {
+pub(crate) struct TimedUpload {
     inner: BoundedBody,
-    progress: Rc<Progress>,
+    progress: Rc<UploadProgress>,
 }
 
-impl Upload {
-    pub fn new(inner: BoundedBody, progress: Rc<Progress>) -> Self {
+impl TimedUpload {
+    pub fn new(inner: BoundedBody, progress: Rc<UploadProgress>) -> Self {
         Self { inner, progress }
     }
 
@@ -128,7 +128,7 @@ impl Upload {
     }
 }
 
-impl Body for Upload {
+impl Body for TimedUpload {
     type Data = Bytes;
     type Error = BodyError;
 

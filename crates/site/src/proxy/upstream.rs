@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
 
 use crate::http::conn_info::ConnInfo;
-use crate::proxy::backend::Link;
+use crate::proxy::backend::KeepAlive;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::{BackendDialer, BackendStream};
@@ -46,7 +46,7 @@ impl Upstream {
     }
 }
 
-impl Link for Upstream {
+impl KeepAlive for Upstream {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }

@@ -10,7 +10,7 @@ use rewrite::{Captures, Part, Target, Variable};
 use crate::router::rules::Rule;
 
 /// What variables stand for.
-pub(super) struct Source<'r> {
+pub(super) struct VariableSource<'r> {
     pub path: &'r NormalPath<'r>,
     pub query: Option<&'r str>,
     /// In lower case, without port.
@@ -44,7 +44,7 @@ impl Destination {
     }
 }
 
-impl Source<'_> {
+impl VariableSource<'_> {
     /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows the
     /// rule's path is added.
     pub fn destination(&self, rule: &Rule, to: &Target) -> Destination {
@@ -122,14 +122,14 @@ mod tests {
     use rewrite::{Matcher, Pattern};
 
     use super::*;
-    use crate::router::rules::Target as Action;
+    use crate::router::rules::RuleTarget as Action;
 
     fn lead(pattern: &str, to: &str, path: &str, query: Option<&str>) -> String {
         let pattern = Pattern::new(pattern).unwrap();
         let to = Target::parse(to, Some(&pattern)).unwrap();
         let rule = Rule::new(Some(1), Matcher::pattern(pattern), Action::Files);
         let path = NormalPath::parse(path).unwrap();
-        Source { path: &path, query, host: "a.test" }.destination(&rule, &to).location()
+        VariableSource { path: &path, query, host: "a.test" }.destination(&rule, &to).location()
     }
 
     #[test]

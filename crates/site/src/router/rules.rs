@@ -22,7 +22,7 @@ use crate::router::access::users::Users;
 
 /// What answers requests under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RuleTarget {
     /// The site's files; the rule only sets an access policy.
     Files,
     /// The files of the folder that stands at the rule's path.
@@ -37,7 +37,7 @@ pub enum Target {
     /// Answers as for this path.
     Rewrite(To),
     /// Answers as for the first of these that there is.
-    TryFiles(Vec<Tried>),
+    TryFiles(Vec<TryFile>),
     /// The service of this partition.
     Service(u16),
     /// The HTTP servers with this number.
@@ -50,14 +50,14 @@ pub enum Target {
 
 /// What a rule with `try_files` tries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum TryFile {
     /// A path.
     Path(To),
     /// Nothing more: this is the answer.
     Status(StatusCode),
 }
 
-impl Target {
+impl RuleTarget {
     /// The backend that answers, if one does.
     pub(crate) fn backend(&self) -> Option<BackendId> {
         match *self {
@@ -135,7 +135,7 @@ pub struct Rule {
     /// Which paths it is for.
     pub matcher: Matcher,
     /// What answers.
-    pub target: Target,
+    pub target: RuleTarget,
     /// Where its servers listen, for the log.
     pub servers: String,
     /// How the log names its backend; made once, as every answer of one may break off.
@@ -261,12 +261,12 @@ impl Rules {
             }
             // A service answers for whatever is below its path, whatever the name ends with.
             let yields = one.matcher.suffix.is_some() && rule.is_some_and(Rule::is_service);
-            if here && one.target != Target::Files && !yields {
+            if here && one.target != RuleTarget::Files && !yields {
                 rule = Some(one);
             }
         }
         // Files answer, as they do where no rule acts.
-        let rule = rule.filter(|rule| rule.target != Target::Alias);
+        let rule = rule.filter(|rule| rule.target != RuleTarget::Alias);
         let guarded = covering.iter().any(|rule| rule.policy.guards());
         Ok(RouteMatch { rule, covering, guarded })
     }
@@ -294,7 +294,7 @@ impl Rules {
 
 impl Rule {
     /// A rule without terms.
-    pub fn new(number: Option<u16>, matcher: Matcher, target: Target) -> Self {
+    pub fn new(number: Option<u16>, matcher: Matcher, target: RuleTarget) -> Self {
         let (servers, policy) = (String::new(), AccessPolicy::default());
         let backend_name = OnceCell::new();
         let (fallback, body_bytes, strip_prefix) = (false, None, false);
@@ -303,16 +303,16 @@ impl Rule {
 
     /// Whether a backend, or a function, answers.
     pub fn passes_on(&self) -> bool {
-        self.target.backend().is_some() || matches!(self.target, Target::Hook(_))
+        self.target.backend().is_some() || matches!(self.target, RuleTarget::Hook(_))
     }
 
     /// Whether files that the rule is for are programs of another server.
     fn runs(&self) -> bool {
-        matches!(self.target, Target::Upstream(_) | Target::FastCgi(_))
+        matches!(self.target, RuleTarget::Upstream(_) | RuleTarget::FastCgi(_))
     }
 
     fn is_service(&self) -> bool {
-        matches!(self.target, Target::Service(_))
+        matches!(self.target, RuleTarget::Service(_))
     }
 
     /// Among rules of the same path the site's own is the weakest, and a service, which has no number, the strongest.
@@ -337,7 +337,7 @@ impl Rule {
         let Matcher { path: prefix, suffix, pattern } = &self.matcher;
         let ends = |suffix: &String| match self.target {
             // A script may have more of the path behind its name.
-            Target::FastCgi(_) => split_script(path.as_bytes(), suffix).is_some(),
+            RuleTarget::FastCgi(_) => split_script(path.as_bytes(), suffix).is_some(),
             _ => ends_with(path.as_bytes(), suffix),
         };
         prefix.as_ref().is_none_or(|prefix| path.is_below(prefix))

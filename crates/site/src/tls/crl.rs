@@ -14,14 +14,14 @@ use worker::files;
 
 /// What one file says.
 #[derive(Clone, Debug)]
-pub struct Revoked {
+pub struct RevocationFile {
     lists: Vec<List>,
     digest: Vec<u8>,
     /// Where it is, for people.
     path: String,
 }
 
-impl Revoked {
+impl RevocationFile {
     /// Reads an open file.
     ///
     /// # Errors
@@ -39,11 +39,11 @@ impl Revoked {
 
 /// What all files of a site say, by the number of each.
 #[derive(Clone, Debug, Default)]
-pub struct Lists(BTreeMap<u16, Revoked>);
+pub struct Lists(BTreeMap<u16, RevocationFile>);
 
 impl Lists {
     /// Takes what a file says, in place of what it said.
-    pub fn take(&mut self, number: u16, revoked: Revoked) {
+    pub fn take(&mut self, number: u16, revoked: RevocationFile) {
         self.0.insert(number, revoked);
     }
 

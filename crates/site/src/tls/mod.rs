@@ -28,7 +28,7 @@ use wire::tls::{ClientAuth, Resume};
 use worker::Fault;
 
 use client_ca::Authorities;
-use crl::{Lists, Revoked};
+use crl::{Lists, RevocationFile};
 use keys::Keys;
 use tickets::Tickets;
 
@@ -62,7 +62,7 @@ fn provider() -> CryptoProvider {
 
 /// What the launcher says of TLS.
 #[derive(Debug, Default)]
-pub struct Tls {
+pub struct TlsContext {
     settings: Option<Settings>,
     authorities: RefCell<Option<Authorities>>,
     revoked: RefCell<Lists>,
@@ -81,7 +81,7 @@ struct Settings {
     hsts: Option<HeaderValue>,
 }
 
-impl Tls {
+impl TlsContext {
     /// Takes a message that is about TLS; gives back any other.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Tls {
             }
             (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
                 let wrong = |what| Fault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
-                let revoked = Revoked::read(&file, path.as_str()).map_err(wrong)?;
+                let revoked = RevocationFile::read(&file, path.as_str()).map_err(wrong)?;
                 self.revoked.get_mut().take(number, revoked);
             }
             (message, descriptor) => return self.take_always(message, descriptor),
@@ -159,7 +159,7 @@ impl Tls {
         path: &str,
         file: &OwnedFd,
     ) -> Result<Option<Arc<ServerConfig>>, String> {
-        let new = Revoked::read(file, path)?;
+        let new = RevocationFile::read(file, path)?;
         let old = self.revoked.borrow().clone();
         self.revoked.borrow_mut().take(number, new);
         self.changed.notify_one();

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::connection::turn;
-use beginning::{Beginning, unavailable_signer_of};
+use beginning::{HandshakeRestart, unavailable_signer_of};
 
 /// LIMIT: bytes of a record, or of a handshake message, that are kept until the rest has come: what rustls allows
 /// with buffers of its own; a chain of certificates has a few KiB.
@@ -52,7 +52,7 @@ thread_local! {
 }
 
 /// Who is told that a connection failed.
-pub(crate) trait Watch {
+pub(crate) trait FailureWatch {
     /// It failed for this reason, in the handshake or after it.
     fn failed(&self, peer: SocketAddr, error: &rustls::Error);
 }
@@ -71,7 +71,7 @@ pub(crate) struct TlsStream {
     tcp: TcpStream,
     connection: UnbufferedServerConnection,
     /// Until the handshake is done.
-    beginning: Option<Box<Beginning>>,
+    beginning: Option<Box<HandshakeRestart>>,
     /// What has come of a record.
     incoming: Vec<u8>,
     /// Decrypted; read up to `read`.
@@ -82,7 +82,7 @@ pub(crate) struct TlsStream {
     written: usize,
     end: End,
     peer: SocketAddr,
-    watch: Rc<dyn Watch>,
+    watch: Rc<dyn FailureWatch>,
     /// See [`TlsStream::client_certificate`].
     shown: OnceCell<Option<HeaderValue>>,
 }
@@ -98,12 +98,12 @@ impl TlsStream {
         config: Arc<ServerConfig>,
         preread: &[u8],
         peer: SocketAddr,
-        watch: Rc<dyn Watch>,
+        watch: Rc<dyn FailureWatch>,
     ) -> Result<Self, rustls::Error> {
         let mut stream = Self {
             tcp,
             connection: UnbufferedServerConnection::new(config.clone())?,
-            beginning: Some(Beginning::new(config)),
+            beginning: Some(HandshakeRestart::new(config)),
             incoming: Vec::new(),
             plain: Vec::new(),
             read: 0,

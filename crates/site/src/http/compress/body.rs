@@ -20,7 +20,7 @@ const OUT_BYTES: usize = 8 << 10;
 pub type Keep = Box<dyn FnOnce(Vec<u8>)>;
 
 /// The body.
-pub struct Coded {
+pub struct CompressedBody {
     inner: ResponseBody,
     /// `None` once it has finished.
     encoder: Option<Encoder>,
@@ -33,11 +33,18 @@ pub struct Coded {
     kept: Option<(Vec<u8>, Keep)>,
 }
 
-impl Coded {
+impl CompressedBody {
     /// `inner`, compressed; `keep` gets a copy of all of it.
-    pub fn new(inner: ResponseBody, encoder: Encoder, keep: Option<Keep>) -> Coded {
+    pub fn new(inner: ResponseBody, encoder: Encoder, keep: Option<Keep>) -> CompressedBody {
         let kept = keep.map(|keep| (Vec::new(), keep));
-        Coded { inner, encoder: Some(encoder), waiting: Bytes::new(), dirty: false, trailers: None, kept }
+        CompressedBody {
+            inner,
+            encoder: Some(encoder),
+            waiting: Bytes::new(),
+            dirty: false,
+            trailers: None,
+            kept,
+        }
     }
 
     fn out(&mut self, bytes: Vec<u8>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -71,7 +78,7 @@ fn true_trailers(mut trailers: HeaderMap) -> Option<HeaderMap> {
     Some(trailers).filter(|trailers| !trailers.is_empty())
 }
 
-impl Body for Coded {
+impl Body for CompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 use request::accept_encoding::{Encoding, Negotiator};
 
-use super::body::Coded;
+use super::body::CompressedBody;
 use super::{BYTES_MIN, Effort, Encoder, is_worth, remove_digests};
 use crate::config::settings::Settings;
 use crate::http::body::ResponseBody;
@@ -23,17 +23,17 @@ pub const VARIES: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 const NOISE_BYTES_MAX: usize = 48;
 
 /// What of a request matters here.
-pub struct Asked {
+pub struct EncodingRequest {
     method: Method,
     accept: Option<HeaderValue>,
     /// Whether it came over TLS.
     secure: bool,
 }
 
-impl Asked {
+impl EncodingRequest {
     /// Notes it, before the request goes its way.
-    pub fn new(method: &Method, headers: &HeaderMap, secure: bool) -> Asked {
-        Asked { method: method.clone(), accept: accept_encoding(headers), secure }
+    pub fn new(method: &Method, headers: &HeaderMap, secure: bool) -> EncodingRequest {
+        EncodingRequest { method: method.clone(), accept: accept_encoding(headers), secure }
     }
 }
 
@@ -51,14 +51,14 @@ pub fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Compresses an answer if that is worth it, wanted and allowed.
 pub fn compress(
     response: Response<ResponseBody>,
-    asked: &Asked,
+    asked: &EncodingRequest,
     settings: &Settings,
     negotiator: &Negotiator,
 ) -> Response<ResponseBody> {
     if !negotiator.offers() {
         return response;
     }
-    let content = Content::of(response.headers());
+    let content = ContentHeaders::of(response.headers());
     let size = declared(response.headers()).or(response.body().size_hint().exact());
     if !content.is_eligible(response.status(), size, settings.max_bytes) {
         return response;
@@ -76,12 +76,12 @@ pub fn compress(
     if asked.secure {
         add_noise(&mut parts.headers);
     }
-    Response::from_parts(parts, ResponseBody::stream(Coded::new(body, encoder, None)))
+    Response::from_parts(parts, ResponseBody::stream(CompressedBody::new(body, encoder, None)))
 }
 
 /// What the lines of a response say of its content.
 #[derive(Default)]
-pub struct Content<'a> {
+pub struct ContentHeaders<'a> {
     media: Option<&'a [u8]>,
     /// Whether it is encoded, a part, or not to be changed (RFC 9111 5.2.2.6).
     is_fixed: bool,
@@ -89,7 +89,7 @@ pub struct Content<'a> {
     pub varies: bool,
 }
 
-impl<'a> Content<'a> {
+impl<'a> ContentHeaders<'a> {
     fn of(headers: &'a HeaderMap) -> Self {
         let mut content = Self::default();
         for (name, value) in headers {
@@ -138,7 +138,7 @@ fn declared(headers: &HeaderMap) -> Option<u64> {
 
 /// Adds `Accept-Encoding` to `Vary`, if it is not there.
 pub fn vary(headers: &mut HeaderMap) {
-    if !Content::of(headers).varies {
+    if !ContentHeaders::of(headers).varies {
         headers.append(header::VARY, VARIES);
     }
 }
@@ -189,7 +189,8 @@ mod tests {
     }
 
     fn compressed(lines: &[(&str, &str)], bytes: usize, secure: bool) -> HeaderMap {
-        let asked = Asked { method: Method::GET, accept: Some(HeaderValue::from_static("gzip")), secure };
+        let asked =
+            EncodingRequest { method: Method::GET, accept: Some(HeaderValue::from_static("gzip")), secure };
         let negotiator = Negotiator::new(&Encoding::ALL);
         compress(answer(lines, bytes), &asked, &settings(), &negotiator).headers().clone()
     }

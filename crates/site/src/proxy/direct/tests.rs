@@ -13,13 +13,13 @@ use crate::head::{Checked, Room, check_lines};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::request::CheckedRequest;
 use crate::http1::request::ReceivedHead;
-use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
+use crate::proxy::backend::{BackendRequest, HttpBackend, KeepAlive, RequestContext};
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
-use crate::proxy::http1::Outgoing;
+use crate::proxy::http1::RequestWriter;
 use crate::proxy::limit::ConcurrencyLimit;
 use crate::proxy::pool::{Bounds, Pool};
-use crate::proxy::timeout::{Progress, Timeouts, Upload};
+use crate::proxy::timeout::{TimedUpload, Timeouts, UploadProgress};
 
 fn conn() -> ConnInfo {
     let (peer, local) = ("192.0.2.7:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
@@ -61,7 +61,7 @@ fn in_general(raw: &str) -> Vec<String> {
     headers::prepare(&mut request, conn());
     request.headers_mut().insert(headers::CLIENT, "192.0.2.7:5".parse().unwrap());
     let (parts, whole) = request.into_parts();
-    let outgoing = Outgoing::new(&parts, Upload::new(whole, Progress::new()));
+    let outgoing = RequestWriter::new(&parts, TimedUpload::new(whole, UploadProgress::new()));
     lines(&[outgoing.text(), body.as_bytes()].concat())
 }
 
@@ -111,7 +111,7 @@ struct Server {
     new: RefCell<Vec<BackendStream>>,
 }
 
-impl Link for Server {
+impl KeepAlive for Server {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }
@@ -141,25 +141,26 @@ fn connection() -> (BackendStream, UnixStream) {
     (BackendStream::of_pair(ours).unwrap(), UnixStream::from_std(theirs.into()).unwrap())
 }
 
-fn under_way(stream: BackendStream) -> UnderWay {
+fn under_way(stream: BackendStream) -> SentRequest {
     let permit = ConcurrencyLimit::new(10).grant_now(BackendId::Target(1), conn().peer.ip()).unwrap();
-    UnderWay::new((stream, 0), TEXT.to_vec(), permit, std::time::Instant::now())
+    SentRequest::new((stream, 0), TEXT.to_vec(), permit, std::time::Instant::now())
 }
 
 /// The status of the response, and its body.
-async fn resumed(server: &Server, under_way: UnderWay) -> (u16, Vec<u8>) {
+async fn resumed(server: &Server, under_way: SentRequest) -> (u16, Vec<u8>) {
     let request = Request::get("/x").header("host", "a").body(BoundedBody::empty()).unwrap();
     resumed_of(server, under_way, request).await
 }
 
 async fn resumed_of(
     server: &Server,
-    under_way: UnderWay,
+    under_way: SentRequest,
     mut request: Request<BoundedBody>,
 ) -> (u16, Vec<u8>) {
-    request.extensions_mut().insert(Resumed::new(under_way));
+    request.extensions_mut().insert(ResumedRequest::new(under_way));
     assert!(
-        Resumed::permit(request.extensions()).is_some() && Resumed::permit(request.extensions()).is_none()
+        ResumedRequest::permit(request.extensions()).is_some()
+            && ResumedRequest::permit(request.extensions()).is_none()
     );
     let response: Response<ResponseBody> =
         server.send(BackendRequest { context: RequestContext::without_files(conn()), request }).await;
@@ -182,7 +183,7 @@ fn the_general_path_goes_on_where_the_exchange_is() {
         // Some of both messages has gone over the connection.
         let (stream, mut backend) = connection();
         backend.write_all(&RESPONSE[20..]).await.unwrap();
-        let half = UnderWay { partial: RESPONSE[..20].to_vec(), written: 7, ..under_way(stream) };
+        let half = SentRequest { partial: RESPONSE[..20].to_vec(), written: 7, ..under_way(stream) };
         assert_eq!(resumed(&server, half).await, (200, b"ok".to_vec()));
         assert!(server.pool.take().is_some());
         let mut bytes = vec![0; TEXT.len()];
@@ -192,15 +193,15 @@ fn the_general_path_goes_on_where_the_exchange_is() {
         let ((stream, _), (new, mut backend)) = (connection(), connection());
         server.new.borrow_mut().push(new);
         backend.write_all(RESPONSE).await.unwrap();
-        let failed = Some(Failure::Gone { reset: false });
-        let failed = UnderWay { failure: failed, written: TEXT.len(), ..under_way(stream) };
+        let failed = Some(Http1Failure::Gone { reset: false });
+        let failed = SentRequest { failure: failed, written: TEXT.len(), ..under_way(stream) };
         assert_eq!(resumed(&server, failed).await, (200, b"ok".to_vec()));
         assert_eq!(request_on(&mut backend).await, TEXT);
         // No response comes: the time runs from when the request came.
         let (stream, _backend) = connection();
         let late = tokio::time::Instant::now() - Duration::from_millis(290);
         let began = tokio::time::Instant::now();
-        let late = UnderWay { since: late, written: TEXT.len(), ..under_way(stream) };
+        let late = SentRequest { since: late, written: TEXT.len(), ..under_way(stream) };
         assert_eq!(resumed(&server, late).await.0, 504);
         assert!(began.elapsed() < Duration::from_millis(290));
     });
@@ -221,8 +222,8 @@ async fn upload_again(method: &str, sent: usize, found: bool) -> (u16, Vec<u8>) 
         kept.read_exact(&mut vec![0; sent]).await.unwrap();
     }
     drop(kept);
-    let failure = found.then_some(Failure::Gone { reset: false });
-    let under_way = UnderWay { text: UPLOAD.to_vec(), written: sent, failure, ..under_way(stream) };
+    let failure = found.then_some(Http1Failure::Gone { reset: false });
+    let under_way = SentRequest { text: UPLOAD.to_vec(), written: sent, failure, ..under_way(stream) };
     let request = Request::builder().method(method).uri("/x").header("host", "a");
     let body = BoundedBody::whole(bytes::Bytes::from_static(b"body"));
     let (status, _) = resumed_of(&server, under_way, request.body(body).unwrap()).await;

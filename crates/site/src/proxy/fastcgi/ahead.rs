@@ -22,14 +22,14 @@ const ANSWER_BYTES: usize = 64 << 10;
 const TARGET_BYTES: usize = 8 << 20;
 
 /// How much is read ahead for a target.
-pub(super) type Held = Rc<Cell<usize>>;
+pub(super) type BufferedBytes = Rc<Cell<usize>>;
 
 /// What was read, and who waits for what.
 struct Buffer {
     pieces: VecDeque<Result<Bytes, BoxError>>,
     bytes: usize,
     ended: bool,
-    all: Held,
+    all: BufferedBytes,
     /// The client, which waits for a piece.
     client: Option<Waker>,
     /// The task that reads, which waits for room.
@@ -67,7 +67,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Begins to read `body`.
-    pub fn of<B>(body: B, all: Held) -> Self
+    pub fn of<B>(body: B, all: BufferedBytes) -> Self
     where
         B: Body<Data = Bytes, Error = BoxError> + Unpin + 'static,
     {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_short_answer_is_read_whole_and_a_long_one_as_far_as_there_is_room() {
         run(async {
-            let all = Held::default();
+            let all = BufferedBytes::default();
             for (count, ahead) in [(2, 2), (100, 4)] {
                 let (body, read) = pieces(count);
                 let body = Ahead::of(body, all.clone());
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn all_together_have_a_limit_and_who_has_gone_holds_nothing() {
         run(async {
-            let all = Held::default();
+            let all = BufferedBytes::default();
             let bodies: Vec<_> = (0..200).map(|_| Ahead::of(pieces(100).0, all.clone())).collect();
             settle().await;
             // Each has read one piece at the least: without that it would have nothing to say.

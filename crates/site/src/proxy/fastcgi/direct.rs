@@ -11,10 +11,10 @@ use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
 use fastcgi::reply;
 use tokio::time::Instant;
 
-use super::connections::Connection;
+use super::connections::FastCgiConnection;
 use super::{FastCgi, around};
 use crate::head::{Head, Line};
-use crate::http1::direct::{Said, Written, is_bodiless, pass_back_parts};
+use crate::http1::direct::{CommonHeaders, WrittenResponse, is_bodiless, pass_back_parts};
 use crate::http1::response::RequestTraits;
 use crate::proxy::backend::{AtOnce, RequestContext};
 use crate::proxy::response::HEAD_BYTES_MAX;
@@ -56,12 +56,13 @@ impl AtOnce for FastCgi {
         }
         // A kept connection goes for it, as on the general path.
         drop(self.connections.take());
-        let Connection { stream, generation, .. } = self.connections.begin(self.dialer.aimed(self.target)?);
+        let FastCgiConnection { stream, generation, .. } =
+            self.connections.begin(self.dialer.aimed(self.target)?);
         Some((stream, generation))
     }
 
     fn leave(&self, stream: BackendStream, generation: u64, since: Instant) {
-        self.connections.put(Connection::since(since, stream, generation));
+        self.connections.put(FastCgiConnection::since(since, stream, generation));
     }
 }
 
@@ -70,8 +71,8 @@ pub(crate) fn pass_back_reply(
     out: &mut Vec<u8>,
     mut data: &[u8],
     request: RequestTraits,
-    said: &Said<'_>,
-) -> Option<Written> {
+    said: &CommonHeaders<'_>,
+) -> Option<WrittenResponse> {
     let (mut decoder, mut content, mut is_over) = (Decoder::default(), Cow::Borrowed(&[][..]), false);
     while let Some(part) = decoder.take(&mut data).ok()? {
         match part {

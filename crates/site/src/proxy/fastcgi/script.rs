@@ -14,7 +14,7 @@ use fastcgi::parameters::Script;
 use request::path::{ESCAPED_SLASH, NormalPath};
 use request::script::is_script;
 
-use crate::files::{Files, Missing};
+use crate::files::{Missing, RootFiles};
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ const SUFFIX: &str = ".php";
 
 impl Scripts {
     /// What the path `raw`, as sent, means.
-    pub fn find(&self, files: Option<&Files>, raw: &str) -> Result<Script, Missing> {
+    pub fn find(&self, files: Option<&RootFiles>, raw: &str) -> Result<Script, Missing> {
         let path = NormalPath::parse(raw).map_err(|_| Missing::Malformed)?;
         // SECURITY: scripts could only take an escaped slash for a separator.
         if path.as_bytes().contains(&ESCAPED_SLASH) {
@@ -61,7 +61,7 @@ impl Scripts {
 }
 
 /// The first part of `path` that ends with `suffix` at a segment's end and is a file.
-fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option<Script>, Missing> {
+fn below_root(files: Option<&RootFiles>, path: &[u8], suffix: &str) -> Result<Option<Script>, Missing> {
     let Some(files) = files else {
         return Ok(None);
     };
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    fn files(name: &str) -> (Folder, Files) {
+    fn files(name: &str) -> (Folder, RootFiles) {
         let folder = std::env::temp_dir().join(format!("bulkhead-script-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("dir.php/sub")).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
         let root = std::fs::File::open(&folder).unwrap().into();
-        (Folder(folder), Files::new(root, Default::default()))
+        (Folder(folder), RootFiles::new(root, Default::default()))
     }
 
     fn script(name: &str, info: &str) -> Result<Script, Missing> {

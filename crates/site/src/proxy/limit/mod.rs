@@ -78,7 +78,7 @@ pub(crate) enum BackendId {
 
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum LimitRefusal {
     /// So many are with the backend, which is as many as may be, and no place became free in time, or too many wait.
     Busy {
         /// How many.
@@ -110,10 +110,10 @@ pub(crate) struct Ranges {
 
 /// See the file's head.
 pub(crate) struct ConcurrencyLimit {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LimitState>>,
 }
 
-struct State {
+struct LimitState {
     /// Requests that may be under way, or wait, for all backends.
     places: usize,
     held: usize,
@@ -121,14 +121,14 @@ struct State {
     limits: ShareLimits,
     exempt: Exempt,
     priority: Priority,
-    backends: BTreeMap<BackendId, Backend>,
+    backends: BTreeMap<BackendId, BackendPlaces>,
     counts: Counts,
     fallen: Arc<Notify>,
 }
 
-type Queued = oneshot::Sender<Permit>;
+type QueuedRequest = oneshot::Sender<Permit>;
 
-struct Backend {
+struct BackendPlaces {
     /// Where the operator has said how many.
     at_most: Option<usize>,
     held: usize,
@@ -139,28 +139,28 @@ struct Backend {
     lately: Lately,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
     bits: [u8; 2],
-    queue: Queue<Queued>,
+    queue: Queue<QueuedRequest>,
     /// What waits, by range.
     waiting: Shares,
 }
 
 /// A place that was found, to be handed out once nothing is locked: whoever does not want it gives it back at once.
-type Grants = Vec<(Queued, Permit)>;
+type GrantedPermits = Vec<(QueuedRequest, Permit)>;
 
-enum Asked {
+enum PermitAnswer {
     Granted(Permit),
-    Refused(Refused),
+    Refused(LimitRefusal),
     Queued(Key, oneshot::Receiver<Permit>),
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<LimitState>) -> MutexGuard<'_, LimitState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ConcurrencyLimit {
     /// For a worker that may hold `places` connections.
     pub fn new(places: u32) -> Self {
-        let state = State {
+        let state = LimitState {
             places: places as usize,
             held: 0,
             peak: 0,
@@ -191,7 +191,7 @@ impl ConcurrencyLimit {
     }
 
     /// A place of `backend` that is free now.
-    pub fn try_acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    pub fn try_acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, LimitRefusal> {
         let mut state = lock(&self.state);
         let refused = match state.grant(&self.state, backend, client) {
             Ok(permit) => return Ok(permit),
@@ -207,11 +207,11 @@ impl ConcurrencyLimit {
     }
 
     /// A place of `backend`, which is waited for.
-    pub async fn acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    pub async fn acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, LimitRefusal> {
         let (key, mut receiver) = match self.ask(backend, client) {
-            Asked::Granted(permit) => return Ok(permit),
-            Asked::Refused(refused) => return Err(refused),
-            Asked::Queued(key, receiver) => (key, receiver),
+            PermitAnswer::Granted(permit) => return Ok(permit),
+            PermitAnswer::Refused(refused) => return Err(refused),
+            PermitAnswer::Queued(key, receiver) => (key, receiver),
         };
         let _waiter = Waiter { state: &self.state, backend, client, key };
         let end = Instant::now() + WAIT_MAX;
@@ -227,23 +227,23 @@ impl ConcurrencyLimit {
                 state.counts.note(refused);
                 return Err(refused);
             }
-            if refused != Refused::OverShare {
+            if refused != LimitRefusal::OverShare {
                 state.backend(backend).take_back(now);
             }
         }
     }
 
-    fn ask(&self, backend: BackendId, client: IpAddr) -> Asked {
+    fn ask(&self, backend: BackendId, client: IpAddr) -> PermitAnswer {
         let mut state = lock(&self.state);
         let refused = match state.grant(&self.state, backend, client) {
-            Ok(permit) => return Asked::Granted(permit),
+            Ok(permit) => return PermitAnswer::Granted(permit),
             Err(refused) => refused,
         };
         if let Some((key, receiver)) = state.enqueue(backend, client) {
-            return Asked::Queued(key, receiver);
+            return PermitAnswer::Queued(key, receiver);
         }
         state.counts.note(refused);
-        Asked::Refused(refused)
+        PermitAnswer::Refused(refused)
     }
 
     /// What was refused, and how many wait.
@@ -268,18 +268,18 @@ impl ConcurrencyLimit {
 }
 
 impl Counts {
-    fn note(&mut self, refused: Refused) {
+    fn note(&mut self, refused: LimitRefusal) {
         match refused {
-            Refused::Busy { .. } => self.unavailable += 1,
-            Refused::OverShare => self.over_share += 1,
+            LimitRefusal::Busy { .. } => self.unavailable += 1,
+            LimitRefusal::OverShare => self.over_share += 1,
         }
     }
 }
 
-impl State {
-    fn backend(&mut self, id: BackendId) -> &mut Backend {
+impl LimitState {
+    fn backend(&mut self, id: BackendId) -> &mut BackendPlaces {
         let Self { limits, exempt, priority, places, .. } = self;
-        self.backends.entry(id).or_insert_with(|| Backend::new(*limits, exempt, *priority, *places))
+        self.backends.entry(id).or_insert_with(|| BackendPlaces::new(*limits, exempt, *priority, *places))
     }
 
     /// How many requests a backend may have now. What waits for the others takes places of the worker as well.
@@ -290,7 +290,12 @@ impl State {
         backend.at_most.unwrap_or(places.saturating_sub(others).div_ceil(2))
     }
 
-    fn grant(&mut self, own: &Arc<Mutex<Self>>, id: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    fn grant(
+        &mut self,
+        own: &Arc<Mutex<Self>>,
+        id: BackendId,
+        client: IpAddr,
+    ) -> Result<Permit, LimitRefusal> {
         let capacity = self.capacity(id);
         let stall = self.backend(id).admit(capacity, client)?;
         Ok(self.permit(own, id, client, stall))
@@ -340,7 +345,7 @@ impl State {
     }
 
     /// Finds places for those that wait.
-    fn serve(&mut self, own: &Arc<Mutex<Self>>) -> Grants {
+    fn serve(&mut self, own: &Arc<Mutex<Self>>) -> GrantedPermits {
         let mut grants = Vec::new();
         if self.counts.waiting == 0 {
             return grants;
@@ -358,7 +363,7 @@ impl State {
     }
 }
 
-impl Backend {
+impl BackendPlaces {
     fn new(limits: ShareLimits, exempt: &Exempt, priority: Priority, places: usize) -> Self {
         let shares = |capacity: usize| Shares::new(limits, capacity as u32, exempt.clone()).at_least(LEAST);
         Self {
@@ -375,7 +380,7 @@ impl Backend {
     }
 
     /// Counts a request in; [`Stall`] where its place is lent.
-    fn admit(&mut self, capacity: usize, client: IpAddr) -> Result<Option<Stall>, Refused> {
+    fn admit(&mut self, capacity: usize, client: IpAddr) -> Result<Option<Stall>, LimitRefusal> {
         self.shares.serving(capacity as u32);
         let (range, now) = (self.range(client), Instant::now());
         self.lately.note(range, now);
@@ -412,12 +417,12 @@ impl Backend {
     }
 
     /// Why a request of `client` has no place.
-    fn refusal(&self, client: IpAddr) -> Refused {
-        if self.shares.may(client) { Refused::Busy { held: self.held } } else { Refused::OverShare }
+    fn refusal(&self, client: IpAddr) -> LimitRefusal {
+        if self.shares.may(client) { LimitRefusal::Busy { held: self.held } } else { LimitRefusal::OverShare }
     }
 
     /// The next of those that wait, if there is a place for it.
-    fn next(&mut self, capacity: usize) -> Option<(Waiting<Queued>, Option<Stall>)> {
+    fn next(&mut self, capacity: usize) -> Option<(Waiting<QueuedRequest>, Option<Stall>)> {
         self.shares.serving(capacity as u32);
         if self.held >= capacity {
             return None;
@@ -460,7 +465,7 @@ impl Backend {
 }
 
 /// Changes something, and hands out the places that are free after that.
-fn settle(own: &Arc<Mutex<State>>, change: impl FnOnce(&mut State)) {
+fn settle(own: &Arc<Mutex<LimitState>>, change: impl FnOnce(&mut LimitState)) {
     let grants = {
         let mut state = lock(own);
         change(&mut state);
@@ -474,7 +479,7 @@ fn settle(own: &Arc<Mutex<State>>, change: impl FnOnce(&mut State)) {
 
 /// A request that waits; it leaves the queue when this is dropped.
 struct Waiter<'a> {
-    state: &'a Arc<Mutex<State>>,
+    state: &'a Arc<Mutex<LimitState>>,
     backend: BackendId,
     client: IpAddr,
     key: Key,

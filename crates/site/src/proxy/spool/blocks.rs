@@ -42,13 +42,13 @@ pub(crate) enum Lack {
 
 /// So many bytes from the byte `from` of a block on, and of those that follow it in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct BlockExtent {
     pub block: u32,
     pub from: usize,
     pub count: usize,
 }
 
-impl Extent {
+impl BlockExtent {
     fn offset(self) -> u64 {
         offset(self.block) + self.from as u64
     }
@@ -150,7 +150,7 @@ impl Blocks {
     }
 
     /// Writes as many bytes as the extent has.
-    pub fn write(&self, extent: Extent, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, extent: BlockExtent, mut bytes: &[u8]) -> io::Result<()> {
         debug_assert_eq!(bytes.len(), extent.count);
         let mut at = extent.offset();
         while !bytes.is_empty() {
@@ -168,7 +168,7 @@ impl Blocks {
     }
 
     /// Reads what is there.
-    pub fn read(&self, extent: Extent) -> io::Result<Vec<u8>> {
+    pub fn read(&self, extent: BlockExtent) -> io::Result<Vec<u8>> {
         let count = extent.count;
         let mut bytes = Vec::with_capacity(count);
         let mut at = extent.offset();

@@ -17,4 +17,4 @@ mod ranges;
 mod tests;
 
 pub(crate) use blocks::{BLOCK_BYTES, Lack};
-pub(crate) use part::{Part, Spool};
+pub(crate) use part::{Spool, SpooledBody};

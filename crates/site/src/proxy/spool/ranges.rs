@@ -14,7 +14,7 @@ const NOT_LENT: u32 = 4;
 
 /// How many blocks a body counts for once a server has heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PassedOn {
+pub(super) struct SentBlocks {
     client: IpAddr,
     blocks: u32,
     is_lent: bool,
@@ -87,7 +87,7 @@ impl<B> Ranges<B> {
 
     /// Lets a server hear of a body of so many blocks, if its range may have that: its share, beyond that what leaves a quarter
     /// of the file to others, and one body in any case.
-    pub fn pass_on(&mut self, client: IpAddr, blocks: u32) -> Option<PassedOn> {
+    pub fn pass_on(&mut self, client: IpAddr, blocks: u32) -> Option<SentBlocks> {
         let range = self.range(client.into());
         let is_lent = self.shares.admit_all(client, blocks).is_err();
         let leaves_enough = self.passed_on + blocks <= self.capacity - self.capacity / NOT_LENT;
@@ -96,11 +96,11 @@ impl<B> Ranges<B> {
         }
         self.passed_on += blocks;
         *self.bodies.entry(range).or_default() += 1;
-        Some(PassedOn { client, blocks, is_lent })
+        Some(SentBlocks { client, blocks, is_lent })
     }
 
     /// Forgets a body that a server has heard of.
-    pub fn forget(&mut self, PassedOn { client, blocks, is_lent }: PassedOn) {
+    pub fn forget(&mut self, SentBlocks { client, blocks, is_lent }: SentBlocks) {
         let range = self.range(client.into());
         self.passed_on -= blocks;
         if !is_lent {

@@ -41,7 +41,7 @@ pub(super) struct Waiter<'a> {
 }
 
 /// What became of a wait.
-pub(super) enum Waited {
+pub(super) enum TurnOutcome {
     /// It is its turn.
     Turn(Turn),
     /// A turn of another's is over: the same may have been verified.
@@ -88,16 +88,16 @@ impl Guesses {
 
 impl Waiter<'_> {
     /// Waits for what comes first.
-    pub async fn wait(&mut self) -> Waited {
+    pub async fn wait(&mut self) -> TurnOutcome {
         let over = self.guesses.over.notified();
         self.guesses.give();
         let now = Instant::now();
         let at = self.guesses.waiting.borrow().may_at(self.address).filter(|at| *at > now);
         tokio::select! {
             biased;
-            turn = &mut self.turn => turn.map_or(Waited::Crowded, Waited::Turn),
-            () = over => Waited::Other,
-            () = sleep_until(at.unwrap_or(now).into()), if at.is_some() => Waited::Other,
+            turn = &mut self.turn => turn.map_or(TurnOutcome::Crowded, TurnOutcome::Turn),
+            () = over => TurnOutcome::Other,
+            () = sleep_until(at.unwrap_or(now).into()), if at.is_some() => TurnOutcome::Other,
         }
     }
 }

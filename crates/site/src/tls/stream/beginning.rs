@@ -17,7 +17,7 @@ use crate::tls::signer_channel::SignerUnavailable;
 const RECORDS_BYTES: usize = 64 << 10;
 
 /// What a handshake begins again with.
-pub(super) struct Beginning {
+pub(super) struct HandshakeRestart {
     pub(super) config: Arc<ServerConfig>,
     /// All that rustls has read.
     pub(super) records: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Beginning {
     pub(super) wait: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-impl Beginning {
+impl HandshakeRestart {
     /// Of a connection that has read nothing.
     pub(super) fn new(config: Arc<ServerConfig>) -> Box<Self> {
         Box::new(Self { config, records: Vec::new(), said: 0, wait: None })
