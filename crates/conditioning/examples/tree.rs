@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use conditioning::{Origin, Tree};
+use conditioning::{ClientOrigin, Tree};
 
 /// What must hold of a million addresses.
 const BYTES_MAX: u64 = 256 << 20;
@@ -60,14 +60,14 @@ fn measure(name: &str, count: u32, address: fn(u32) -> IpAddr) -> bool {
     let mut tree: Tree<u32> = Tree::new();
     let before = resident();
     let filling = rate(count, |number| {
-        tree.insert(Origin::from(address(number)), number);
+        tree.insert(ClientOrigin::from(address(number)), number);
     });
     let bytes = resident().saturating_sub(before);
     let full = tree.len();
     // One comes, one is served, with all the others waiting.
     let turning = best_rate(2 * count, |number| {
         if number % 2 == 0 {
-            tree.insert(Origin::from(address(number / 2)), number);
+            tree.insert(ClientOrigin::from(address(number / 2)), number);
         } else {
             tree.next();
         }

@@ -22,13 +22,13 @@ mod recent;
 mod shares;
 mod tree;
 
-pub use address::{Origin, Range};
+pub use address::{AddressRange, ClientOrigin};
 pub use bans::Bans;
-pub use delayed::Delayed;
+pub use delayed::DelayQueue;
 pub use guesses::Guesses;
 pub use network::{Exempt, Network, NetworkError};
 pub use pace::{MinRate, Pace};
-pub use queue::{Priority, Queue, Waiting};
-pub use rate::{Asked, Buckets, Rate};
+pub use queue::{Priority, Queue, QueuedItem};
+pub use rate::{Buckets, Rate, RateDecision};
 pub use shares::{ShareLimits, Shares};
-pub use tree::{Key, Tree};
+pub use tree::{ItemKey, Tree};

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::address::Origin;
-use crate::hash::Seeded;
+use crate::address::ClientOrigin;
+use crate::hash::SeededState;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-struct Entry<V, K> {
+struct RecentEntry<V, K> {
     key: K,
     value: V,
     older: u32,
@@ -22,9 +22,9 @@ struct Entry<V, K> {
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Recent<V, K = Origin> {
-    places: HashMap<K, u32, Seeded>,
-    entries: Vec<Entry<V, K>>,
+pub struct Recent<V, K = ClientOrigin> {
+    places: HashMap<K, u32, SeededState>,
+    entries: Vec<RecentEntry<V, K>>,
     oldest: u32,
     newest: u32,
     limit: u32,
@@ -68,7 +68,7 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
     /// A place that is in no order yet: a new one, or that of the oldest.
     fn add(&mut self, key: K, value: V) -> u32 {
         let at = if self.entries.len() < self.limit as usize {
-            self.entries.push(Entry { key, value, older: NONE, newer: NONE });
+            self.entries.push(RecentEntry { key, value, older: NONE, newer: NONE });
             (self.entries.len() - 1) as u32
         } else {
             let at = self.oldest;
@@ -93,7 +93,7 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { older, newer, .. } = self.entries[at as usize];
+        let RecentEntry { older, newer, .. } = self.entries[at as usize];
         match older {
             NONE => self.oldest = newer,
             older => self.entries[older as usize].newer = newer,

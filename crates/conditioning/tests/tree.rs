@@ -6,7 +6,7 @@ mod model;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use conditioning::{Key, Tree};
+use conditioning::{ItemKey, Tree};
 use model::{Node, path};
 use proptest::prelude::*;
 
@@ -52,9 +52,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// What is in the tree: by key, whose it is.
-type Inside = Vec<(Key, IpAddr, u32)>;
+type Inside = Vec<(ItemKey, IpAddr, u32)>;
 
-fn leave(inside: &mut Inside, item: u32) -> (Key, IpAddr) {
+fn leave(inside: &mut Inside, item: u32) -> (ItemKey, IpAddr) {
     let at = inside.iter().position(|(_, _, other)| *other == item).expect("it is inside, and only once");
     let (key, address, _) = inside.remove(at);
     (key, address)
@@ -64,7 +64,7 @@ fn compare(steps: &[Step]) {
     let mut tree = Tree::remembering(u32::MAX);
     let mut model = Node::default();
     let mut inside: Inside = Vec::new();
-    let mut gone: Vec<Key> = Vec::new();
+    let mut gone: Vec<ItemKey> = Vec::new();
     for (item, step) in (0_u32..).zip(steps) {
         let left = match *step {
             Step::Insert(address) => {

@@ -15,7 +15,7 @@ use bulkhead_service::{Context, Error, Request, Response, Service, StatusCode};
 use wire::MESSAGE_MAX;
 use wire::data::{DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE};
 
-use session::Session;
+use session::DoorSession;
 
 /// LIMIT: how often a connection is made again within `drain_timeout`: two thirds of that are for calls that are under way.
 const RENEWALS: u32 = 3;
@@ -56,7 +56,7 @@ impl Service for Door {
         };
         let says_timeouts = socket.protocol() == Some(DOOR_PROTOCOL);
         let (cx, renewal) = (self.cx.clone(), self.renewal);
-        let session = Session::new(source, says_timeouts);
+        let session = DoorSession::new(source, says_timeouts);
         socket.accept(&self.cx, async move |socket| session.run(socket, &cx, renewal).await)
     }
 }

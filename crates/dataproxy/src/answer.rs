@@ -6,7 +6,7 @@
 use std::thread;
 use std::time::Duration;
 
-use statements::{Kind, Statement};
+use statements::{Statement, StatementKind};
 use wire::data::{CallFault, PART_MAX, ResultWriter};
 
 use crate::catalog::Call;
@@ -52,7 +52,7 @@ impl<'j> Answer<'j> {
     /// Begins a row; whether the statement wants one: a `:one` that has its row does not.
     pub(crate) fn begin_row(&mut self) -> Result<bool, Said> {
         let Statement { kind, max_rows, .. } = *self.statement();
-        if kind == Kind::One && self.rows == 1 {
+        if kind == StatementKind::One && self.rows == 1 {
             return Ok(false);
         }
         self.rows += 1;

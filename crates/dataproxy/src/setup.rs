@@ -116,7 +116,8 @@ pub(crate) fn parse_statements(
     dialect: Dialect,
     services: &[String],
 ) -> Result<Statements, Refusal> {
-    let said = |mistakes: Vec<statements::Mistake>| mistakes.iter().map(ToString::to_string).collect();
+    let said =
+        |mistakes: Vec<statements::StatementMistake>| mistakes.iter().map(ToString::to_string).collect();
     let found = statements::parse(text, dialect).map_err(|mistakes| Refusal::Mistakes(said(mistakes)))?;
     let unknown = |(name, line): (&str, usize)| {
         format!("line {line}: no service `{name}` of this site has the source in its `data`")

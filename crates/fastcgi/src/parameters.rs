@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 use request::fields;
-use request::head::{Head, Line};
+use request::head::{RequestField, RequestHead};
 
 use crate::record::Beginning;
 
@@ -55,7 +55,7 @@ pub struct Circumstances<'a> {
 
 /// What the variables are made of.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct ParameterSource<'a> {
     /// What does not stand in the head.
     pub around: Circumstances<'a>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
@@ -71,7 +71,7 @@ pub struct Request<'a> {
 }
 
 /// What the head of a request says beside its fields.
-struct Said<'a> {
+struct RequestVariables<'a> {
     is_http2: bool,
     method: &'a str,
     target: &'a str,
@@ -82,11 +82,11 @@ struct Said<'a> {
 }
 
 /// The first records of a request, with all of its variables; leaves of its fields those that are passed on.
-pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
+pub fn begin(request: &mut ParameterSource<'_>) -> Vec<u8> {
     fields::clean_request_except(&mut request.parts.headers, &CLIENT_CERT);
     let mut all = Beginning::new();
-    let Request { around, parts, requested, failed, host, .. } = &*request;
-    let said = Said {
+    let ParameterSource { around, parts, requested, failed, host, .. } = &*request;
+    let said = RequestVariables {
         is_http2: parts.version == http::Version::HTTP_2,
         method: parts.method.as_str(),
         // What the client has asked for, whatever file that led to.
@@ -106,12 +106,12 @@ pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
 pub fn begin_of_lines(
     out: Vec<u8>,
     around: &Circumstances<'_>,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
 ) -> Option<Vec<u8>> {
     let mut all = Beginning::within(out);
     let host = value_of(lines, "host").filter(|host| !host.is_empty() && lines.len() <= LINES_MAX)?;
-    let said = Said {
+    let said = RequestVariables {
         is_http2: false,
         method: head.method,
         target: head.target,
@@ -136,7 +136,7 @@ pub fn begin_of_lines(
     Some(all.finish())
 }
 
-fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
+fn value_of<'a>(lines: &[RequestField<'a>], name: &str) -> Option<&'a [u8]> {
     lines.iter().find(|line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value)
 }
 
@@ -144,7 +144,7 @@ fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
 fn own(
     all: &mut Beginning,
     around: &Circumstances<'_>,
-    said: &Said<'_>,
+    said: &RequestVariables<'_>,
     certificate: impl FnOnce(&mut Beginning),
 ) {
     let Circumstances { software, peer, local, tls, root, script, filename, length } = *around;
@@ -229,8 +229,8 @@ fn without_port(host: &[u8]) -> &[u8] {
 }
 
 /// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts instead.
-fn headers(request: &Request<'_>, all: &mut Beginning) {
-    let Request { parts, set, host, .. } = request;
+fn headers(request: &ParameterSource<'_>, all: &mut Beginning) {
+    let ParameterSource { parts, set, host, .. } = request;
     let is_set =
         |name: &HeaderName, set: &[(HeaderName, HeaderValue)]| set.iter().any(|(own, _)| own == name);
     if !is_set(&header::HOST, set) {
@@ -269,7 +269,7 @@ fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &str, v
 mod tests {
     use std::collections::BTreeMap;
 
-    use request::head::{Checked, Room, check_lines};
+    use request::head::{CheckedHead, Room, check_lines};
 
     use super::*;
 
@@ -290,7 +290,7 @@ mod tests {
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
         let around = around(&script, secure);
         let host = b"a.example:8443";
-        let mut request = Request { around, parts, requested: None, failed: None, host, set };
+        let mut request = ParameterSource { around, parts, requested: None, failed: None, host, set };
         read(&begin(&mut request))
     }
 
@@ -392,7 +392,7 @@ mod tests {
     /// What is said of a request by its lines, and by its fields.
     fn both_ways(raw: &str) -> (Option<BTreeMap<String, String>>, BTreeMap<String, String>) {
         let mut room = Room::default();
-        let (Checked::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+        let (CheckedHead::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
             panic!("{raw}")
         };
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };

@@ -9,7 +9,7 @@ use std::time::Instant;
 use http::StatusCode;
 use request::date::date;
 use request::error;
-use request::head::{self, Checked, Head};
+use request::head::{self, CheckedHead, RequestHead};
 use request::hello;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
@@ -35,12 +35,12 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     let head = match refusal {
         // It is none, or only a part.
         Refusal::Head(refused)
-            if !matches!(refused, head::Refusal::Strange(_) | head::Refusal::TargetTooLong) =>
+            if !matches!(refused, head::HeadRefusal::Strange(_) | head::HeadRefusal::TargetTooLong) =>
         {
             None
         }
         _ => match head::check(connection.copy_received(&mut buffer), gate.limits.head_bytes) {
-            Checked::Whole(head) => Some(head),
+            CheckedHead::Whole(head) => Some(head),
             _ => None,
         },
     };
@@ -71,7 +71,7 @@ fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 
 /// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
 /// a line.
-fn location(head: &Head<'_>, port: u16) -> String {
+fn location(head: &RequestHead<'_>, port: u16) -> String {
     let host = request::target::lower_host(head.host);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     let path = if head.path == "*" { "/" } else { head.path };
@@ -96,7 +96,13 @@ fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Inst
 }
 
 /// Says in the error log why a request was refused.
-fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCode, head: Option<&Head<'_>>) {
+fn tell(
+    gate: &Gate,
+    connection: &Connection,
+    refusal: Refusal,
+    status: StatusCode,
+    head: Option<&RequestHead<'_>>,
+) {
     if let Some((reason, remedy)) = refusal.reason() {
         tell_why(gate, connection, status, head, (reason, "", remedy));
     }
@@ -106,7 +112,7 @@ fn tell_why(
     gate: &Gate,
     connection: &Connection,
     status: StatusCode,
-    head: Option<&Head<'_>>,
+    head: Option<&RequestHead<'_>>,
     (reason, about, remedy): (&'static str, &str, &str),
 ) {
     let refused = Refused {
@@ -127,7 +133,7 @@ fn tell_why(
 fn tell_name(gate: &Gate, connection: &Connection) {
     let mut buffer = gate.peeked.borrow_mut();
     let hello = match hello::check(connection.copy_received(&mut buffer)) {
-        hello::Checked::Whole(hello) => Some(hello),
+        hello::CheckedHello::Whole(hello) => Some(hello),
         _ => None,
     };
     let name = hello.as_ref().map_or(Cow::Borrowed(""), |hello| String::from_utf8_lossy(hello.name()));
@@ -143,7 +149,7 @@ fn note(
     site: u16,
     status: StatusCode,
     body_bytes: usize,
-    head: Option<&Head<'_>>,
+    head: Option<&RequestHead<'_>>,
 ) {
     gate.log.access(&Access {
         time_us: now_us(),

@@ -93,7 +93,7 @@ pub enum Seen {
 
 impl Seen {
     /// The head did not become whole in time.
-    pub const LATE: Self = Self::Refused(Refusal::Head(head::Refusal::Late), NO_PARTITION);
+    pub const LATE: Self = Self::Refused(Refusal::Head(head::HeadRefusal::Late), NO_PARTITION);
 }
 
 impl Connection {

@@ -202,7 +202,7 @@ impl Gate {
     /// Counts a request that is answered here, against its client where that is due.
     pub fn refused(&self, connection: &Connection, refusal: Refusal, now: Instant) {
         self.drops.note(|shed| match refusal {
-            Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
+            Refusal::Head(head::HeadRefusal::Late) => shed.late_head += 1,
             Refusal::Head(_) => shed.malformed += 1,
             Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
             Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,

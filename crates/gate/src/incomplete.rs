@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use conditioning::{Key, Origin, Range, Tree};
+use conditioning::{AddressRange, ClientOrigin, ItemKey, Tree};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -70,7 +70,7 @@ pub struct Held {
     pub connection: Connection,
     /// Its stage.
     pub stage: Stage,
-    key: Key,
+    key: ItemKey,
 }
 
 /// All of them.
@@ -81,7 +81,7 @@ pub struct Incomplete {
     /// Their descriptors, by the addresses of their clients.
     tree: RefCell<Tree<u32>>,
     /// By stage: who is due when, the first one first. What has left is skipped when its time comes.
-    deadlines: RefCell<[VecDeque<(Instant, Key)>; Stage::COUNT]>,
+    deadlines: RefCell<[VecDeque<(Instant, ItemKey)>; Stage::COUNT]>,
     allowed: Cell<[Duration; Stage::COUNT]>,
     /// The deadline that is slept to.
     alarm: Cell<Option<Instant>>,
@@ -115,7 +115,7 @@ impl Incomplete {
     }
 
     /// The ranges of addresses that most of them come from.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.tree.borrow().ranges(at_most)
     }
 
@@ -131,7 +131,7 @@ impl Incomplete {
             }
             connection.watched = true;
         }
-        let key = self.tree.borrow_mut().insert(Origin::from(connection.peer.ip()), descriptor);
+        let key = self.tree.borrow_mut().insert(ClientOrigin::from(connection.peer.ip()), descriptor);
         let mut held = self.held.borrow_mut();
         let slot = descriptor as usize;
         if held.len() <= slot {
@@ -158,7 +158,7 @@ impl Incomplete {
     }
 
     /// Where the connection called `key` is held, if it is still in the stage of that number.
-    fn slot_of(&self, key: Key, stage: usize) -> Option<u32> {
+    fn slot_of(&self, key: ItemKey, stage: usize) -> Option<u32> {
         let slot = *self.tree.borrow().get(key)?;
         let held = self.held.borrow();
         let found = held.get(slot as usize)?.as_ref()?;
@@ -166,7 +166,7 @@ impl Incomplete {
     }
 
     /// Notes when a connection that enters a stage is due.
-    fn expect(&self, stage: Stage, key: Key, now: Instant) {
+    fn expect(&self, stage: Stage, key: ItemKey, now: Instant) {
         let number = stage.number();
         let due = now + self.allowed.get()[number];
         let mut deadlines = self.deadlines.borrow_mut();
@@ -239,12 +239,12 @@ impl Incomplete {
                 }
             }
         }
-        let first = |queue: &VecDeque<(Instant, Key)>| queue.front().map(|(due, _)| *due);
+        let first = |queue: &VecDeque<(Instant, ItemKey)>| queue.front().map(|(due, _)| *due);
         self.alarm.set(self.deadlines.borrow().iter().filter_map(first).min());
         None
     }
 
-    fn due(&self, number: usize, now: Instant) -> Option<Key> {
+    fn due(&self, number: usize, now: Instant) -> Option<ItemKey> {
         let first = self.deadlines.borrow_mut()[number].pop_front_if(|(due, _)| *due <= now);
         first.map(|(_, key)| key)
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use conditioning::Network;
-use request::head::Head;
+use request::head::RequestHead;
 use worker::routes::Routes;
 
 use crate::partition::Partition;
@@ -120,12 +120,12 @@ impl Listener {
     }
 
     /// Whose a request is.
-    pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
+    pub fn target(&self, head: &RequestHead<'_>) -> Option<RouteTarget> {
         self.routes.borrow().find(head.host, head.path).cloned()
     }
 
     /// The port at which there is https for a request, if it is to go there.
-    pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
+    pub fn redirect(&self, head: &RequestHead<'_>) -> Option<u16> {
         let redirects = self.redirects.borrow();
         redirects.find(head.host, head.path).copied().filter(|port| *port > 0)
     }

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use request::head::{self, Checked};
+use request::head::{self, CheckedHead};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
@@ -73,9 +73,9 @@ impl Connection {
             return Seen::Partial { begun: !bytes.is_empty() };
         }
         match head::check(bytes, limit) {
-            Checked::Partial => Seen::Partial { begun: true },
-            Checked::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), NO_PARTITION),
-            Checked::Whole(head) => self.route(gate, &bytes[..head.length], &head, now),
+            CheckedHead::Partial => Seen::Partial { begun: true },
+            CheckedHead::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), NO_PARTITION),
+            CheckedHead::Whole(head) => self.route(gate, &bytes[..head.length], &head, now),
         }
     }
 }

@@ -66,7 +66,7 @@ impl Policies {
     ///
     /// # Errors
     /// It is, for this reason.
-    pub fn examine(&self, head: &[u8]) -> Result<(), checks::Fault> {
+    pub fn examine(&self, head: &[u8]) -> Result<(), checks::HeadFault> {
         checks::check(head, self.setting)
     }
 

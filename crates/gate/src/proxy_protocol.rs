@@ -3,8 +3,8 @@
 //! Runs in: the gate. Sees: the first bytes of connections. Never: believes a peer that is not trusted, or takes a byte
 //! out of the socket that is not the header's.
 
-use request::head::Refusal;
-use request::proxy::{self, Seen};
+use request::head::HeadRefusal;
+use request::proxy::{self, ProxyHeader};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
@@ -33,12 +33,12 @@ impl Connection {
             Err(_) => return Err(Outcome::Gone),
         };
         let (length, ends) = match proxy::parse(&bytes[..count]) {
-            Seen::Partial => return Err(Outcome::Partial { begun: true }),
-            Seen::Bad(what) => {
-                let refusal = refusal::Refusal::Head(Refusal::Malformed(what));
+            ProxyHeader::Partial => return Err(Outcome::Partial { begun: true }),
+            ProxyHeader::Bad(what) => {
+                let refusal = refusal::Refusal::Head(HeadRefusal::Malformed(what));
                 return Err(Outcome::Refused(refusal, NO_PARTITION));
             }
-            Seen::Header { length, ends } => (length, ends),
+            ProxyHeader::Header { length, ends } => (length, ends),
         };
         let received = recv(&self.stream, &mut bytes[..length], RecvFlags::DONTWAIT);
         if received.map(|(count, _)| count) != Ok(length) {

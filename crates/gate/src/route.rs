@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use request::head::Head;
+use request::head::RequestHead;
 use wire::NO_PARTITION;
 
 use crate::connection::{Connection, Seen, Source};
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 
 impl Connection {
     /// What becomes of a whole head.
-    pub fn route(&self, gate: &Gate, raw: &[u8], head: &Head<'_>, now: Instant) -> Seen {
+    pub fn route(&self, gate: &Gate, raw: &[u8], head: &RequestHead<'_>, now: Instant) -> Seen {
         let listener = gate.listener(self.local);
         let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
         if let Err(fault) = gate.policies().examine(raw) {

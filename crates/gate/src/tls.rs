@@ -50,18 +50,18 @@ impl Connection {
             return Seen::Partial { begun: !bytes.is_empty() };
         }
         match hello::check(bytes) {
-            hello::Checked::Partial(least) => {
+            hello::CheckedHello::Partial(least) => {
                 self.hello_least = least;
                 Seen::Partial { begun: !bytes.is_empty() }
             }
-            hello::Checked::Foreign => {
+            hello::CheckedHello::Foreign => {
                 self.kind = Kind::Plain;
                 Seen::Refused(Refusal::NotTls, NO_PARTITION)
             }
-            hello::Checked::Malformed => {
-                Seen::Refused(Refusal::Head(head::Refusal::Malformed("not a ClientHello")), NO_PARTITION)
+            hello::CheckedHello::Malformed => {
+                Seen::Refused(Refusal::Head(head::HeadRefusal::Malformed("not a ClientHello")), NO_PARTITION)
             }
-            hello::Checked::Whole(hello) => self.route_host(gate, listener, hello.name(), now),
+            hello::CheckedHello::Whole(hello) => self.route_host(gate, listener, hello.name(), now),
         }
     }
 

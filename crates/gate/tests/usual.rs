@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use conditioning::checks::{self, Setting};
-use request::head::{self, Checked};
+use request::head::{self, CheckedHead};
 
 const HEAD_BYTES: usize = 8 << 10;
 
@@ -53,7 +53,7 @@ fn usual(name: &str, heads: &[Vec<u8>]) -> Vec<bool> {
 fn assert_passes(bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
     match head::check(bytes, HEAD_BYTES) {
-        Checked::Whole(head) => {
+        CheckedHead::Whole(head) => {
             assert!(head.upgrade.is_none() && !head.expects, "{shown}");
             assert_eq!(checks::check(&bytes[..head.length], Setting::Strict), Ok(()), "{shown}");
         }

@@ -32,7 +32,7 @@ const FILTERS_VARIABLE: &str = "BULKHEAD_GUARD_FILTERS";
 
 /// A command that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     /// Its first process.
     pub child: Child,
     /// What its processes say of their sockets.
@@ -43,7 +43,7 @@ pub struct Running {
 
 /// How to start it.
 #[derive(Debug)]
-pub struct Order {
+pub struct CommandOrder {
     /// The program and its arguments.
     pub words: Vec<OsString>,
     /// What was asked for.
@@ -58,9 +58,9 @@ pub struct Order {
     pub descriptors: Rlimit,
 }
 
-impl Order {
+impl CommandOrder {
     /// Starts the command; what looks into its program runs as `spec` does.
-    pub fn start(&self, context: &SpawnContext, spec: &ProcessSpec) -> Result<Running, Error> {
+    pub fn start(&self, context: &SpawnContext, spec: &ProcessSpec) -> Result<RunningCommand, Error> {
         let path = program_kind::find(&self.words[0])?;
         let by = program_kind::way(context, spec, &path, self.by)?;
         if by == By::Notify && self.filtered {
@@ -86,7 +86,7 @@ impl Order {
             By::Notify => Listener::take_over(&calls).map_err(during("get a descriptor"))?,
             _ => None,
         };
-        Ok(Running { child, control, listener })
+        Ok(RunningCommand { child, control, listener })
     }
 
     /// In the child: what it inherits, its limits, and its filter last, as of then calls are answered.

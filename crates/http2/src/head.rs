@@ -27,7 +27,7 @@ struct Field {
 
 /// A request, or the trailers of one.
 #[derive(Debug, Default)]
-pub struct Head {
+pub struct Http2Head {
     text: Vec<u8>,
     fields: Vec<Field>,
     /// `:method`, `:scheme`, `:authority`, `:path`, `:protocol`.
@@ -54,7 +54,7 @@ const AUTHORITY: usize = 2;
 const PATH: usize = 3;
 const PROTOCOL: usize = 4;
 
-impl Head {
+impl Http2Head {
     /// Empties it for a list of at most so many bytes.
     pub(crate) fn begin(&mut self, stream: u32, ends: bool, most: usize) {
         let (mut text, mut fields, room) = (
@@ -253,8 +253,8 @@ mod tests {
     const GET: [(&str, &str); 4] =
         [(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/x?y")];
 
-    fn head(fields: &[(&str, &str)], most: usize) -> Head {
-        let mut head = Head::default();
+    fn head(fields: &[(&str, &str)], most: usize) -> Http2Head {
+        let mut head = Http2Head::default();
         head.begin(1, true, most);
         fields.iter().for_each(|(name, value)| head.push(name.as_bytes(), value.as_bytes()));
         head
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn two_lengths_are_no_length() {
-        let mut two = Head::default();
+        let mut two = Http2Head::default();
         two.begin(1, false, 4096);
         let fields = GET.into_iter().chain([("content-length", "1"), ("content-length", "2")]);
         fields.for_each(|(name, value)| two.push(name.as_bytes(), value.as_bytes()));

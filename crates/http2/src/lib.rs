@@ -14,9 +14,9 @@ pub mod hpack;
 mod state;
 mod stream;
 
-pub use connection::{Connection, Limits, Received};
-pub use head::{Head, Protocol};
-pub use stream::{Gone, Shared, Stream};
+pub use connection::{Connection, ReceiveResult, StreamLimits};
+pub use head::{Http2Head, Protocol};
+pub use stream::{SharedConnection, Stream, StreamReset};
 
 /// Bytes that a client sends before its first frame.
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -8,6 +8,6 @@ mod entry;
 mod folder;
 mod identity;
 
-pub use entry::{BYTES_MAX, Entry, Kind, Malformed, NAMES_MAX, State};
-pub use folder::{ENTRIES_MAX, Fault, Found, Listing, Registration, candidates, list};
-pub use identity::Identity;
+pub use entry::{BYTES_MAX, EntryError, InstanceEntry, InstanceKind, InstanceState, NAMES_MAX};
+pub use folder::{ENTRIES_MAX, FolderFault, FolderListing, FoundInstance, Registration, candidates, list};
+pub use identity::ProcessIdentity;

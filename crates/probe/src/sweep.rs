@@ -25,7 +25,7 @@ use crate::names::of_call;
 const TIME: Duration = Duration::from_secs(40);
 
 /// A topic with those of its values for which something holds, as they are read.
-pub type Summary = (String, Vec<String>);
+pub type TopicSummary = (String, Vec<String>);
 
 /// Makes every call of the domain, and every operation on one descriptor of each kind that the process holds; gives
 /// what got past the policy.
@@ -61,7 +61,7 @@ fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
     })
 }
 
-fn json(summary: Vec<Summary>) -> Value {
+fn json(summary: Vec<TopicSummary>) -> Value {
     json!(summary.into_iter().collect::<BTreeMap<_, _>>())
 }
 
@@ -116,9 +116,9 @@ fn kind_of(number: i32) -> &'static str {
 
 /// Those lines for which `is` holds, as a person reads them: a topic once, its values joined, and topics joined that
 /// are alike and have the same values.
-pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Summary> {
+pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<TopicSummary> {
     let mut at = 0;
-    let mut summary: Vec<Summary> = Vec::new();
+    let mut summary: Vec<TopicSummary> = Vec::new();
     for topic in lines.chunk_by(|one, other| one.topic == other.topic) {
         let (first, all) = (at, topic.len());
         at += all;
@@ -140,7 +140,7 @@ pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Summary
     summary
 }
 
-fn add(summary: &mut Vec<Summary>, topic: &str, words: Vec<String>) {
+fn add(summary: &mut Vec<TopicSummary>, topic: &str, words: Vec<String>) {
     for (known, _) in summary.iter_mut().filter(|(_, its)| *its == words) {
         if let Some(joined) = join(known, topic) {
             *known = joined;

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use jail::policy::{Allow, Answer, Grants, Policy, When};
 use probe::names::of_call;
-use probe::sweep::{Summary, summary};
+use probe::sweep::{TopicSummary, summary};
 use sys::attempt::domain::{self, Line};
 
 /// The kinds of process, as the tables are called; each other policy is one of these with more or less granted.
@@ -102,7 +102,7 @@ fn everything() -> Vec<Line> {
     lines
 }
 
-fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<Summary> {
+fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<TopicSummary> {
     summary(lines, |_, line| {
         let (call, arguments) = line.registers();
         policy.answer(call, arguments) == answer

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
 
-use templates::{ALL_BYTES_MAX, Incoming, Mistake, Sources, TEMPLATES_MAX, VALUES_MAX};
+use templates::{ALL_BYTES_MAX, Incoming, Sources, TEMPLATES_MAX, TemplateMistake, VALUES_MAX};
 use wire::Message as _;
 use wire::data::NAME_MAX;
 use wire::templates::{MEMORY_BYTES, PublisherToService, SOURCE_PART_MAX, TEMPLATE_NAME_MAX, VALUE_TEXT_MAX};
@@ -92,7 +92,7 @@ pub(crate) fn version(memory: OwnedFd, values: &Sources) -> Result<Version, Stri
         return Err("it has other public values than the configuration".into());
     }
     compile(sources).map_err(|mistakes| {
-        let mistakes: Vec<String> = mistakes.iter().take(3).map(Mistake::to_string).collect();
+        let mistakes: Vec<String> = mistakes.iter().take(3).map(TemplateMistake::to_string).collect();
         mistakes.join("; ")
     })
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use templates::{Mistake, Sources, TemplateSet};
+use templates::{Sources, TemplateMistake, TemplateSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::kept::Memory;
@@ -17,14 +17,14 @@ use crate::report::Report;
 const PHASE: Duration = Duration::from_secs(10);
 
 /// Reads a version from the folder and compiles it, so that mistakes are found before anybody is sent it.
-pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<Mistake>> {
+pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<TemplateMistake>> {
     let mut sources = templates::read(folder)?;
     sources.values.clone_from(&values.values);
     compile(sources)
 }
 
 /// Compiles a version.
-pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<Mistake>> {
+pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<TemplateMistake>> {
     let number = TemplateSet::compile(sources.clone())?.version();
     Ok(Version { number, sources })
 }

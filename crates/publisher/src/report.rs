@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use serde::Serialize;
-use templates::Mistake;
+use templates::TemplateMistake;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
@@ -38,9 +38,10 @@ pub(crate) struct Found {
 
 impl Report {
     /// Nothing has changed, as the templates have mistakes.
-    pub(crate) fn wrong(mistakes: &[Mistake]) -> Self {
+    pub(crate) fn wrong(mistakes: &[TemplateMistake]) -> Self {
         let found = mistakes.iter().take(MISTAKES_MAX).cloned();
-        let found = found.map(|Mistake { file, line, rule, excerpt }| Found { file, line, rule, excerpt });
+        let found =
+            found.map(|TemplateMistake { file, line, rule, excerpt }| Found { file, line, rule, excerpt });
         Self { mistakes: found.collect(), ..Self::default() }
     }
 

@@ -168,16 +168,16 @@ const NOT_IN_TRAILERS: [HeaderName; 19] = [
 ];
 
 /// Names of fields, and what the names of families begin with, by their first letter. The case makes no difference.
-struct Names([Vec<(&'static [u8], Is)>; 26]);
+struct FieldNames([Vec<(&'static [u8], Is)>; 26]);
 
-/// What a text of [`Names`] is.
+/// What a text of [`FieldNames`] is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     Name,
     Family,
 }
 
-impl Names {
+impl FieldNames {
     fn new(names: &[&'static str], families: &[&'static str]) -> Self {
         let names = names.iter().map(|name| (name.as_bytes(), Is::Name));
         let mut by_letter = Self(Default::default());
@@ -204,16 +204,16 @@ fn letter(name: &[u8]) -> usize {
     name.first().map_or(usize::MAX, |first| first.to_ascii_lowercase().wrapping_sub(b'a').into())
 }
 
-static NAMES_OF_CONNECTION: LazyLock<Names> = LazyLock::new(|| Names::new(&OF_CONNECTION, &[]));
-static NAMES_WITHHELD: LazyLock<Names> = LazyLock::new(|| {
+static NAMES_OF_CONNECTION: LazyLock<FieldNames> = LazyLock::new(|| FieldNames::new(&OF_CONNECTION, &[]));
+static NAMES_WITHHELD: LazyLock<FieldNames> = LazyLock::new(|| {
     let all =
         |part: fn(&Withheld) -> &'static [&'static str]| WITHHELD.iter().flat_map(part).copied().collect();
     let (names, families): (Vec<_>, Vec<_>) =
         (all(|withheld| withheld.names), all(|withheld| withheld.families));
-    Names::new(&names, &families)
+    FieldNames::new(&names, &families)
 });
-static NAMES_WITHHELD_OF_ANSWERS: LazyLock<Names> =
-    LazyLock::new(|| Names::new(&OF_CONNECTION, &WITHHELD_OF_ANSWERS));
+static NAMES_WITHHELD_OF_ANSWERS: LazyLock<FieldNames> =
+    LazyLock::new(|| FieldNames::new(&OF_CONNECTION, &WITHHELD_OF_ANSWERS));
 
 /// Whether a client's field of this name, in whatever case, is passed on, unless `Connection` names it.
 pub fn is_passed_on(name: &[u8]) -> bool {
@@ -319,7 +319,7 @@ pub fn settle_host<B>(request: &mut Request<B>) -> Option<HeaderValue> {
 
 /// Who asks, and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin {
+pub struct ForwardedOrigin {
     /// The client.
     pub peer: SocketAddr,
     /// `http` or `https`.
@@ -327,7 +327,7 @@ pub struct Origin {
 }
 
 /// Says in a cleaned request who asks, how, and for which host: each field with one value, ours.
-pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
+pub fn set_forwarded(headers: &mut HeaderMap, origin: ForwardedOrigin, host: Option<HeaderValue>) {
     let mut set = |name: HeaderName, push: &dyn Fn(&mut Vec<u8>)| {
         let mut value = Vec::with_capacity(VALUE_BYTES);
         push(&mut value);
@@ -345,7 +345,7 @@ pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<Heade
 }
 
 /// Appends the lines of HTTP/1.1 that say the same as [`set_forwarded`].
-pub fn push_forwarded_lines(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+pub fn push_forwarded_lines(out: &mut Vec<u8>, origin: ForwardedOrigin, host: &[u8]) {
     out.extend_from_slice(b"forwarded: ");
     push_forwarded(out, origin, host);
     out.extend_from_slice(b"\r\nx-forwarded-for: ");
@@ -374,7 +374,7 @@ pub fn remove_forwarded(headers: &mut HeaderMap) {
 const VALUE_BYTES: usize = 96;
 
 /// RFC 7239 4: who asked, how, and for what.
-fn push_forwarded(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+fn push_forwarded(out: &mut Vec<u8>, origin: ForwardedOrigin, host: &[u8]) {
     out.extend_from_slice(b"for=");
     match origin.peer.ip().to_canonical() {
         address @ IpAddr::V4(_) => push_address(out, address),
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn an_origin_is_said_once() {
         let mut headers = map(&[("host", "a.example")]);
-        let origin = Origin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
+        let origin = ForwardedOrigin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
         set_forwarded(&mut headers, origin, Some(HeaderValue::from_static("a.example")));
         assert_eq!(headers["forwarded"], "for=192.0.2.7;proto=https;host=\"a.example\"");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
@@ -517,14 +517,14 @@ mod tests {
             .map(|name| format!("{name}: {}\r\n", headers[*name].to_str().unwrap()))
             .collect();
         assert_eq!(String::from_utf8(lines).unwrap(), of_map);
-        let origin = Origin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
+        let origin = ForwardedOrigin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
         set_forwarded(&mut headers, origin, None);
         assert_eq!(headers["forwarded"], "for=\"[2001:db8::1]\";proto=http");
     }
 
     #[test]
     fn a_host_that_could_end_its_quotes_is_left_out() {
-        let origin = Origin { peer: "192.0.2.7:4000".parse().unwrap(), scheme: "http" };
+        let origin = ForwardedOrigin { peer: "192.0.2.7:4000".parse().unwrap(), scheme: "http" };
         for host in [&b""[..], b"a\"b", b"a\\b", b"a\x80b"] {
             let mut value = Vec::new();
             push_forwarded(&mut value, origin, host);

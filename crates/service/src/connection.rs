@@ -21,7 +21,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use request::fields::{self, Origin};
+use request::fields::{self, ForwardedOrigin};
 use worker::receiver::Arrival;
 
 use crate::body::{Body, BodyError, Flow};
@@ -220,7 +220,7 @@ impl<P: Process> Connection<P> {
         let upgrade = headers.get(UPGRADE).filter(|_| names_upgrade(headers)).cloned();
         fields::clean_request(headers);
         // A gate passes no TLS to services.
-        fields::set_forwarded(headers, Origin { peer: self.peer, scheme: "http" }, host);
+        fields::set_forwarded(headers, ForwardedOrigin { peer: self.peer, scheme: "http" }, host);
         if let Some(upgrade) = upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, upgrade);

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use conditioning::{Buckets, Origin};
+use conditioning::{Buckets, ClientOrigin};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
@@ -46,7 +46,7 @@ pub struct RateLimit {
 /// Whose bucket it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    Client(Origin),
+    Client(ClientOrigin),
     /// A key as two numbers, whose seeds nobody knows: so no key is long, and no two are found that are alike.
     Other(u64, u64),
 }

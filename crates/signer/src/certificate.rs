@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use certificate::chain::{self, Chain, Unordered};
+use certificate::chain::{self, CertificateChain, ChainError};
 use certificate::own::names_one_of;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self, SectionKind};
@@ -63,10 +63,10 @@ impl Certified {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let ordered = chain::order(&chain, |spki| spki.ends_with(key.public()), now);
-        let Chain { certificates, validity, out_of_date, left_out } =
+        let CertificateChain { certificates, validity, out_of_date, left_out } =
             ordered.map_err(|fault| match fault {
-                Unordered::Broken => Verdict::BadCertificate,
-                Unordered::NotOfKey => Verdict::Mismatch,
+                ChainError::Broken => Verdict::BadCertificate,
+                ChainError::NotOfKey => Verdict::Mismatch,
             })?;
         let validity = validity.ok_or(Verdict::BadCertificate)?;
         Ok(Self { key, validity, chain: certificates, out_of_date, left_out })

@@ -120,7 +120,7 @@ fn users(text: &[u8]) -> String {
     match (&faults[..], users.is_empty()) {
         ([], _) => "good".to_owned(),
         // Somebody may be added while the server runs.
-        ([users::Fault::Empty], true) => format!("odd {said}"),
+        ([users::UsersFault::Empty], true) => format!("odd {said}"),
         _ => format!("bad {said}"),
     }
 }

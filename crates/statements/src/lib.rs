@@ -35,7 +35,7 @@ pub use config::Engine;
 pub use keys::{KeyPlaces, key_places};
 pub use parse::parse;
 pub use usual::names;
-pub use words::{Table, first_word, has_word, only_reads};
+pub use words::{NamedTable, first_word, has_word, only_reads};
 
 /// LIMIT: bytes of a file.
 pub const FILE_MAX: usize = 1 << 20;
@@ -61,7 +61,7 @@ pub type Dialect = Option<Engine>;
 
 /// What a statement gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementKind {
     /// The first row, if there is any.
     One,
     /// Rows.
@@ -72,7 +72,7 @@ pub enum Kind {
     ExecRows,
 }
 
-impl Kind {
+impl StatementKind {
     /// How a file calls it.
     pub const ALL: [(&'static str, Self); 4] =
         [(":one", Self::One), (":many", Self::Many), (":exec", Self::Exec), (":execrows", Self::ExecRows)];
@@ -140,7 +140,7 @@ pub struct Statement {
     /// By which it is called.
     pub name: String,
     /// What it gives back.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// The services that may call it by itself; none if it is for transactions alone.
     pub services: Vec<String>,
     /// In the order in which callers give them.
@@ -161,11 +161,11 @@ pub struct Statement {
 }
 
 /// A word of a command: text and parameters, one after the other.
-pub type Word = Vec<Part>;
+pub type Word = Vec<WordPart>;
 
 /// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum WordPart {
     /// Bytes, as written.
     Bytes(Vec<u8>),
     /// The place of a parameter, by its number from 0 on.
@@ -238,7 +238,7 @@ impl Statements {
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct StatementMistake {
     /// From 1 on.
     pub line: usize,
     /// The rule that is broken, and by what.
@@ -247,11 +247,11 @@ pub struct Mistake {
     pub help: Option<String>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for StatementMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.rule)?;
         self.help.iter().try_for_each(|help| write!(f, "; {help}"))
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for StatementMistake {}

@@ -34,7 +34,7 @@ fn lines(text: &str) -> Vec<(usize, String)> {
 fn a_file_says_who_may_ask_what() {
     let found = parse(GOOD, None).unwrap();
     let [by_id, rename, all] = &found.statements[..] else { panic!("{found:?}") };
-    assert_eq!((by_id.kind, by_id.timeout, by_id.line), (Kind::One, Duration::from_millis(500), 3));
+    assert_eq!((by_id.kind, by_id.timeout, by_id.line), (StatementKind::One, Duration::from_millis(500), 3));
     assert_eq!(by_id.services, ["search", "profile"]);
     assert_eq!(by_id.sql(|number| format!("${}", number + 1)), "SELECT id, name FROM users WHERE id = $1");
     assert_eq!(rename.parameters[0], Parameter { name: "name".into(), kind: Type::Text, nullable: true });

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
-use crate::{DEPTH_MAX, Mistake, Sources, TEMPLATE_BYTES_MAX, TEMPLATES_MAX};
+use crate::{DEPTH_MAX, Sources, TEMPLATE_BYTES_MAX, TEMPLATES_MAX, TemplateMistake};
 
 /// LIMIT: mistakes that are told of one folder.
 const MISTAKES_MAX: usize = 20;
@@ -19,8 +19,8 @@ const MISTAKES_MAX: usize = 20;
 ///
 /// # Errors
 /// What cannot be read, is no text, or is too much.
-pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<Mistake>> {
-    let mut reader = Reader { root: folder, sources: Sources::default(), mistakes: Vec::new() };
+pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<TemplateMistake>> {
+    let mut reader = FolderReader { root: folder, sources: Sources::default(), mistakes: Vec::new() };
     reader.folder("", 0);
     match reader.mistakes.is_empty() {
         true => Ok(reader.sources),
@@ -28,13 +28,13 @@ pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<Mistake>> {
     }
 }
 
-struct Reader<'f> {
+struct FolderReader<'f> {
     root: &'f OwnedFd,
     sources: Sources,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<TemplateMistake>,
 }
 
-impl Reader<'_> {
+impl FolderReader<'_> {
     fn open(&self, name: &str) -> Result<OwnedFd, Errno> {
         let name = if name.is_empty() { "." } else { name };
         // A pipe must not keep the reader waiting.
@@ -45,7 +45,7 @@ impl Reader<'_> {
 
     fn mistake(&mut self, name: &str, rule: impl Into<String>) {
         let name = if name.is_empty() { "the folder" } else { name };
-        self.mistakes.push(Mistake::of_file(name, rule.into()));
+        self.mistakes.push(TemplateMistake::of_file(name, rule.into()));
     }
 
     fn is_enough(&self) -> bool {

@@ -27,7 +27,7 @@ use wire::Text;
 use wire::templates::{PublicValue, TEMPLATE_NAME_MAX};
 
 pub use folder::read;
-pub use mistake::Mistake;
+pub use mistake::TemplateMistake;
 pub use nesting::TOKENS_NESTED_MAX;
 pub use parts::Incoming;
 pub use render::RenderError;
@@ -129,7 +129,7 @@ impl TemplateSet {
     ///
     /// # Errors
     /// Every mistake of every template.
-    pub fn compile(sources: Sources) -> Result<Self, Vec<Mistake>> {
+    pub fn compile(sources: Sources) -> Result<Self, Vec<TemplateMistake>> {
         let version = sources.version();
         let Sources { templates, values } = sources;
         let mut environment = Environment::new();
@@ -150,7 +150,7 @@ impl TemplateSet {
             }
             let source: Arc<str> = source.into();
             let added = environment.add_template_owned(name.clone(), source.to_string());
-            mistakes.extend(added.err().map(|error| Mistake::new(&name, &source, &error)));
+            mistakes.extend(added.err().map(|error| TemplateMistake::new(&name, &source, &error)));
         }
         mistakes.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
         mistakes.dedup();

@@ -8,21 +8,21 @@
 
 use minijinja::machinery::{Token, tokenize};
 
-use crate::Mistake;
+use crate::TemplateMistake;
 
 /// LIMIT: tokens of an expression that may stand in each other: between two commas of the same brackets, and in all brackets around
 /// them. An `elif` counts as two. The deepest tree of so many takes less than half of a thread's stack of 2 MiB.
 pub const TOKENS_NESTED_MAX: usize = 400;
 
 /// What is wrong with a source that is nested too deep.
-pub(crate) fn mistake(file: &str, source: &str) -> Option<Mistake> {
+pub(crate) fn mistake(file: &str, source: &str) -> Option<TemplateMistake> {
     let line = too_deep(source)?;
     let rule = format!(
         "an expression has more than {TOKENS_NESTED_MAX} words and signs in one piece, or an `if` more than {} `elif`; \
          take it apart with `set`",
         TOKENS_NESTED_MAX / 2
     );
-    Some(Mistake::at(file, source, line, rule))
+    Some(TemplateMistake::at(file, source, line, rule))
 }
 
 /// The first line with too much; up to the first thing that is no token, behind which nothing is read.

@@ -20,7 +20,7 @@ const FIELD_BYTES_MAX: usize = 1024;
 
 /// What is wrong with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum UsersFault {
     /// A line with something else than a user; its number, from 1 on.
     #[error("line {0}: it is no user with a bcrypt hash of a cost from 4 to 14 (htpasswd -B)")]
     Line(usize),
@@ -43,7 +43,7 @@ pub struct Users {
 impl Users {
     /// The users that the contents of a file name, and what is wrong with it. A fault costs the users of its line, and no
     /// others.
-    pub fn parse(file: &[u8]) -> (Users, Vec<Fault>) {
+    pub fn parse(file: &[u8]) -> (Users, Vec<UsersFault>) {
         let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
         let text = std::str::from_utf8(file);
         for (number, line) in text.unwrap_or_default().lines().enumerate() {
@@ -54,12 +54,12 @@ impl Users {
             let user = line.split_once(':').filter(|(name, _)| !name.is_empty());
             match user.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
                 Some((name, hash)) => drop(hashes.insert(name.to_owned(), hash)),
-                None => faults.push(Fault::Line(number + 1)),
+                None => faults.push(UsersFault::Line(number + 1)),
             }
         }
         match text {
-            Err(_) => faults.push(Fault::Encoding),
-            Ok(_) if hashes.is_empty() => faults.push(Fault::Empty),
+            Err(_) => faults.push(UsersFault::Encoding),
+            Ok(_) if hashes.is_empty() => faults.push(UsersFault::Empty),
             Ok(_) => {}
         }
         let nobody = Hash::of_nobody(hashes.values().map(Hash::cost).max().unwrap_or(4));
@@ -134,12 +134,12 @@ mod tests {
     fn files() {
         let hash = ::bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
         let (users, faults) = Users::parse(format!("# users\n\nann:{hash}\nbob:plain\n:x\n").as_bytes());
-        assert_eq!((users.len(), faults), (1, vec![Fault::Line(4), Fault::Line(5)]));
+        assert_eq!((users.len(), faults), (1, vec![UsersFault::Line(4), UsersFault::Line(5)]));
         assert!(!users.is_empty() && Users::parse(b"# nobody\n").0.is_empty());
         assert!(10_000 * format!("a.name@example.org:{hash}\n").len() < FILE_BYTES_MAX);
-        assert!(Fault::Line(4).to_string().contains("line 4"));
-        assert_eq!(Users::parse(b"# nobody\n").1, [Fault::Empty]);
-        assert_eq!(Users::parse(b"ann:\xff").1, [Fault::Encoding]);
+        assert!(UsersFault::Line(4).to_string().contains("line 4"));
+        assert_eq!(Users::parse(b"# nobody\n").1, [UsersFault::Empty]);
+        assert_eq!(Users::parse(b"ann:\xff").1, [UsersFault::Encoding]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Delayed, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{AddressRange, DelayQueue, Priority, Queue, QueuedItem, ShareLimits, Shares};
 use sys::foreign::Foreign;
 use wire::{BUNDLES_MAX, Conditioning, Shed};
 
@@ -88,7 +88,7 @@ pub struct Dispatcher {
     /// Those that no worker has room for.
     queue: RefCell<Queue<(Outgoing, Client)>>,
     /// Those whose ranges hold their shares already.
-    delayed: RefCell<Delayed<Outgoing>>,
+    delayed: RefCell<DelayQueue<Outgoing>>,
     shares: RefCell<Option<Shares>>,
     wait_max: Duration,
     waiting_max: usize,
@@ -250,12 +250,12 @@ impl Dispatcher {
     }
 
     /// The ranges of addresses that most of what workers hold belongs to.
-    pub fn ranges_held(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges_held(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.shares.borrow().as_ref().map_or_else(Vec::new, |shares| shares.ranges(at_most))
     }
 
     /// The ranges of addresses that most of what waits belongs to.
-    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         let mut ranges = self.queue.borrow().ranges(at_most);
         ranges.extend(self.delayed.borrow().ranges(at_most));
         ranges
@@ -433,12 +433,12 @@ impl Dispatcher {
     fn requeue(&self, ready: Ready) {
         let Ready { outgoing, client, deadline } = ready;
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.wait_max);
-        let waiting = Waiting { address: outgoing.peer.ip(), deadline, item: (outgoing, client) };
+        let waiting = QueuedItem { address: outgoing.peer.ip(), deadline, item: (outgoing, client) };
         self.queue.borrow_mut().requeue(waiting);
     }
 
     fn pop(&self) -> Option<Ready> {
-        let Waiting { deadline, item: (outgoing, client), .. } = self.queue.borrow_mut().pop()?;
+        let QueuedItem { deadline, item: (outgoing, client), .. } = self.queue.borrow_mut().pop()?;
         Some(Ready { outgoing, client, deadline: Some(deadline) })
     }
 
@@ -456,13 +456,13 @@ impl Dispatcher {
 
     fn admit_delayed(self: &Rc<Self>) {
         while self.queue.borrow().len() < self.waiting_max
-            && let Some(Waiting { address, deadline, item }) = self.next_admitted()
+            && let Some(QueuedItem { address, deadline, item }) = self.next_admitted()
         {
             self.dispatch(item, Some(address), Some(deadline));
         }
     }
 
-    fn next_admitted(&self) -> Option<Waiting<Outgoing>> {
+    fn next_admitted(&self) -> Option<QueuedItem<Outgoing>> {
         let mut delayed = self.delayed.borrow_mut();
         match &mut *self.shares.borrow_mut() {
             Some(shares) if !delayed.is_empty() => delayed.pop_admitted(shares),

@@ -9,8 +9,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use conditioning::checks::Fault;
-use request::head::Refusal;
+use conditioning::checks::HeadFault;
+use request::head::HeadRefusal;
 use wire::log::Level;
 
 use crate::log::Log;
@@ -24,10 +24,10 @@ const TARGET_BYTES_MAX: usize = 300;
 const _: () = assert!(request::head::TARGET_BYTES_MAX == conditioning::checks::TARGET_BYTES_MAX, "one limit");
 
 /// How a request is refused of whose head the checks say this.
-pub fn refusal(fault: Fault) -> Refusal {
+pub fn refusal(fault: HeadFault) -> HeadRefusal {
     match fault {
-        Fault::Target => Refusal::TargetTooLong,
-        fault => Refusal::Strange(fault.words()),
+        HeadFault::Target => HeadRefusal::TargetTooLong,
+        fault => HeadRefusal::Strange(fault.words()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! reads where its words leave that open.
 
 use serde_json::{Value, json};
-use statements::Table;
+use statements::NamedTable;
 use wire::Role;
 
 use super::Report;
@@ -59,14 +59,14 @@ fn does(call: &Call) -> &'static str {
     }
 }
 
-fn row(cells: [&str; 3], tables: &[Table]) -> Vec<String> {
+fn row(cells: [&str; 3], tables: &[NamedTable]) -> Vec<String> {
     let [reads, writes] =
         split(tables).map(|names| if names.is_empty() { "-".into() } else { names.join(", ") });
     cells.map(str::to_owned).into_iter().chain([reads, writes]).collect()
 }
 
 /// The tables that are only read, and those that are changed.
-fn split(tables: &[Table]) -> [Vec<&str>; 2] {
+fn split(tables: &[NamedTable]) -> [Vec<&str>; 2] {
     [false, true].map(|writes| {
         tables.iter().filter(|table| table.writes == writes).map(|table| table.name.as_str()).collect()
     })

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use resp::Reply;
-use statements::{KeyPlaces, Part, Statement, key_places, names};
+use resp::RespReply;
+use statements::{KeyPlaces, Statement, WordPart, key_places, names};
 
 use super::Known;
 use super::line::Line;
@@ -55,12 +55,12 @@ impl Commands {
             }
             let reply = line.ask(&["COMMAND", "INFO", &name], ABOUT_MAX).await;
             let found = match reply.map_err(|error| format!("the server is lost: {error}"))? {
-                Reply::Failed(reason) => {
+                RespReply::Failed(reason) => {
                     return Err(format!(
                         "the server does not say what `{name}` is: {reason}; its user needs `+command`"
                     ));
                 }
-                Reply::List(found) => found.first().and_then(read),
+                RespReply::List(found) => found.first().and_then(read),
                 _ => None,
             };
             self.0.insert(name, found);
@@ -111,8 +111,8 @@ fn has_keys(about: &About, statement: &Statement) -> Result<bool, String> {
     let mut has_keys = false;
     for at in key_places(about.keys, words.len()) {
         match words.get(at).and_then(|word| word.first()) {
-            Some(Part::Bytes(text)) if !text.is_empty() => has_keys = true,
-            Some(Part::Parameter(number)) => {
+            Some(WordPart::Bytes(text)) if !text.is_empty() => has_keys = true,
+            Some(WordPart::Parameter(number)) => {
                 let (key, own) = (&statement.parameters[*number].name, &statement.name);
                 return Err(format!(
                     "`:{key}` begins a key, so that a service could reach all keys: begin it with text, such as `{own}:{{:{key}}}`"
@@ -129,18 +129,18 @@ fn unknown(name: &str) -> String {
 }
 
 /// What a server says of a command.
-fn read(reply: &Reply) -> Option<About> {
-    let Reply::List(parts) = reply else { return None };
+fn read(reply: &RespReply) -> Option<About> {
+    let RespReply::List(parts) = reply else { return None };
     let number = |at: usize| match parts.get(at) {
-        Some(Reply::Int(number)) => Some(*number),
+        Some(RespReply::Int(number)) => Some(*number),
         _ => None,
     };
     let list = |at: usize| match parts.get(at) {
-        Some(Reply::List(values)) => &values[..],
+        Some(RespReply::List(values)) => &values[..],
         _ => &[],
     };
-    let text = |value: &Reply| match value {
-        Reply::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
+    let text = |value: &RespReply| match value {
+        RespReply::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
         _ => None,
     };
     Some(About {

@@ -7,8 +7,8 @@ mod check;
 mod line;
 mod rows;
 
-use resp::Reply;
-use statements::{KeyPlaces, Mistake, Part, Statement, Statements};
+use resp::RespReply;
+use statements::{KeyPlaces, Statement, StatementMistake, Statements, WordPart};
 use wire::data::{CallFault, Value};
 use worker::server_stream::ServerStream;
 
@@ -54,12 +54,14 @@ impl Session for Redis {
             hello.extend(["AUTH", user, password]);
         }
         let reply = line.ask(&hello, SHORT).await.map_err(|error| format!("the server is lost: {error}"))?;
-        if let Reply::Failed(reason) = reply {
+        if let RespReply::Failed(reason) = reply {
             return Err(format!("the server refuses the login: {}", without_words(&reason)));
         }
         if login.database != "0" && !login.database.is_empty() {
             let reply = line.ask(&["SELECT", &login.database], SHORT).await;
-            if let Reply::Failed(reason) = reply.map_err(|error| format!("the server is lost: {error}"))? {
+            if let RespReply::Failed(reason) =
+                reply.map_err(|error| format!("the server is lost: {error}"))?
+            {
                 return Err(format!("the server refuses database {}: {reason}", login.database));
             }
         }
@@ -86,7 +88,7 @@ impl Session for Redis {
         known.reads
     }
 
-    fn warnings(file: &Statements, prepared: &Prepared<Known>) -> Vec<Mistake> {
+    fn warnings(file: &Statements, prepared: &Prepared<Known>) -> Vec<StatementMistake> {
         file.overlaps(|number, _| prepared.get(number).map_or((0, 0, 0), |known| known.keys))
     }
 
@@ -129,7 +131,7 @@ impl Session for Redis {
             }
             let outcome = match self.line.reply(step.about.max_bytes as usize).await {
                 Err(error) => return settle(Err(lost(error))),
-                Ok((Reply::Failed(reason), _)) => Err(fault(reason)),
+                Ok((RespReply::Failed(reason), _)) => Err(fault(reason)),
                 Ok((reply, is_cut)) => {
                     let mut answer = Answer::new(job);
                     rows::pass_on(&step, (&reply, is_cut), &mut answer).map(|()| answer)
@@ -172,14 +174,14 @@ impl Redis {
         step: &Step<'_>,
         writes: bool,
         progress: &Progress,
-    ) -> Result<(Vec<Reply>, bool), Fault> {
+    ) -> Result<(Vec<RespReply>, bool), Fault> {
         self.line.put(&words(step));
         if writes {
             progress.may_hold();
         }
         self.line.send().await.map_err(lost)?;
         match self.line.reply(step.about.max_bytes as usize).await.map_err(lost)? {
-            (Reply::Failed(reason), _) => Err(fault(reason)),
+            (RespReply::Failed(reason), _) => Err(fault(reason)),
             (reply, is_cut) => Ok((vec![reply], is_cut)),
         }
     }
@@ -190,13 +192,13 @@ impl Redis {
         steps: &[Step<'_>],
         writes: bool,
         progress: &Progress,
-    ) -> Result<(Vec<Reply>, bool), Fault> {
+    ) -> Result<(Vec<RespReply>, bool), Fault> {
         self.line.put(&["MULTI"]);
         steps.iter().for_each(|step| self.line.put(&words(step)));
         self.line.send().await.map_err(lost)?;
         let mut refused = None;
         for _ in 0..=steps.len() {
-            if let (Reply::Failed(reason), _) = self.line.reply(SHORT).await.map_err(lost)? {
+            if let (RespReply::Failed(reason), _) = self.line.reply(SHORT).await.map_err(lost)? {
                 refused = refused.or(Some(reason));
             }
         }
@@ -211,8 +213,8 @@ impl Redis {
         self.line.send().await.map_err(lost)?;
         let room = steps.iter().map(|step| step.about.max_bytes as usize).sum();
         match self.line.reply(room).await.map_err(lost)? {
-            (Reply::Failed(reason), _) => Err(fault(reason)),
-            (Reply::List(replies), is_cut) => match failed(steps, &replies, is_cut) {
+            (RespReply::Failed(reason), _) => Err(fault(reason)),
+            (RespReply::List(replies), is_cut) => match failed(steps, &replies, is_cut) {
                 Some(fault) => Err(fault),
                 None => Ok((replies, is_cut)),
             },
@@ -222,12 +224,13 @@ impl Redis {
 }
 
 /// Why a transaction has failed, if one of its commands has: the server undoes nothing.
-fn failed(steps: &[Step<'_>], replies: &[Reply], is_cut: bool) -> Option<Fault> {
+fn failed(steps: &[Step<'_>], replies: &[RespReply], is_cut: bool) -> Option<Fault> {
     let (at, reason) = replies.iter().enumerate().find_map(|(at, reply)| match reply {
-        Reply::Failed(reason) => Some((at, reason)),
+        RespReply::Failed(reason) => Some((at, reason)),
         _ => None,
     })?;
-    let holds = |(step, reply): (&Step<'_>, &Reply)| !step.only_reads && !matches!(reply, Reply::Failed(_));
+    let holds =
+        |(step, reply): (&Step<'_>, &RespReply)| !step.only_reads && !matches!(reply, RespReply::Failed(_));
     if is_cut || steps.iter().zip(replies).any(holds) {
         let name = steps.get(at).filter(|_| !is_cut).map_or("a statement", |step| &step.about.name);
         let reason = format!("`{name}` has failed, and Redis does not undo the others: {reason}");
@@ -248,11 +251,11 @@ fn after(writes: bool, fault: Fault) -> Fault {
 
 /// The words of a command, with the values of its parameters.
 fn words(step: &Step<'_>) -> Vec<Vec<u8>> {
-    let part = |word: &mut Vec<u8>, part: &Part| match part {
-        Part::Bytes(bytes) => word.extend_from_slice(bytes),
-        Part::Parameter(number) => put(&step.values[*number], word),
+    let part = |word: &mut Vec<u8>, part: &WordPart| match part {
+        WordPart::Bytes(bytes) => word.extend_from_slice(bytes),
+        WordPart::Parameter(number) => put(&step.values[*number], word),
     };
-    let word = |parts: &Vec<Part>| {
+    let word = |parts: &Vec<WordPart>| {
         let mut word = Vec::new();
         parts.iter().for_each(|one| part(&mut word, one));
         word

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::Future;
 
-use statements::{Mistake, Statement, Statements};
+use statements::{Statement, StatementMistake, Statements};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
@@ -113,7 +113,7 @@ pub(crate) trait Session: Sized + 'static {
     fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
 
     /// What is odd about statements that hold all the same.
-    fn warnings(_file: &Statements, _prepared: &Prepared<Self::Statement>) -> Vec<Mistake> {
+    fn warnings(_file: &Statements, _prepared: &Prepared<Self::Statement>) -> Vec<StatementMistake> {
         Vec::new()
     }
 

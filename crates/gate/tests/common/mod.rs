@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use conditioning::Range;
+use conditioning::AddressRange;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
@@ -181,7 +181,7 @@ impl Gate {
         loop {
             match self.answer().await {
                 ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
-                    let range = Range::from_parts(address_high, address_low, bits).unwrap();
+                    let range = AddressRange::from_parts(address_high, address_low, bits).unwrap();
                     ranges.push((range.to_string(), held, waiting));
                 }
                 ChildToLauncher::Shed { shed } => return (shed, ranges),

@@ -10,7 +10,7 @@ use wire::{Message, ToGuard};
 
 use super::Guard;
 use crate::notify::Supervisor;
-use crate::reactor::Source;
+use crate::reactor::EventSource;
 use crate::stderr_relay::say;
 use supervisor::error::Error;
 use supervisor::foreign::Foreign;
@@ -29,12 +29,12 @@ impl Guard {
             return Ok(());
         };
         let running = order.start(&self.context, &self.reactor.gate.spec)?;
-        self.reactor.must_watch(&running.control, Source::Control, 0)?;
-        self.reactor.must_watch(running.child.pidfd(), Source::Command, 0)?;
+        self.reactor.must_watch(&running.control, EventSource::Control, 0)?;
+        self.reactor.must_watch(running.child.pidfd(), EventSource::Command, 0)?;
         self.control = Some(running.control);
         self.command = Some(running.child);
         if let Some(listener) = running.listener {
-            self.reactor.must_watch(&listener, Source::Calls, 0)?;
+            self.reactor.must_watch(&listener, EventSource::Calls, 0)?;
             self.supervisor = Some(Supervisor::new(listener));
         }
         Ok(())

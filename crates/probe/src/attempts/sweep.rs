@@ -5,7 +5,7 @@
 use sys::attempt::Errno;
 use sys::attempt::sweep::{LAST, LEFT_OUT, Swept, try_number};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, refused, short, succeeded};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, refused, short, succeeded};
 use crate::names::{number_of, of_call};
 
 pub(super) const ATTEMPTS: &[Attempt] =
@@ -34,7 +34,7 @@ pub(crate) fn reached() -> Vec<i64> {
         .collect()
 }
 
-fn sweep(cx: &Cx<'_>) -> Outcome {
+fn sweep(cx: &Cx<'_>) -> AttemptOutcome {
     let reached = reached();
     let never: Vec<i64> = NEVER_NEEDED.split_ascii_whitespace().filter_map(number_of).collect();
     let bad = |number: &i64| match &cx.hints.approved {

@@ -72,7 +72,7 @@ impl Templates {
 
     /// Those of a folder, as they are now, for a service's own tests.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self, Error> {
-        let in_words = |mistakes: Vec<templates::Mistake>| {
+        let in_words = |mistakes: Vec<templates::TemplateMistake>| {
             mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         let folder = std::fs::File::open(folder)?.into();

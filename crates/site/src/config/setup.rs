@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::accept_encoding::Encoding;
-use rewrite::{Matcher, Pattern, Target as To};
+use rewrite::{Matcher, Pattern, RewriteTarget as To};
 use wire::{HeaderOf, LauncherToSite, RuleAction};
 use worker::Fault;
 

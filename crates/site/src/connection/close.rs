@@ -17,7 +17,7 @@ use worker::refused::Refused;
 use crate::connection::socket::{ConnectionSocket, expired};
 use crate::connection::state::{ClientConnection, ConnectionEnd, LastResponse, NextStep};
 use crate::connection::stream::ClientStream;
-use crate::head::Refusal;
+use crate::head::HeadRefusal;
 use crate::http::access_record::{AccessRecord, LoggedRequest};
 
 /// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before the
@@ -29,10 +29,10 @@ const LINGER_SILENCE: Duration = Duration::from_secs(2);
 
 impl ClientConnection<'_> {
     /// What a request gets that is refused; counts it.
-    pub(crate) fn refusal(&self, refusal: Refusal, logged: Option<LoggedRequest>) -> NextStep {
+    pub(crate) fn refusal(&self, refusal: HeadRefusal, logged: Option<LoggedRequest>) -> NextStep {
         self.site.shed.note(|shed| match refusal {
-            Refusal::Late => shed.late_head += 1,
-            Refusal::BodyTooLarge => {}
+            HeadRefusal::Late => shed.late_head += 1,
+            HeadRefusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
         let access = AccessRecord::refused(&self.conn, refusal.status().as_u16(), 0, self.since);

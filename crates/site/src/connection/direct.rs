@@ -11,7 +11,7 @@ use request::path::NormalPath;
 
 use crate::connection::socket::{ConnectionSocket, expired};
 use crate::connection::state::{ClientConnection, NextStep, Partial};
-use crate::head::{self, Checked, Head, Line, Room};
+use crate::head::{self, CheckedHead, RequestField, RequestHead, Room};
 use crate::http::access_record::LoggedRequest;
 use crate::http1::CLIENT_GONE;
 use crate::http1::direct::{CommonHeaders, CompressionOffer, WrittenResponse, pass_back};
@@ -47,7 +47,7 @@ impl<'a> ClientConnection<'a> {
     pub(super) fn begin_direct(
         &mut self,
         data: &[u8],
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         route: Option<RouteMatch<'a>>,
     ) -> Option<NextStep> {
         let site = self.site;
@@ -90,7 +90,7 @@ impl<'a> ClientConnection<'a> {
     fn begin_fastcgi(
         &mut self,
         raw: &[u8],
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         backend: BackendId,
         body: &[u8],
     ) -> Option<NextStep> {
@@ -121,7 +121,7 @@ impl<'a> ClientConnection<'a> {
         &self,
         mut direct: Box<Direct>,
         raw: &[u8],
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         (connection, permit): ((BackendStream, u64), Permit),
     ) -> NextStep {
         direct.raw.clear();
@@ -271,7 +271,7 @@ impl<'a> ClientConnection<'a> {
     /// Has the general path go on with an exchange; the body is still to come there, as it is with all.
     fn resume(&mut self, mut direct: Box<Direct>) -> NextStep {
         let mut room = Room::default();
-        let (Checked::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
+        let (CheckedHead::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
             // INVARIANT: it was checked before.
             return NextStep::Close;
         };

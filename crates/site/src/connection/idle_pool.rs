@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use conditioning::{Key, Range, Tree};
+use conditioning::{AddressRange, ItemKey, Tree};
 
 /// LIMIT: places kept free for connections on their way: an eighth of all, and at most what one gate may have sent
 /// without waiting for us (`worker::inlet`).
@@ -39,7 +39,7 @@ struct IdleEntry {
     idle: Cell<bool>,
     must_go: Cell<bool>,
     /// Its place in the tree.
-    key: Cell<Option<Key>>,
+    key: Cell<Option<ItemKey>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -81,7 +81,7 @@ impl IdlePool {
     }
 
     /// The address ranges that have most seats.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.tree.borrow().ranges(at_most)
     }
 

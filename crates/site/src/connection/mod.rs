@@ -36,7 +36,7 @@ pub use crate::connection::state::{AcceptedClient, ConnectionEnd};
 use crate::connection::state::{ClientConnection, LastResponse, NextStep, Partial, Sending};
 use crate::context::SiteContext;
 use crate::context::state::RouteOwner;
-use crate::head::{self, Checked, Framing, Head, Line, Refusal, Room, Verb};
+use crate::head::{self, CheckedHead, Framing, HeadRefusal, RequestField, RequestHead, Room, Verb};
 use crate::http::access_record::LoggedRequest;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::exchange;
@@ -206,9 +206,9 @@ impl<'a> ClientConnection<'a> {
             }
             let mut room = Room::default();
             let (mut head, lines) = match head::check_lines(&data[used..], head_bytes, &mut room) {
-                (Checked::Whole(head), lines) => (head, lines),
-                (Checked::Partial, _) => break NextStep::Read,
-                (Checked::Refused(refusal), _) => break self.refusal(refusal, None),
+                (CheckedHead::Whole(head), lines) => (head, lines),
+                (CheckedHead::Partial, _) => break NextStep::Read,
+                (CheckedHead::Refused(refusal), _) => break self.refusal(refusal, None),
             };
             // Of a connection that nobody else can go on with, the client is told before it ends.
             head.keep &= !self.is_leaving();
@@ -267,7 +267,13 @@ impl<'a> ClientConnection<'a> {
     }
 
     /// Makes a request of a checked head, for the general path.
-    fn own(&self, raw: &[u8], head: &Head<'_>, lines: &[Line<'_>], relayed: Option<u16>) -> NextStep {
+    fn own(
+        &self,
+        raw: &[u8],
+        head: &RequestHead<'_>,
+        lines: &[RequestField<'_>],
+        relayed: Option<u16>,
+    ) -> NextStep {
         match ReceivedHead::new(raw, head, lines) {
             Ok(mut head) => {
                 if let Some(partition) = relayed {
@@ -285,8 +291,8 @@ impl<'a> ClientConnection<'a> {
     /// It is not for the fast path; what the rules say of its path, if they were asked.
     fn fast(
         &mut self,
-        head: &Head<'_>,
-        lines: &[Line<'_>],
+        head: &RequestHead<'_>,
+        lines: &[RequestField<'_>],
         tick: u64,
     ) -> Result<NextStep, Option<RouteMatch<'a>>> {
         let Some(socket) = &mut self.socket else {
@@ -328,7 +334,7 @@ impl<'a> ClientConnection<'a> {
         if head.framing == Framing::Chunked
             && let Err(malformed) = Chunks::default().look(&self.preread)
         {
-            return self.refusal(Refusal::Malformed(malformed.0), Some(head.logged));
+            return self.refusal(HeadRefusal::Malformed(malformed.0), Some(head.logged));
         }
         let Some(stream) = self.lend() else {
             return NextStep::Close;

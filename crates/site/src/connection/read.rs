@@ -13,7 +13,7 @@ use tokio::io::ReadBuf;
 use crate::connection::socket::{ConnectionSocket, expired, is_set};
 use crate::connection::state::{ClientConnection, NextStep};
 use crate::connection::stream::ClientStream;
-use crate::head::Refusal;
+use crate::head::HeadRefusal;
 
 /// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can go on
 /// with: its client has not heard yet that there will be an end.
@@ -53,7 +53,7 @@ impl ClientConnection<'_> {
                 self.digest(&site.scratch.borrow()[..count])
             }
             ReadOutcome::Drained => NextStep::HandBack,
-            ReadOutcome::Late if !idle => self.refusal(Refusal::Late, None),
+            ReadOutcome::Late if !idle => self.refusal(HeadRefusal::Late, None),
             ReadOutcome::Late if self.is_leaving() => NextStep::Leave,
             ReadOutcome::Late | ReadOutcome::Gone | ReadOutcome::MustGo => NextStep::Close,
         }

@@ -19,7 +19,7 @@ use crate::connection::socket::ConnectionSocket;
 use crate::connection::stream::ClientStream;
 use crate::context::SiteContext;
 use crate::files::File;
-use crate::head::{Head, Refusal};
+use crate::head::{HeadRefusal, RequestHead};
 use crate::http::access_record::{AccessRecord, LoggedRequest};
 use crate::http::conn_info::ConnInfo;
 use crate::http1::request::ReceivedHead;
@@ -88,7 +88,7 @@ pub(crate) struct LastResponse {
 
 impl LastResponse {
     /// To a request with this head.
-    pub fn new(status: StatusCode, head: &Head<'_>) -> Box<Self> {
+    pub fn new(status: StatusCode, head: &RequestHead<'_>) -> Box<Self> {
         Box::new(Self {
             status,
             sentence: Cow::Borrowed(""),
@@ -97,7 +97,7 @@ impl LastResponse {
     }
 
     /// To a request that is refused.
-    pub fn refusal(refusal: Refusal, logged: Option<LoggedRequest>) -> Box<Self> {
+    pub fn refusal(refusal: HeadRefusal, logged: Option<LoggedRequest>) -> Box<Self> {
         Box::new(Self { status: refusal.status(), sentence: refusal.sentence(), logged })
     }
 }
@@ -146,7 +146,7 @@ pub(crate) struct ClientConnection<'a> {
 
 impl ClientConnection<'_> {
     /// Logs a request that was answered at once.
-    pub(crate) fn record(&self, head: &Head<'_>, status: u16, body_bytes: u64) {
+    pub(crate) fn record(&self, head: &RequestHead<'_>, status: u16, body_bytes: u64) {
         let access = AccessRecord::refused(&self.conn, status, body_bytes, self.arrived);
         self.site.worker.record(&access.with_head(head));
     }

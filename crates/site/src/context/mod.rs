@@ -28,7 +28,7 @@ use crate::connection::socket::ConnectionSocket;
 use crate::context::state::WorkerState;
 use crate::files::cache::{self, CACHE_BYTES, Cache};
 use crate::files::cache::{CachedRoot, Roots};
-use crate::head::Refusal;
+use crate::head::HeadRefusal;
 use crate::http::body::{Intake, ResponseBody};
 use crate::http::clock::DateClock;
 use crate::http::conn_info::ConnInfo;
@@ -194,7 +194,7 @@ impl SiteContext {
         method: &str,
         target: &str,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HeadRefusal> {
         let checked = checks::check_fields(method, target, fields, self.worker.limits().checks);
         checked.map_err(worker::refused::refusal)
     }

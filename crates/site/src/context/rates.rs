@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Asked, Exempt, Rate};
+use conditioning::{Exempt, Rate, RateDecision};
 use wire::FromWorker;
 use worker::receiver::Receiver;
 
@@ -51,10 +51,10 @@ impl Rates {
     /// Whether a client may make a request now; counts it.
     pub fn allow(&self, client: IpAddr, now: Instant, receiver: &Rc<Receiver>) -> bool {
         let asked = self.known.rate.borrow_mut().ask(client, now);
-        if asked != Asked::Within {
+        if asked != RateDecision::Within {
             self.known.is_low(client, receiver);
         }
-        asked != Asked::Over
+        asked != RateDecision::Over
     }
 
     /// How many requests were refused.

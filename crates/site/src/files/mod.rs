@@ -24,7 +24,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use request::accept_encoding::Encoding;
-use request::links::{self, Unfollowed, Within};
+use request::links::{self, LinkError, Within};
 use request::path::{ESCAPED_SLASH, NormalPath, escape};
 use request::{date, mime};
 use sys::file_version::FileVersion;
@@ -340,9 +340,9 @@ impl RootFiles {
         let all = links::Folders { start: start_path.as_bytes(), named: &named };
         let (within, end) = links::follow(all, below, |within, below| link(folder_of(within), below))
             .map_err(|fault| match fault {
-                Unfollowed::Outside => Missing::Outside,
-                Unfollowed::TooLong => Missing::NotFound,
-                Unfollowed::Failed(errno) => missing(errno),
+                LinkError::Outside => Missing::Outside,
+                LinkError::TooLong => Missing::NotFound,
+                LinkError::Failed(errno) => missing(errno),
             })?;
         // A name that is never served is not served by another name.
         if within != Within::Start && !end.split(|&byte| byte == b'/').all(|name| self.names.admits(name)) {

@@ -4,8 +4,8 @@
 //! anything a client sent into an answer unencoded.
 
 use request::accept_encoding::Encoding;
-use request::conditional::{self, Validators, Verdict};
-use request::range::{self, Span, Wanted};
+use request::conditional::{self, ConditionVerdict, Validators};
+use request::range::{self, RangeAnswer, Span};
 
 use crate::files::cache::{Representation, coded_tag};
 use crate::files::{File, FileValidators, Missing};
@@ -59,17 +59,17 @@ pub(crate) fn of_file(
     let validators =
         Validators { etag: &etag, modified: file.version.modified(), last_modified: &last_modified };
     let mut response = match (conditional::evaluate(headers, &validators), shape) {
-        (Verdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
-        (Verdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
-        (Verdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
-            Wanted::Unsatisfiable => return unsatisfiable(file.version.size),
-            Wanted::Whole => ranged(whole(file)),
-            Wanted::Spans(spans) => ranged(partial(file, &spans)),
+        (ConditionVerdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
+        (ConditionVerdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
+        (ConditionVerdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
+            RangeAnswer::Unsatisfiable => return unsatisfiable(file.version.size),
+            RangeAnswer::Whole => ranged(whole(file)),
+            RangeAnswer::Spans(spans) => ranged(partial(file, &spans)),
         },
-        (Verdict::Proceed, Shape::Representation(encoding, representation)) => {
+        (ConditionVerdict::Proceed, Shape::Representation(encoding, representation)) => {
             kept(&file, encoding, &representation)
         }
-        (Verdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
+        (ConditionVerdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
     };
     let fields = response.headers_mut();
     let insert = |fields: &mut HeaderMap, name, value: &[u8]| {
@@ -114,14 +114,14 @@ fn streamed(
     response
 }
 
-fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Validators<'_>) -> Wanted {
+fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Validators<'_>) -> RangeAnswer {
     // RFC 9110 14.2: Range is defined for GET alone.
     let mut values = headers.get_all(header::RANGE).iter();
     match (values.next(), values.next()) {
         (Some(value), None) if method == Method::GET && conditional::range_applies(headers, validators) => {
             range::parse(value.as_bytes(), file.version.size)
         }
-        _ => Wanted::Whole,
+        _ => RangeAnswer::Whole,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use request::accept_encoding::{Accepted, Encoding};
+use request::accept_encoding::{AcceptedEncodings, Encoding};
 use request::path::NormalPath;
 
 use crate::context::SiteContext;
@@ -177,7 +177,7 @@ async fn shape(
 ) -> Shape {
     let value = accept_encoding(headers);
     let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
-    if accepted == Accepted::default() {
+    if accepted == AcceptedEncodings::default() {
         return Shape::Plain;
     }
     site.cache.take_finished();

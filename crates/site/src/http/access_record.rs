@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use crate::head::Head;
+use crate::head::RequestHead;
 use crate::http::conn_info::ConnInfo;
 
 /// One request and its answer, for the access log.
@@ -50,7 +50,7 @@ impl<'a> AccessRecord<'a> {
     }
 
     /// The same of a request with this head.
-    pub(crate) fn with_head(self, head: &Head<'a>) -> Self {
+    pub(crate) fn with_head(self, head: &RequestHead<'a>) -> Self {
         AccessRecord {
             method: head.method,
             target: head.target,
@@ -75,7 +75,7 @@ pub(crate) struct LoggedRequest {
 
 impl LoggedRequest {
     /// Of a request with this head, which came by this version, as [`AccessRecord::minor`] has it.
-    pub fn new(head: &Head<'_>, minor: u8) -> Self {
+    pub fn new(head: &RequestHead<'_>, minor: u8) -> Self {
         let parts =
             [head.method.as_bytes(), head.target.as_bytes(), head.host, head.referer, head.user_agent];
         let mut end = 0;
@@ -117,7 +117,7 @@ impl LoggedRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{self, Checked};
+    use crate::head::{self, CheckedHead};
 
     #[test]
     fn a_logged_request_says_what_its_head_said() {
@@ -132,7 +132,7 @@ mod tests {
             "HEAD / HTTP/1.0\r\n\r\n",
             "OPTIONS * HTTP/1.1\r\nHost: b\r\nUser-Agent: u\r\n\r\n",
         ] {
-            let Checked::Whole(head) = head::check(raw.as_bytes(), usize::MAX) else { panic!("{raw}") };
+            let CheckedHead::Whole(head) = head::check(raw.as_bytes(), usize::MAX) else { panic!("{raw}") };
             let refused = || AccessRecord::refused(&conn, 200, 3, Instant::now());
             let (logged, whole) = (LoggedRequest::new(&head, head.minor), refused().with_head(&head));
             let access = logged.describe(refused());

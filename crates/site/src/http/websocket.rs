@@ -20,7 +20,7 @@ use http::{Extensions, Response, StatusCode};
 use request::fields::clean_answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::head::{Head, Verb};
+use crate::head::{RequestHead, Verb};
 use crate::http::body::ResponseBody;
 use crate::http::response;
 
@@ -108,7 +108,7 @@ impl UpgradeRequest {
 ///
 /// SECURITY: WebSocket alone. A server behind the site that was asked for HTTP/2 (`h2c`) would get from the client,
 /// unread, what requests it likes, past every rule that is ours.
-pub(crate) fn names_websocket(head: &Head<'_>) -> bool {
+pub(crate) fn names_websocket(head: &RequestHead<'_>) -> bool {
     head.verb == Verb::Get && head.upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
 }
 

@@ -8,7 +8,7 @@ use http::{StatusCode, Version};
 use request::date::DATE_BYTES;
 use request::error::SERVER;
 use request::fields;
-use request::response_head::{self, Line, RawHead, Room};
+use request::response_head::{self, RawHead, ResponseField, Room};
 
 use super::response::{
     BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_line, push_status,
@@ -70,7 +70,7 @@ pub(crate) fn pass_back(
 /// The same of a response whose head was read. `body` is what gives the body, by the length that the lines say.
 pub(crate) fn pass_back_parts<'a>(
     out: &mut Vec<u8>,
-    (status, reason, lines): (StatusCode, Option<&[u8]>, &[Line<'_>]),
+    (status, reason, lines): (StatusCode, Option<&[u8]>, &[ResponseField<'_>]),
     body: impl FnOnce(Option<u64>) -> Option<&'a [u8]>,
     (request, said): (RequestTraits, &CommonHeaders<'_>),
 ) -> Option<WrittenResponse> {
@@ -113,9 +113,13 @@ pub(crate) fn is_bodiless(status: StatusCode) -> bool {
 }
 
 /// Appends what is for the client.
-fn push_fields<'a>(out: &mut Vec<u8>, lines: &[Line<'a>], has_hsts: bool) -> Option<FoundHeaders<'a>> {
+fn push_fields<'a>(
+    out: &mut Vec<u8>,
+    lines: &[ResponseField<'a>],
+    has_hsts: bool,
+) -> Option<FoundHeaders<'a>> {
     let mut found = FoundHeaders::default();
-    for Line { name, value } in lines {
+    for ResponseField { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             4 if is("date") => found.has_date = true,

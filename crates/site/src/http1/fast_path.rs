@@ -14,7 +14,7 @@ use crate::files::cache::CachedRoot;
 use crate::files::cache::{self, CacheEntry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
 use crate::files::{File, FoundPath};
-use crate::head::{Framing, Head, Line, Refusal, Verb};
+use crate::head::{Framing, HeadRefusal, RequestField, RequestHead, Verb};
 use crate::router::rules::RouteMatch;
 
 /// What came of it.
@@ -24,7 +24,7 @@ pub(crate) enum Fast<'r> {
     /// Sent, all but `rest`.
     Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
     /// It is refused; nothing was sent.
-    Refused(Refusal),
+    Refused(HeadRefusal),
     /// To be sent with this head; nothing was sent.
     File { head: Vec<u8>, file: File },
     /// The connection is broken.
@@ -41,8 +41,8 @@ enum ConditionResult {
 /// Answers `head`, which has these lines, on `socket`, if it can be done at once.
 pub(crate) fn answer<'r>(
     site: &'r SiteContext,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
     socket: &mut ConnectionSocket,
     tick: u64,
 ) -> Fast<'r> {
@@ -96,12 +96,20 @@ pub(crate) fn answer<'r>(
     }
 }
 
-fn examine(site: &SiteContext, head: &Head<'_>, lines: &[Line<'_>]) -> Result<(), Refusal> {
+fn examine(
+    site: &SiteContext,
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
+) -> Result<(), HeadRefusal> {
     site.examine(head.method, head.target, lines.iter().map(|line| (line.name.as_bytes(), line.value)))
 }
 
 /// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
-pub(crate) fn cached(site: &SiteContext, head: &Head<'_>, tick: u64) -> Option<(Rc<Representation>, bool)> {
+pub(crate) fn cached(
+    site: &SiteContext,
+    head: &RequestHead<'_>,
+    tick: u64,
+) -> Option<(Rc<Representation>, bool)> {
     if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
         return None;
     }
@@ -125,7 +133,7 @@ pub(crate) fn cached(site: &SiteContext, head: &Head<'_>, tick: u64) -> Option<(
 #[cold]
 fn fill<'r>(
     site: &'r SiteContext,
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     secure: &[u8],
     root: &Rc<CachedRoot>,
     tick: u64,
@@ -161,7 +169,7 @@ fn fill<'r>(
 #[cold]
 fn large<'r>(
     site: &'r SiteContext,
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     secure: &[u8],
     entry: &CacheEntry,
     root: Option<&Rc<CachedRoot>>,
@@ -179,7 +187,7 @@ fn large<'r>(
     }
 }
 
-fn compare(head: &Head<'_>, etag: &str, last_modified: &[u8]) -> ConditionResult {
+fn compare(head: &RequestHead<'_>, etag: &str, last_modified: &[u8]) -> ConditionResult {
     match (head.if_none_match, head.if_modified_since) {
         (None, None) => ConditionResult::Whole,
         (Some(tag), _) if tag == etag.as_bytes() => ConditionResult::Unchanged,
@@ -190,7 +198,7 @@ fn compare(head: &Head<'_>, etag: &str, last_modified: &[u8]) -> ConditionResult
     }
 }
 
-fn connection_line(head: &Head<'_>) -> &'static [u8] {
+fn connection_line(head: &RequestHead<'_>) -> &'static [u8] {
     match (head.keep, head.minor) {
         (true, 1) => b"",
         (true, _) => b"Connection: keep-alive\r\n",

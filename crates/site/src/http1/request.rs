@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode, Uri, Version};
 
-use crate::head::{Framing, Head, Line, Refusal};
+use crate::head::{Framing, HeadRefusal, RequestField, RequestHead};
 use crate::http::access_record::LoggedRequest;
 use crate::http::websocket;
 use crate::http1::response::RequestTraits;
@@ -32,7 +32,11 @@ impl ReceivedHead {
     ///
     /// # Errors
     /// Its parts are none for the `http` crate.
-    pub fn new(raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Result<Box<Self>, Refusal> {
+    pub fn new(
+        raw: &[u8],
+        head: &RequestHead<'_>,
+        lines: &[RequestField<'_>],
+    ) -> Result<Box<Self>, HeadRefusal> {
         let raw = HeadCopy { of: raw, bytes: Bytes::copy_from_slice(raw) };
         let mut request = Request::new(());
         *request.method_mut() =
@@ -62,8 +66,8 @@ impl ReceivedHead {
     }
 }
 
-fn malformed(what: &'static str) -> Refusal {
-    Refusal::Malformed(what)
+fn malformed(what: &'static str) -> HeadRefusal {
+    HeadRefusal::Malformed(what)
 }
 
 /// The bytes of a head, and a copy that outlives them.
@@ -85,7 +89,7 @@ impl HeadCopy<'_> {
 }
 
 /// Path and query: the authority of an absolute target is that of `Host`, or becomes it.
-fn target(raw: &HeadCopy<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
+fn target(raw: &HeadCopy<'_>, head: &RequestHead<'_>) -> Result<Uri, HeadRefusal> {
     let none = |_| malformed("a target that is not a URI");
     if head.target.starts_with('/') || head.target == "*" {
         return Uri::from_maybe_shared(raw.slice(head.target.as_bytes())).map_err(none);
@@ -102,7 +106,11 @@ fn target(raw: &HeadCopy<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
 /// Room for what a request gets on its way to a backend, and for `Host`, which HTTP/1.0 need not have.
 const ADDED_LINES: usize = 6;
 
-fn headers(raw: &HeadCopy<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<HeaderMap, Refusal> {
+fn headers(
+    raw: &HeadCopy<'_>,
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
+) -> Result<HeaderMap, HeadRefusal> {
     let mut headers = HeaderMap::with_capacity(lines.len() + ADDED_LINES);
     let mut push = |name: &[u8], value: &[u8]| {
         let name = HeaderName::from_bytes(name).map_err(|_| malformed("a header line without a name"))?;
@@ -122,12 +130,12 @@ fn headers(raw: &HeadCopy<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<He
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{Checked, Room, check_lines};
+    use crate::head::{CheckedHead, Room, check_lines};
 
-    fn received(raw: &str) -> Result<Box<ReceivedHead>, Refusal> {
+    fn received(raw: &str) -> Result<Box<ReceivedHead>, HeadRefusal> {
         let mut room = Room::default();
         match check_lines(raw.as_bytes(), usize::MAX, &mut room) {
-            (Checked::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines),
+            (CheckedHead::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines),
             other => panic!("{raw:?}: {other:?}"),
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn answer(
     site: &SiteContext,
     conn: &ConnInfo,
     connection: &mut Connection,
-    request: &::http2::Head,
+    request: &::http2::Http2Head,
     now: Instant,
 ) -> Fast {
     let general = Fast::General(None);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use ::http2::{self as codec, Head, Reason, Received, Shared};
+use ::http2::{self as codec, Http2Head, Reason, ReceiveResult, SharedConnection};
 use http::HeaderValue;
 use tokio::task::JoinSet;
 use wire::FromWorker;
@@ -52,7 +52,7 @@ const UNSENT_BYTES: usize = 96 << 10;
 
 thread_local! {
     /// For the head of a request; a worker has one thread.
-    static HEAD: RefCell<Head> = RefCell::default();
+    static HEAD: RefCell<Http2Head> = RefCell::default();
 }
 
 /// How it ended.
@@ -70,7 +70,7 @@ enum SessionEnd {
 
 /// A connection at work.
 struct Http2Session {
-    shared: Shared,
+    shared: SharedConnection,
     wire: SocketIo,
     /// Those that answer, if there are any.
     tasks: Option<Box<JoinSet<()>>>,
@@ -85,8 +85,8 @@ struct Http2Session {
     shown: Option<HeaderValue>,
 }
 
-fn limits_of(limits: &ClientLimits) -> codec::Limits {
-    codec::Limits {
+fn limits_of(limits: &ClientLimits) -> codec::StreamLimits {
+    codec::StreamLimits {
         streams: STREAMS_MAX,
         stream_window: STREAM_WINDOW,
         connection_window: CONNECTION_WINDOW,
@@ -301,9 +301,9 @@ impl ClientConnection<'_> {
             loop {
                 let received = session.shared.borrow_mut().receive(&mut bytes, head, now);
                 match received {
-                    Received::Request => {}
-                    Received::Enough => return bytes.len(),
-                    Received::Nothing | Received::Over => return 0,
+                    ReceiveResult::Request => {}
+                    ReceiveResult::Enough => return bytes.len(),
+                    ReceiveResult::Nothing | ReceiveResult::Over => return 0,
                 }
                 self.request(session, head, now);
                 let mut connection = session.shared.borrow_mut();
@@ -316,7 +316,7 @@ impl ClientConnection<'_> {
     }
 
     /// Answers a request at once, or has it answered.
-    fn request(&mut self, session: &mut Http2Session, head: &Head, now: Instant) {
+    fn request(&mut self, session: &mut Http2Session, head: &Http2Head, now: Instant) {
         let mut connection = session.shared.borrow_mut();
         let allowed = match cached::answer(self.site, &self.conn, &mut connection, head, now) {
             Fast::Answered => {

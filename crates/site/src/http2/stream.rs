@@ -24,7 +24,7 @@ use crate::connection::min_rate::TransferPace;
 use crate::context::SiteContext;
 use crate::context::state::RouteOwner;
 use crate::files::cache::Representation;
-use crate::head::{Framing, Head, Refusal};
+use crate::head::{Framing, HeadRefusal, RequestHead};
 use crate::http::access_record::{AccessRecord, LoggedRequest};
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
@@ -97,9 +97,9 @@ pub(super) async fn answer(site: Rc<SiteContext>, conn: ConnInfo, asked: StreamR
     let StreamRequest { mut parts, stream, shown, allowed } = asked;
     let body: Receiving = Rc::new(stream);
     let settled =
-        tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
-    let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
-    let owner_of = |head: &Head<'_>| site.worker.owner(&conn, head.host, head.path);
+        tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(HeadRefusal::status));
+    let head = settled.and_then(|()| request::check(&parts).map_err(HeadRefusal::status));
+    let owner_of = |head: &RequestHead<'_>| site.worker.owner(&conn, head.host, head.path);
     let owner = head.as_ref().map_or(RouteOwner::Other, owner_of);
     let relayed = owner.partition().map(RelayTarget::to);
     let ticket = Ticket {
@@ -186,7 +186,7 @@ struct AdmittedRequest {
 /// The checks that a request of HTTP/1.1 goes through.
 fn admit(
     site: &SiteContext,
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     parts: &Parts,
     owner: RouteOwner,
 ) -> Result<AdmittedRequest, StatusCode> {
@@ -194,7 +194,7 @@ fn admit(
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
-    site.examine(head.method, head.target, fields).map_err(Refusal::status)?;
+    site.examine(head.method, head.target, fields).map_err(HeadRefusal::status)?;
     let length = match head.framing {
         Framing::Length(length) => Some(length),
         // RFC 9113 8.2.2: the library refuses what would say this.

@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use tokio::time::Instant;
 
 use crate::files::RootFiles;
-use crate::head::{Head, Line};
+use crate::head::{RequestField, RequestHead};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::pool::Pool;
@@ -78,7 +78,7 @@ pub(crate) trait AtOnce {
         &self,
         out: &mut Vec<u8>,
         context: RequestContext<'_>,
-        head: (&Head<'_>, &[Line<'_>]),
+        head: (&RequestHead<'_>, &[RequestField<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)>;
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use http::Extensions;
-use request::fields::{self, Origin, is_passed_on};
+use request::fields::{self, ForwardedOrigin, is_passed_on};
 use request::path::for_backend;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use super::http1::{Http1Failure, with_scratch};
 use super::limit::{BackendId, Permit};
 use super::stream::BackendStream;
-use crate::head::{Framing, Head, Line, Verb};
+use crate::head::{Framing, RequestField, RequestHead, Verb};
 use crate::http::access_record::LoggedRequest;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::response::{RequestTraits, push_line};
@@ -205,7 +205,7 @@ impl ResumedRequest {
 }
 
 /// The body of a request behind whose head `rest` came, if all of it did.
-pub(crate) fn body<'a>(head: &Head<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn body<'a>(head: &RequestHead<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
     match head.framing {
         Framing::None => Some(&[]),
         Framing::Length(length) => rest.get(..usize::try_from(length).ok()?),
@@ -214,7 +214,7 @@ pub(crate) fn body<'a>(head: &Head<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Whether nothing of a request needs more than its head, and what came with that, to be passed on.
-pub(crate) fn is_simple(head: &Head<'_>) -> bool {
+pub(crate) fn is_simple(head: &RequestHead<'_>) -> bool {
     let is_read = head.verb != Verb::Other && head.framing == Framing::None;
     let is_write = WITH_BODY.contains(&head.method) && head.framing != Framing::Chunked;
     (is_read || is_write)
@@ -243,8 +243,8 @@ pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo, body: (usize, u64)
 /// Appends a simple request with this body as its backend gets it; `false` if a line of it is not for this path.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
     conn: ConnInfo,
     names_client: bool,
     body: &[u8],
@@ -254,7 +254,7 @@ pub(crate) fn encode(
         out.extend_from_slice(part.as_bytes());
     }
     let (mut host, mut tells_length) = (&b""[..], false);
-    for Line { name, value } in lines {
+    for RequestField { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             5 | 10 if fields::is_about_others(name, value) => return false,
@@ -272,7 +272,7 @@ pub(crate) fn encode(
     if host.is_empty() {
         return false;
     }
-    fields::push_forwarded_lines(out, Origin { peer: conn.peer, scheme: conn.scheme() }, host);
+    fields::push_forwarded_lines(out, ForwardedOrigin { peer: conn.peer, scheme: conn.scheme() }, host);
     if names_client {
         fields::push_client_line(out, conn.peer);
     }

@@ -6,7 +6,7 @@
 use certificate::CLIENT_CERT;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Version};
-use request::fields::{self, Origin};
+use request::fields::{self, ForwardedOrigin};
 
 use crate::http::conn_info::ConnInfo;
 use crate::http::websocket;
@@ -45,7 +45,7 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
     let changes = request.extensions_mut().remove::<HeaderChanges>();
     let headers = request.headers_mut();
     fields::clean_request_except(headers, &CLIENT_CERT);
-    fields::set_forwarded(headers, Origin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
+    fields::set_forwarded(headers, ForwardedOrigin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
     // After what a client may not say has gone: the operator may.
     changes.unwrap_or_default().apply(headers);
     if let Some(upgrade) = upgrade {

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Priority, Range};
+use conditioning::{AddressRange, Priority};
 use http::header::HeaderValue;
 use http::{Request, StatusCode};
 use sys::foreign::Foreign;
@@ -140,7 +140,7 @@ impl ServiceProxy {
     }
 
     /// The ranges of addresses that most of the waiting requests come from.
-    pub(crate) fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub(crate) fn ranges_waiting(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.dispatcher.ranges_waiting(at_most)
     }
 

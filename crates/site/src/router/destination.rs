@@ -5,7 +5,7 @@
 
 use http::{Request, header};
 use request::path::{NormalPath, escape, escape_value};
-use rewrite::{Captures, Part, Target, Variable};
+use rewrite::{Captures, RewriteTarget, TargetPart, Variable};
 
 use crate::router::rules::Rule;
 
@@ -47,7 +47,7 @@ impl Destination {
 impl VariableSource<'_> {
     /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows the
     /// rule's path is added.
-    pub fn destination(&self, rule: &Rule, to: &Target) -> Destination {
+    pub fn destination(&self, rule: &Rule, to: &RewriteTarget) -> Destination {
         let captures = rule.matcher.pattern.as_ref().and_then(|pattern| pattern.find(self.path.as_bytes()));
         let captures = captures.unwrap_or_default();
         let rest = rule.matcher.path.as_deref().and_then(|from| {
@@ -64,19 +64,19 @@ impl VariableSource<'_> {
         }
     }
 
-    fn path_of(&self, to: &Target, captures: &Captures<'_>) -> String {
+    fn path_of(&self, to: &RewriteTarget, captures: &Captures<'_>) -> String {
         let mut out = String::new();
         for part in &to.path {
             let value = match part {
-                Part::Text(text) => text.clone(),
-                Part::Variable(Variable::Host) => self.host.to_owned(),
-                Part::Variable(Variable::Args) => escape(self.query.unwrap_or_default().as_bytes()),
-                Part::Variable(Variable::Uri) => self.path.spelling(),
-                Part::Variable(Variable::Group(name)) => escape(captures.get(name)),
+                TargetPart::Text(text) => text.clone(),
+                TargetPart::Variable(Variable::Host) => self.host.to_owned(),
+                TargetPart::Variable(Variable::Args) => escape(self.query.unwrap_or_default().as_bytes()),
+                TargetPart::Variable(Variable::Uri) => self.path.spelling(),
+                TargetPart::Variable(Variable::Group(name)) => escape(captures.get(name)),
             };
             // SECURITY: behind a host there is only a path, whatever a group has matched.
             let ends_host =
-                matches!(part, Part::Variable(Variable::Group(_) | Variable::Args)) && is_in_host(&out);
+                matches!(part, TargetPart::Variable(Variable::Group(_) | Variable::Args)) && is_in_host(&out);
             if ends_host && !value.is_empty() && !value.starts_with('/') {
                 out.push('/');
             }
@@ -89,13 +89,13 @@ impl VariableSource<'_> {
         }
     }
 
-    fn query_of(&self, to: &Target, captures: &Captures<'_>) -> Option<String> {
+    fn query_of(&self, to: &RewriteTarget, captures: &Captures<'_>) -> Option<String> {
         let own = to.query.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Variable(Variable::Args) => self.query.unwrap_or_default().to_owned(),
-            Part::Variable(Variable::Host) => escape_value(self.host.as_bytes()),
-            Part::Variable(Variable::Uri) => escape_value(self.path.as_bytes()),
-            Part::Variable(Variable::Group(name)) => escape_value(captures.get(name)),
+            TargetPart::Text(text) => text.clone(),
+            TargetPart::Variable(Variable::Args) => self.query.unwrap_or_default().to_owned(),
+            TargetPart::Variable(Variable::Host) => escape_value(self.host.as_bytes()),
+            TargetPart::Variable(Variable::Uri) => escape_value(self.path.as_bytes()),
+            TargetPart::Variable(Variable::Group(name)) => escape_value(captures.get(name)),
         });
         let own: String = own.collect();
         let kept = self.query.filter(|_| to.keeps_query).unwrap_or_default();
@@ -126,7 +126,7 @@ mod tests {
 
     fn lead(pattern: &str, to: &str, path: &str, query: Option<&str>) -> String {
         let pattern = Pattern::new(pattern).unwrap();
-        let to = Target::parse(to, Some(&pattern)).unwrap();
+        let to = RewriteTarget::parse(to, Some(&pattern)).unwrap();
         let rule = Rule::new(Some(1), Matcher::pattern(pattern), Action::Files);
         let path = NormalPath::parse(path).unwrap();
         VariableSource { path: &path, query, host: "a.test" }.destination(&rule, &to).location()

@@ -241,7 +241,7 @@ async fn named_file(
 /// Where a target of a rule leads for a request.
 fn destination(
     rule: &Rule,
-    to: &rewrite::Target,
+    to: &rewrite::RewriteTarget,
     path: &NormalPath<'_>,
     request: &Request<BoundedBody>,
 ) -> Destination {

@@ -133,7 +133,7 @@ impl<'a> LoggedHead<'a> {
 
     /// The same of one whose body is longer than it may be.
     pub fn refuse_body(self, site: &SiteContext, limit: u64) {
-        let refusal = request::head::Refusal::BodyTooLarge;
+        let refusal = request::head::HeadRefusal::BodyTooLarge;
         let about = format!("at most {limit} bytes");
         self.refuse(site, refusal.status(), refusal.reason(), &about, refusal.remedy());
     }

@@ -15,7 +15,7 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
 use request::script::{self, ends_with, has_name, split_script};
-use rewrite::{Matcher, Pattern, Target as To};
+use rewrite::{Matcher, Pattern, RewriteTarget as To};
 
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;

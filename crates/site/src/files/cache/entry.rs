@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::rc::{Rc, Weak};
 
 use http::header::{HeaderName, HeaderValue};
-use request::accept_encoding::{Accepted, Encoding};
+use request::accept_encoding::{AcceptedEncodings, Encoding};
 use request::date::DATE_BYTES;
 use tokio::sync::OnceCell;
 
@@ -251,7 +251,7 @@ impl CacheEntry {
 
     /// The form for whoever accepts these encodings.
     #[inline]
-    pub fn pick(&self, accepted: Accepted) -> Pick<'_> {
+    pub fn pick(&self, accepted: AcceptedEncodings) -> Pick<'_> {
         if self.vary {
             for encoding in accepted.iter() {
                 match self.coded[encoding as usize].get() {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::head::{Checked, Room, check_lines};
+use crate::head::{CheckedHead, Room, check_lines};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::request::CheckedRequest;
 use crate::http1::request::ReceivedHead;
@@ -38,7 +38,7 @@ fn lines(message: &[u8]) -> Vec<String> {
 
 fn directly(raw: &str) -> Option<Vec<String>> {
     let mut room = Room::default();
-    let (Checked::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+    let (CheckedHead::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
         panic!("{raw}")
     };
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ fn directly(raw: &str) -> Option<Vec<String>> {
 
 fn in_general(raw: &str) -> Vec<String> {
     let mut room = Room::default();
-    let (Checked::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+    let (CheckedHead::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
         panic!("{raw}")
     };
     let parts = ReceivedHead::new(raw.as_bytes(), &head, lines_of).unwrap_or_else(|_| panic!("{raw}")).parts;

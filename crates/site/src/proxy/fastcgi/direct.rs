@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 
 use fastcgi::parameters::begin_of_lines;
-use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
+use fastcgi::record::{CONTENT_MAX, RecordDecoder, RecordPart, STDIN_END, stdin_head};
 use fastcgi::reply;
 use tokio::time::Instant;
 
 use super::connections::FastCgiConnection;
 use super::{FastCgi, around};
-use crate::head::{Head, Line};
+use crate::head::{RequestField, RequestHead};
 use crate::http1::direct::{CommonHeaders, WrittenResponse, is_bodiless, pass_back_parts};
 use crate::http1::response::RequestTraits;
 use crate::proxy::backend::{AtOnce, RequestContext};
@@ -40,7 +40,7 @@ impl AtOnce for FastCgi {
         &self,
         out: &mut Vec<u8>,
         RequestContext { conn, files, root }: RequestContext<'_>,
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)> {
         if body.len() > CONTENT_MAX {
@@ -73,14 +73,14 @@ pub(crate) fn pass_back_reply(
     request: RequestTraits,
     said: &CommonHeaders<'_>,
 ) -> Option<WrittenResponse> {
-    let (mut decoder, mut content, mut is_over) = (Decoder::default(), Cow::Borrowed(&[][..]), false);
+    let (mut decoder, mut content, mut is_over) = (RecordDecoder::default(), Cow::Borrowed(&[][..]), false);
     while let Some(part) = decoder.take(&mut data).ok()? {
         match part {
-            Part::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
-            Part::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
-            Part::End { complete: true } if !is_over => is_over = true,
+            RecordPart::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
+            RecordPart::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
+            RecordPart::End { complete: true } if !is_over => is_over = true,
             // What it says for the log is said on the general path.
-            Part::Stdout(_) | Part::Stderr(_) | Part::End { .. } => return None,
+            RecordPart::Stdout(_) | RecordPart::Stderr(_) | RecordPart::End { .. } => return None,
         }
     }
     let length = reply::length(&content, 0).filter(|&length| length <= HEAD_BYTES_MAX)?;
@@ -88,7 +88,7 @@ pub(crate) fn pass_back_reply(
         return None;
     }
     let (head, body) = content.split_at(length);
-    let (mut lines, mut count) = ([Line { name: "", value: &[] }; LINES_MAX], 0);
+    let (mut lines, mut count) = ([RequestField { name: "", value: &[] }; LINES_MAX], 0);
     let status = reply::read(head, LINES_MAX, |line| {
         lines[count] = line;
         count += 1;

@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fastcgi::record::{Decoder, Malformed, Part};
-use fastcgi::reply::{self, Reply};
+use fastcgi::record::{RecordDecoder, RecordError, RecordPart};
+use fastcgi::reply::{self, CgiReply};
 use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use request::fields;
@@ -45,7 +45,7 @@ pub(super) enum FastCgiFailure {
 pub(super) struct RunningRequest {
     connection: FastCgiConnection,
     pub outgoing: FastCgiWriter,
-    decoder: Decoder,
+    decoder: RecordDecoder,
     words: Rc<Words>,
     /// What was read of the answer and not passed on.
     pending: BytesMut,
@@ -62,7 +62,7 @@ impl RunningRequest {
 
     /// A request that is to be written.
     pub fn new(connection: FastCgiConnection, outgoing: FastCgiWriter, words: Rc<Words>) -> Self {
-        let (decoder, pending) = (Decoder::default(), BytesMut::new());
+        let (decoder, pending) = (RecordDecoder::default(), BytesMut::new());
         Self { connection, outgoing, decoder, words, pending, heard: false, ended: false }
     }
 
@@ -78,7 +78,7 @@ impl RunningRequest {
     }
 
     /// Writes the request, and waits for the head of its answer.
-    pub async fn head(&mut self) -> Result<Reply, FastCgiFailure> {
+    pub async fn head(&mut self) -> Result<CgiReply, FastCgiFailure> {
         let mut searched = 0;
         poll_fn(|cx| {
             loop {
@@ -91,7 +91,7 @@ impl RunningRequest {
         .await
     }
 
-    fn take_head(&mut self, searched: &mut usize) -> Result<Option<Reply>, FastCgiFailure> {
+    fn take_head(&mut self, searched: &mut usize) -> Result<Option<CgiReply>, FastCgiFailure> {
         let length = reply::length(&self.pending, *searched);
         *searched = self.pending.len();
         match length {
@@ -124,14 +124,16 @@ impl RunningRequest {
     }
 
     /// Takes the records that have arrived.
-    fn digest(&mut self, mut read: &[u8]) -> Result<(), Malformed> {
+    fn digest(&mut self, mut read: &[u8]) -> Result<(), RecordError> {
         while let Some(part) = self.decoder.take(&mut read)? {
             match part {
-                _ if self.ended => return Err(Malformed("a record after the end of the answer")),
-                Part::Stdout(bytes) => self.pending.extend_from_slice(bytes),
-                Part::Stderr(bytes) => self.words.say(bytes),
-                Part::End { complete: true } => self.ended = true,
-                Part::End { complete: false } => return Err(Malformed("that it does not take the request")),
+                _ if self.ended => return Err(RecordError("a record after the end of the answer")),
+                RecordPart::Stdout(bytes) => self.pending.extend_from_slice(bytes),
+                RecordPart::Stderr(bytes) => self.words.say(bytes),
+                RecordPart::End { complete: true } => self.ended = true,
+                RecordPart::End { complete: false } => {
+                    return Err(RecordError("that it does not take the request"));
+                }
             }
         }
         Ok(())
@@ -140,7 +142,7 @@ impl RunningRequest {
     /// The answer to a request of which `to_head` says whether it was a `HEAD`, with its body as it comes.
     pub fn answer(
         mut self,
-        reply: Reply,
+        reply: CgiReply,
         to_head: bool,
         connections: &Connections,
         silence: Option<Duration>,

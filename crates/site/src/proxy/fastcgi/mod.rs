@@ -159,7 +159,7 @@ impl FastCgi {
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
-        Ok(parameters::begin(&mut parameters::Request {
+        Ok(parameters::begin(&mut parameters::ParameterSource {
             around: around(conn, root, (&script, filename.as_deref()), length),
             parts,
             requested: requested.as_ref().map(|RequestedTarget(requested)| requested),

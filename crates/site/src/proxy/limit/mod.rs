@@ -25,7 +25,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conditioning::{Exempt, Key, Network, Origin, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{
+    AddressRange, ClientOrigin, Exempt, ItemKey, Network, Priority, Queue, QueuedItem, ShareLimits, Shares,
+};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -104,8 +106,8 @@ pub(crate) struct Counts {
 /// Ranges of addresses, and how many requests of each are with a backend, or wait.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    pub held: Vec<(Range, u32)>,
-    pub waiting: Vec<(Range, u32)>,
+    pub held: Vec<(AddressRange, u32)>,
+    pub waiting: Vec<(AddressRange, u32)>,
 }
 
 /// See the file's head.
@@ -135,7 +137,7 @@ struct BackendPlaces {
     /// What is held within shares.
     shares: Shares,
     /// What is held beyond them, and by which range.
-    lent: Vec<(Stall, Range)>,
+    lent: Vec<(Stall, AddressRange)>,
     lately: Lately,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
     bits: [u8; 2],
@@ -150,7 +152,7 @@ type GrantedPermits = Vec<(QueuedRequest, Permit)>;
 enum PermitAnswer {
     Granted(Permit),
     Refused(LimitRefusal),
-    Queued(Key, oneshot::Receiver<Permit>),
+    Queued(ItemKey, oneshot::Receiver<Permit>),
 }
 
 fn lock(state: &Mutex<LimitState>) -> MutexGuard<'_, LimitState> {
@@ -314,7 +316,7 @@ impl LimitState {
     }
 
     /// Lets a request wait, if there is room for one more of its range.
-    fn enqueue(&mut self, id: BackendId, client: IpAddr) -> Option<(Key, oneshot::Receiver<Permit>)> {
+    fn enqueue(&mut self, id: BackendId, client: IpAddr) -> Option<(ItemKey, oneshot::Receiver<Permit>)> {
         let left = self.places.saturating_sub(self.held + self.counts.waiting);
         let backend = self.backend(id);
         if backend.queue.len() >= left || backend.waiting.admit(client).is_err() {
@@ -327,7 +329,7 @@ impl LimitState {
         Some((key, receiver))
     }
 
-    fn leave_queue(&mut self, id: BackendId, client: IpAddr, key: Key) {
+    fn leave_queue(&mut self, id: BackendId, client: IpAddr, key: ItemKey) {
         let backend = self.backend(id);
         if backend.queue.remove(key).is_some() {
             backend.waiting.release(client);
@@ -394,13 +396,13 @@ impl BackendPlaces {
         }
     }
 
-    fn range(&self, client: IpAddr) -> Range {
-        let origin = Origin::from(client);
+    fn range(&self, client: IpAddr) -> AddressRange {
+        let origin = ClientOrigin::from(client);
         origin.range(self.bits[usize::from(origin.is_v6())])
     }
 
     /// Whether a range may be lent one place more.
-    fn lends(&self, capacity: usize, range: Range, now: Instant) -> bool {
+    fn lends(&self, capacity: usize, range: AddressRange, now: Instant) -> bool {
         if self.lent.len() >= LENT_MAX || self.held >= capacity - capacity / NOT_LENT {
             return false;
         }
@@ -409,7 +411,7 @@ impl BackendPlaces {
         self.lately.is_alone(range, now) || held() < (capacity / QUARTER).max(1)
     }
 
-    fn lend(&mut self, range: Range) -> Stall {
+    fn lend(&mut self, range: AddressRange) -> Stall {
         self.held += 1;
         let stall = Stall::default();
         self.lent.push((stall.clone(), range));
@@ -422,7 +424,7 @@ impl BackendPlaces {
     }
 
     /// The next of those that wait, if there is a place for it.
-    fn next(&mut self, capacity: usize) -> Option<(Waiting<QueuedRequest>, Option<Stall>)> {
+    fn next(&mut self, capacity: usize) -> Option<(QueuedItem<QueuedRequest>, Option<Stall>)> {
         self.shares.serving(capacity as u32);
         if self.held >= capacity {
             return None;
@@ -482,7 +484,7 @@ struct Waiter<'a> {
     state: &'a Arc<Mutex<LimitState>>,
     backend: BackendId,
     client: IpAddr,
-    key: Key,
+    key: ItemKey,
 }
 
 impl Drop for Waiter<'_> {

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use conditioning::{Exempt, Key, ShareLimits};
+use conditioning::{Exempt, ItemKey, ShareLimits};
 use tokio::sync::Notify;
 
 use super::blocks::{BLOCK_BYTES, BlockExtent, Blocks, Lack};
@@ -46,7 +46,7 @@ struct SpoolState {
 struct HeldBlocks {
     blocks: RefCell<Vec<u32>>,
     /// Its names among the ranges.
-    keys: RefCell<Vec<[Key; 2]>>,
+    keys: RefCell<Vec<[ItemKey; 2]>>,
     /// What it counts for once its server has heard of it.
     passed_on: Cell<Option<SentBlocks>>,
     /// Whether it was given up for another.

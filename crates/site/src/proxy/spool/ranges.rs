@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use conditioning::{Exempt, Key, Origin, Range, ShareLimits, Shares, Tree};
+use conditioning::{AddressRange, ClientOrigin, Exempt, ItemKey, ShareLimits, Shares, Tree};
 
 /// LIMIT: the part of the file that bodies beyond shares leave to others, once their servers have heard of them.
 const NOT_LENT: u32 = 4;
@@ -31,7 +31,7 @@ pub(super) struct Ranges<B> {
     /// Blocks of all that servers have heard of.
     passed_on: u32,
     /// How many bodies of a range these are of. LIMIT: one for each block.
-    bodies: HashMap<Range, u32>,
+    bodies: HashMap<AddressRange, u32>,
     /// Blocks of the file.
     capacity: u32,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
@@ -52,18 +52,18 @@ impl<B> Ranges<B> {
     }
 
     /// Counts a part of a body in; its names.
-    pub fn insert(&mut self, client: IpAddr, body: B) -> [Key; 2] {
-        let origin = Origin::from(client);
+    pub fn insert(&mut self, client: IpAddr, body: B) -> [ItemKey; 2] {
+        let origin = ClientOrigin::from(client);
         [self.unheard.insert(origin, body), self.all.insert(origin, ())]
     }
 
     /// Has a part of a body not be given up any more.
-    pub fn keep(&mut self, [key, _]: [Key; 2]) {
+    pub fn keep(&mut self, [key, _]: [ItemKey; 2]) {
         self.unheard.remove(key);
     }
 
     /// Counts a part of a body out.
-    pub fn remove(&mut self, [key, of_all]: [Key; 2]) {
+    pub fn remove(&mut self, [key, of_all]: [ItemKey; 2]) {
         self.unheard.remove(key);
         self.all.remove(of_all);
     }
@@ -114,7 +114,7 @@ impl<B> Ranges<B> {
         }
     }
 
-    fn range(&self, origin: Origin) -> Range {
+    fn range(&self, origin: ClientOrigin) -> AddressRange {
         origin.range(self.bits[usize::from(origin.is_v6())])
     }
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::Key;
+use conditioning::ItemKey;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
@@ -36,7 +36,7 @@ pub(super) struct Turn {
 pub(super) struct Waiter<'a> {
     guesses: &'a Rc<Guesses>,
     address: IpAddr,
-    key: Key,
+    key: ItemKey,
     turn: oneshot::Receiver<Turn>,
 }
 
