@@ -15,7 +15,7 @@ use worker::counters::Counters;
 use worker::log::Log;
 
 use crate::calls::Calls;
-use crate::connector::Connector;
+use crate::connector::ConnectorClient;
 
 /// LIMIT: results of which nobody knows yet whose they are; more than one broker can have left behind.
 const STRAY_MAX: usize = 65_536;
@@ -23,7 +23,7 @@ const STRAY_MAX: usize = 65_536;
 /// The service's affairs.
 #[derive(Debug)]
 pub struct Broker {
-    pub(crate) connector: Connector,
+    pub(crate) connector: ConnectorClient,
     born: Instant,
     timeout: Duration,
     /// How many calls of one process and its descendants may wait.
@@ -40,7 +40,7 @@ impl Broker {
     /// With a connector that is yet to come, and is waited for so long.
     pub fn new(waiting_max: usize, timeout: Duration, log: Log) -> Self {
         Self {
-            connector: Connector::new(timeout),
+            connector: ConnectorClient::new(timeout),
             born: Instant::now(),
             timeout,
             waiting_max,

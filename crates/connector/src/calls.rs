@@ -25,7 +25,7 @@ use crate::attempt::{Socket, Wait, new_socket};
 use crate::grants::{Grants, plain};
 use crate::refusals::Refusals;
 
-type Broker = Channel<BrokerToConnector, ConnectorToBroker>;
+type BrokerChannel = Channel<BrokerToConnector, ConnectorToBroker>;
 
 /// LIMIT: answers for a broker that is yet to come: more than calls can wait of one that has gone.
 const LEFT_MAX: usize = 65_536;
@@ -44,13 +44,13 @@ pub struct Calls {
     /// Attempts whose callers wait, by call.
     under_way: RefCell<HashMap<u64, AbortHandle>>,
     /// The newest channel.
-    newest: RefCell<Option<Rc<Broker>>>,
+    newest: RefCell<Option<Rc<BrokerChannel>>>,
     /// Answers that nobody was there for.
     left: RefCell<Vec<ConnectorToBroker>>,
 }
 
 /// An answer.
-enum Answer {
+enum CallAnswer {
     Made(OwnedFd),
     Ended(Result<(), Errno>),
 }
@@ -87,7 +87,7 @@ impl Calls {
     /// # Errors
     /// The system refuses to watch the channel.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let broker = Rc::new(Broker::new(channel)?);
+        let broker = Rc::new(BrokerChannel::new(channel)?);
         *self.newest.borrow_mut() = Some(broker.clone());
         for message in self.left.take() {
             if broker.send(&message, None).await.is_err() {
@@ -104,7 +104,7 @@ impl Calls {
             }
             Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
                 let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
-                self.answer(&broker, id, Answer::Ended(outcome));
+                self.answer(&broker, id, CallAnswer::Ended(outcome));
                 0
             }
             Ok((BrokerToConnector::Cancel { id }, None)) => {
@@ -122,7 +122,7 @@ impl Calls {
         Ok(())
     }
 
-    fn make(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, v6: bool, datagram: bool) {
+    fn make(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, v6: bool, datagram: bool) {
         let made = match self.grants.has(datagram) {
             true => new_socket(v6, datagram),
             false => {
@@ -130,13 +130,13 @@ impl Calls {
                 Err(Errno::ACCESS)
             }
         };
-        self.answer(broker, id, made.map_or_else(|errno| Answer::Ended(Err(errno)), Answer::Made));
+        self.answer(broker, id, made.map_or_else(|errno| CallAnswer::Ended(Err(errno)), CallAnswer::Made));
     }
 
     /// Begins an attempt; how much nonsense the wish was.
     fn connect(
         self: &Rc<Self>,
-        broker: &Rc<Broker>,
+        broker: &Rc<BrokerChannel>,
         id: u64,
         (address, scope): (SocketAddr, u32),
         waits: bool,
@@ -153,7 +153,7 @@ impl Calls {
             Ok(socket) => socket.begin(address, scope),
             Err(errno) => Err(errno),
         };
-        self.answer(broker, id, Answer::Ended(outcome));
+        self.answer(broker, id, CallAnswer::Ended(outcome));
         0
     }
 
@@ -167,15 +167,15 @@ impl Calls {
         Err(Errno::ACCESS)
     }
 
-    fn connect_waiting(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, wait: Wait) -> u32 {
+    fn connect_waiting(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, wait: Wait) -> u32 {
         if self.under_way.borrow().len() >= self.waiting_max {
-            self.answer(broker, id, Answer::Ended(Err(Errno::AGAIN)));
+            self.answer(broker, id, CallAnswer::Ended(Err(Errno::AGAIN)));
             return 0;
         }
         if let Some(outcome) = wait.begin() {
             // Before the caller runs on, its socket blocks again.
             drop(wait);
-            self.answer(broker, id, Answer::Ended(outcome));
+            self.answer(broker, id, CallAnswer::Ended(outcome));
             return 0;
         }
         self.counters.connected();
@@ -184,7 +184,7 @@ impl Calls {
             let outcome = wait.end(calls.timeout).await;
             if calls.under_way.borrow_mut().remove(&id).is_some() {
                 calls.counters.disconnected();
-                calls.answer(&broker, id, Answer::Ended(outcome));
+                calls.answer(&broker, id, CallAnswer::Ended(outcome));
             }
         });
         self.under_way.borrow_mut().insert(id, attempt.abort_handle());
@@ -192,11 +192,11 @@ impl Calls {
     }
 
     /// Answers on the channel that asked, or else on the newest.
-    fn answer(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, answer: Answer) {
+    fn answer(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, answer: CallAnswer) {
         self.counters.answered();
         let (message, socket) = match answer {
-            Answer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
-            Answer::Ended(outcome) => (ended(id, outcome), None),
+            CallAnswer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
+            CallAnswer::Ended(outcome) => (ended(id, outcome), None),
         };
         match broker.try_send(&message, socket.as_ref().map(AsFd::as_fd)) {
             Ok(()) => {}

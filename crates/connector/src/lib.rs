@@ -21,9 +21,9 @@ mod refusals;
 mod serve;
 mod target;
 
-pub use address::{Address, Tried};
+pub use address::{Address, ConnectOutcome};
 pub use calls::Calls;
 pub use grants::Grants;
-pub use named::{Named, Resolver};
+pub use named::{NamedServer, Resolver};
 pub use serve::serve;
-pub use target::Target;
+pub use target::ServerGroup;

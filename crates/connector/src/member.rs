@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use wire::Unreachable;
 
-use crate::address::{Address, Tried};
+use crate::address::{Address, ConnectOutcome};
 
 /// LIMIT: how long a server that could not be connected to is left out, where there are others.
 const LEFT_OUT: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// One address.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct TargetAddress {
     address: Address,
     /// The name that has the address.
     name: Option<Rc<str>>,
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     can_be_aimed_at: Cell<bool>,
 }
 
-impl Member {
+impl TargetAddress {
     /// An address, and the name that has it.
     pub fn new(address: Address, name: Option<Rc<str>>) -> Self {
         let (out_until, queue, fault) = (Cell::new(None), Mutex::new(()), RefCell::new(None));
@@ -60,11 +60,11 @@ impl Member {
     }
 
     /// One attempt, not past those who wait for a place already.
-    pub async fn try_once(&self) -> io::Result<Tried> {
+    pub async fn try_once(&self) -> io::Result<ConnectOutcome> {
         match self.queue.try_lock() {
             Ok(_) => self.address.connect().await,
             // It is full for others, and so for us.
-            Err(_) if matches!(self.address, Address::Unix(..)) => Ok(Tried::Full),
+            Err(_) if matches!(self.address, Address::Unix(..)) => Ok(ConnectOutcome::Full),
             Err(_) => self.address.connect().await,
         }
     }
@@ -85,7 +85,7 @@ impl Member {
         let _first = self.queue.lock().await;
         let mut pause = PAUSE_MIN;
         loop {
-            if let Tried::Connected(socket) = self.address.connect().await? {
+            if let ConnectOutcome::Connected(socket) = self.address.connect().await? {
                 return Ok(socket);
             }
             sleep(pause).await;

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use statements::{Engine, Statements};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
-use crate::catalog::Refusal;
+use crate::catalog::CatalogError;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::remote::Door;
-use crate::server::{LoginFiles, Road, Session, Way, password_of};
+use crate::server::{LoginFiles, Road, ServerSession, Way, password_of};
 use crate::{describe, setup, sqlite};
 
 /// What is to be checked, by the words of the command line.
@@ -123,7 +123,7 @@ fn runtime() -> Result<LocalRuntime, Vec<String>> {
     runtime.map_err(|error| vec![format!("no event loop: {error}")])
 }
 
-async fn described<S: Session>(way: &Way, file: &Statements) -> Result<String, Refusal> {
+async fn described<S: ServerSession>(way: &Way, file: &Statements) -> Result<String, CatalogError> {
     let (mut session, prepared) = way.prepare::<S>(file).await?;
     let columns = session.describe(&prepared).await?;
     Ok(describe::lines(file, &columns))
@@ -133,10 +133,10 @@ fn read(path: &Path) -> Result<String, Vec<String>> {
     std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])
 }
 
-fn lines(refusal: Refusal) -> Vec<String> {
+fn lines(refusal: CatalogError) -> Vec<String> {
     match refusal {
-        Refusal::Database(reason) => vec![reason],
-        Refusal::Mistakes(mistakes) => mistakes,
+        CatalogError::Database(reason) => vec![reason],
+        CatalogError::Mistakes(mistakes) => mistakes,
     }
 }
 

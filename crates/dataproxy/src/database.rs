@@ -2,16 +2,16 @@
 
 use std::rc::Rc;
 
-use crate::client::Shared;
+use crate::client::ProxyState;
 use crate::remote::Door;
 use crate::server::Way;
-use crate::source::Source;
+use crate::source::DatabaseSource;
 
 /// See the file's head.
 #[derive(Clone)]
 pub(crate) enum Database {
     /// This process, with a database in a file or at a server.
-    Own { source: Rc<Source>, shared: Rc<Shared> },
+    Own { source: Rc<DatabaseSource>, shared: Rc<ProxyState> },
     /// The data proxy of another machine.
     Elsewhere(Rc<Door>),
 }

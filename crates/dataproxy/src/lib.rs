@@ -33,8 +33,8 @@ mod sql;
 mod sqlite;
 mod told;
 
-pub use catalog::{Call, Catalog, Refusal};
-pub use job::{Budget, Job, Replies, Reply};
+pub use catalog::{Catalog, CatalogEntry, CatalogError};
+pub use job::{AnswerPart, Budget, Job, Replies};
 pub use queue::{Lane, Queue, Work};
 pub use serve::serve;
-pub use sqlite::Source as SqliteSource;
+pub use sqlite::SqliteSource;

@@ -12,7 +12,7 @@ use worker::refused::LogLimiter;
 
 /// See the file's head.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ProcessLog {
     pub(crate) counters: Counters,
     pub(crate) log: Log,
     /// Calls that were refused, and since when nobody was told.
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     limiter: LogLimiter,
 }
 
-impl Told {
+impl ProcessLog {
     pub(crate) fn new(log: Log) -> Self {
         Self { counters: Counters::default(), log, refused: Cell::new(0), limiter: LogLimiter::default() }
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use wire::log::Level;
 
-use crate::connection::Connection;
+use crate::connection::GateConnection;
 use crate::gate::Gate;
 use crate::listener::Listener;
 
@@ -100,7 +100,7 @@ fn welcome(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, address: SocketAd
     gate.connection_opened();
     let local = local_of(&stream, address);
     let awaits_proxy_header = listener.is_some_and(|listener| listener.proxies.expected());
-    Connection::accepted(gate, stream, (peer, local), awaits_proxy_header, now);
+    GateConnection::accepted(gate, stream, (peer, local), awaits_proxy_header, now);
 }
 
 /// The address that a client connected to; one more call only where the listener's does not tell.

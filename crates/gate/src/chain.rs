@@ -22,12 +22,12 @@ pub struct Flow {
 }
 
 /// The chain, from its first filter to its last.
-pub struct Chain {
+pub struct FilterChain {
     first: Rc<Dispatcher>,
     flow: Rc<Flow>,
 }
 
-impl Chain {
+impl FilterChain {
     /// A chain, the ends of which follow.
     pub fn new(first: Rc<Dispatcher>, flow: Rc<Flow>) -> Self {
         Self { first, flow }

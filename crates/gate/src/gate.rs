@@ -13,22 +13,22 @@ use request::head;
 use tokio::sync::Notify;
 use wire::ChildToLauncher;
 use worker::counters::{Counters, DropCounters};
-use worker::dispatcher::{Dispatcher, Guarded};
+use worker::dispatcher::{Dispatcher, GuardedConnections};
 use worker::log::Log;
 use worker::refused::Refusals;
 
-use crate::chain::Chain;
-use crate::connection::{Connection, Source};
-use crate::incomplete::{Incomplete, Stage};
+use crate::chain::FilterChain;
+use crate::connection::{BytesSource, GateConnection};
+use crate::incomplete::{HeadStage, Incomplete};
 use crate::listener::Listener;
 use crate::partition::Partition;
 use crate::policies::Policies;
-use crate::refusal::Refusal;
+use crate::refusal::GateRefusal;
 use crate::tables::Tables;
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct GateLimits {
     /// Bytes of a request head.
     pub head_bytes: usize,
     /// How long a head may take to arrive.
@@ -42,7 +42,7 @@ pub struct Limits {
 /// The shared state of a gate.
 pub struct Gate {
     /// What clients may take.
-    pub limits: Limits,
+    pub limits: GateLimits,
     /// The log.
     pub log: Log,
     /// Which refusals it has been told of.
@@ -54,7 +54,7 @@ pub struct Gate {
     /// What was shed, and why.
     pub drops: DropCounters,
     /// Who holds what of the connections that were sent to a guarded server.
-    pub guarded: Rc<Guarded>,
+    pub guarded: Rc<GuardedConnections>,
     /// Networks whose clients are not banned for what fails to decrypt.
     pub tamper_exempt: RefCell<Exempt>,
     /// The listeners, and what is said of them.
@@ -62,7 +62,7 @@ pub struct Gate {
     policies: OnceCell<Policies>,
     counters: Counters,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
-    chain: RefCell<Option<Rc<Chain>>>,
+    chain: RefCell<Option<Rc<FilterChain>>>,
     /// Says something to the launcher.
     launcher: OnceCell<Box<dyn Fn(ChildToLauncher)>>,
     /// Partitions that the launcher has been told of lately.
@@ -72,7 +72,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate with these limits and, for now, no policies and no routes; must be called inside the runtime.
-    pub fn new(limits: Limits, log: Log) -> std::io::Result<Rc<Self>> {
+    pub fn new(limits: GateLimits, log: Log) -> std::io::Result<Rc<Self>> {
         let incomplete = Incomplete::new(limits.head_timeout)?;
         Ok(Rc::new(Self {
             limits,
@@ -177,12 +177,12 @@ impl Gate {
     }
 
     /// The chain of filters, which `new` makes if there is none; every request goes through the chain from now on.
-    pub fn chain(&self, new: impl FnOnce() -> Chain) -> Rc<Chain> {
+    pub fn chain(&self, new: impl FnOnce() -> FilterChain) -> Rc<FilterChain> {
         self.chain.borrow_mut().get_or_insert_with(|| Rc::new(new())).clone()
     }
 
     /// The chain of filters, if there is one.
-    pub fn filters(&self) -> Option<Rc<Chain>> {
+    pub fn filters(&self) -> Option<Rc<FilterChain>> {
         self.chain.borrow().clone()
     }
 
@@ -200,27 +200,27 @@ impl Gate {
     }
 
     /// Counts a request that is answered here, against its client where that is due.
-    pub fn refused(&self, connection: &Connection, refusal: Refusal, now: Instant) {
+    pub fn refused(&self, connection: &GateConnection, refusal: GateRefusal, now: Instant) {
         self.drops.note(|shed| match refusal {
-            Refusal::Head(head::HeadRefusal::Late) => shed.late_head += 1,
-            Refusal::Head(_) => shed.malformed += 1,
-            Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
-            Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
-            Refusal::NoSuchSite | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
-            Refusal::NoRoom => shed.unavailable += 1,
+            GateRefusal::Head(head::HeadRefusal::Late) => shed.late_head += 1,
+            GateRefusal::Head(_) => shed.malformed += 1,
+            GateRefusal::TooMany | GateRefusal::TooManyThere => shed.over_rate += 1,
+            GateRefusal::NotTls | GateRefusal::Unseen => shed.malformed += 1,
+            GateRefusal::NoSuchSite | GateRefusal::Broken | GateRefusal::Redirect(_) => shed.admitted += 1,
+            GateRefusal::NoRoom => shed.unavailable += 1,
             // Whoever has let it wait has counted it.
-            Refusal::Unavailable => {}
+            GateRefusal::Unavailable => {}
         });
         let known = self.listener(connection.local).is_some_and(|listener| !listener.shared.get());
         if known && refusal.is_offence() {
             let client = connection.peer.ip();
             match &connection.source {
-                Source::Client => self.policies().offended(client, now),
+                BytesSource::Client => self.policies().offended(client, now),
                 // SECURITY: what a worker hands back as read may be what another one has handed to it.
-                Source::Worker(partition) if connection.preread.is_empty() => {
+                BytesSource::Worker(partition) if connection.preread.is_empty() => {
                     partition.offended(self.policies(), client, now);
                 }
-                Source::Worker(_) | Source::Filter => {}
+                BytesSource::Worker(_) | BytesSource::Filter => {}
             }
         }
     }
@@ -259,7 +259,7 @@ impl Gate {
         let Some(held) = self.incomplete.leave_heaviest() else {
             return false;
         };
-        if held.stage == Stage::Begun {
+        if held.stage == HeadStage::Begun {
             // Bytes that nobody has read would make a reset of the end.
             held.connection.discard(&mut self.peeked.borrow_mut(), self.limits.head_bytes);
         }

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
 
-use crate::connection::{Connection, Seen as Outcome};
+use crate::connection::{GateConnection, PeekResult as Outcome};
 use crate::gate::Gate;
 use crate::refusal;
 
 /// Bytes looked at: the longest header that `request::proxy` takes.
 const LOOK_BYTES: usize = 16 + 2048;
 
-impl Connection {
+impl GateConnection {
     /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going on.
     pub fn strip_proxy_header(&mut self, gate: &Gate) -> Result<(), Outcome> {
         let trusted = gate.listener(self.local).is_some_and(|own| own.proxies.trusts(self.peer.ip()));
@@ -35,7 +35,7 @@ impl Connection {
         let (length, ends) = match proxy::parse(&bytes[..count]) {
             ProxyHeader::Partial => return Err(Outcome::Partial { begun: true }),
             ProxyHeader::Bad(what) => {
-                let refusal = refusal::Refusal::Head(HeadRefusal::Malformed(what));
+                let refusal = refusal::GateRefusal::Head(HeadRefusal::Malformed(what));
                 return Err(Outcome::Refused(refusal, NO_PARTITION));
             }
             ProxyHeader::Header { length, ends } => (length, ends),

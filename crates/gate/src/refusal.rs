@@ -7,7 +7,7 @@ use request::head;
 
 /// Why a request is answered here.
 #[derive(Clone, Copy, Debug)]
-pub enum Refusal {
+pub enum GateRefusal {
     /// The head is not acceptable, or did not arrive in time.
     Head(head::HeadRefusal),
     /// No site has this host and path.
@@ -32,7 +32,7 @@ pub enum Refusal {
     Redirect(u16),
 }
 
-impl Refusal {
+impl GateRefusal {
     /// The status code, and a sentence for people.
     pub fn words(self) -> (StatusCode, Cow<'static, str>) {
         let (status, sentence) = match self {

@@ -18,11 +18,11 @@ use tokio::time::timeout_at;
 use wire::{ChildToLauncher, Conditioning, LauncherToGate, Text};
 use worker::channel::{Channel, ChannelEnd};
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
 use crate::accept;
 use crate::attend;
-use crate::gate::{Gate, Limits};
+use crate::gate::{Gate, GateLimits};
 use crate::listener::{Listener, Protocol};
 use crate::policies::Policies;
 use crate::report;
@@ -32,11 +32,11 @@ use crate::workers;
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
 
-type Control = Channel<LauncherToGate, ChildToLauncher>;
+type LauncherChannel = Channel<LauncherToGate, ChildToLauncher>;
 
 /// The whole life of the process.
-pub async fn run(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::control(start.control, start.say)?;
+pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
+    let control: LauncherChannel = Channel::control(start.control, start.say)?;
     let Some(limits) = control.receive().await? else {
         return Ok(());
     };
@@ -45,9 +45,9 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         None,
     ) = limits
     else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
-    let limits = Limits {
+    let limits = GateLimits {
         head_bytes: head_bytes as usize,
         head_timeout: Duration::from_millis(head_timeout_ms.into()),
         start_timeout: Duration::from_millis(start_timeout_ms.into()),
@@ -55,20 +55,20 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     };
     let gate = Gate::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
     control.send(&ChildToLauncher::TakesRetire {}, None).await?;
-    let mut setup = Setup::new(gate.clone(), Rc::new(control));
+    let mut setup = GateSetup::new(gate.clone(), Rc::new(control));
     setup.follow().await?;
     setup.retire().await?;
     gate.log.flush().await;
     Ok(())
 }
 
-struct Setup {
+struct GateSetup {
     gate: Rc<Gate>,
-    control: Rc<Control>,
+    control: Rc<LauncherChannel>,
     /// Until the first `Commit`: what holds for as long as the process lives.
     policies: Option<(Option<Conditioning>, Exempt)>,
     /// From `Update` to `Commit`, and before the first one: the listeners that are to be.
-    staged: Option<Staged>,
+    staged: Option<StagedListeners>,
     /// Sockets of guarded servers come one by one; whoever connects to one of which it is not said yet where it leads
     /// waits in the kernel's queue.
     unrouted: Vec<(Rc<Listener>, OwnedFd)>,
@@ -84,7 +84,7 @@ struct Setup {
 
 /// Listeners that do not hold yet, and their sockets.
 #[derive(Default)]
-struct Staged {
+struct StagedListeners {
     tables: Tables,
     sockets: Vec<(Rc<Listener>, OwnedFd)>,
     chain: StagedChain,
@@ -100,9 +100,9 @@ struct StagedChain {
     is_removed: bool,
 }
 
-impl Setup {
-    fn new(gate: Rc<Gate>, control: Rc<Control>) -> Self {
-        let (policies, staged) = (Some(Default::default()), Some(Staged::default()));
+impl GateSetup {
+    fn new(gate: Rc<Gate>, control: Rc<LauncherChannel>) -> Self {
+        let (policies, staged) = (Some(Default::default()), Some(StagedListeners::default()));
         let launcher = control.clone();
         gate.speak(move |message| {
             let launcher = launcher.clone();
@@ -123,7 +123,7 @@ impl Setup {
     }
 
     /// Does what the launcher says, until this gate is to go: it is told so, or the channel ends.
-    async fn follow(&mut self) -> Result<(), Fault> {
+    async fn follow(&mut self) -> Result<(), ProcessFault> {
         while let Some((message, descriptor)) = self.control.receive().await? {
             if message == (LauncherToGate::Retire {}) {
                 break;
@@ -135,7 +135,7 @@ impl Setup {
 
     /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them whoever
     /// waits there.
-    async fn retire(&mut self) -> Result<(), Fault> {
+    async fn retire(&mut self) -> Result<(), ProcessFault> {
         self.retires = true;
         self.accepting.drain(..).for_each(|(_, task)| task.abort());
         let (gate, end) = (self.gate.clone(), tokio::time::Instant::now() + LAST_HEADS);
@@ -150,12 +150,16 @@ impl Setup {
     }
 
     /// As [`Self::follow`], and waits when nothing is said any more.
-    async fn follow_on(&mut self) -> Result<(), Fault> {
+    async fn follow_on(&mut self) -> Result<(), ProcessFault> {
         self.follow().await?;
         std::future::pending().await
     }
 
-    async fn handle(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    async fn handle(
+        &mut self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
         match (&mut self.policies, message, descriptor) {
             (Some((policies, _)), LauncherToGate::Conditioning { conditioning }, None) => {
                 *policies = Some(conditioning);
@@ -166,9 +170,9 @@ impl Setup {
             (Some(_), LauncherToGate::TamperExempt { network }, None) => {
                 self.gate.tamper_exempt.borrow_mut().0.push(parse("tamper_exempt", &network)?);
             }
-            (None, LauncherToGate::Update {}, None) => self.staged = Some(Staged::default()),
+            (None, LauncherToGate::Update {}, None) => self.staged = Some(StagedListeners::default()),
             (None, LauncherToGate::Change {}, None) => {
-                self.staged = Some(Staged { edits: Some(Vec::new()), ..Staged::default() });
+                self.staged = Some(StagedListeners { edits: Some(Vec::new()), ..StagedListeners::default() });
             }
             (_, LauncherToGate::Commit {}, None) => return self.commit().await,
             // A gate that heard the last filter before it has its routes would refuse what comes from there.
@@ -215,21 +219,25 @@ impl Setup {
         }
     }
 
-    fn stage_chain(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
-        let Some(Staged { chain, .. }) = &mut self.staged else { return Ok(()) };
+    fn stage_chain(
+        &mut self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
+        let Some(StagedListeners { chain, .. }) = &mut self.staged else { return Ok(()) };
         match (message, descriptor) {
             (LauncherToGate::ChainFirst {}, Some(channel)) => chain.first = Some(channel),
             (LauncherToGate::ChainLast { chain: number }, Some(channel)) => {
                 chain.last = Some((number, channel));
             }
             (LauncherToGate::NoChain {}, None) => chain.is_removed = true,
-            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
         Ok(())
     }
 
     /// Has what an update says of filters hold.
-    fn adopt_chain(&self, chain: StagedChain) -> Result<(), Fault> {
+    fn adopt_chain(&self, chain: StagedChain) -> Result<(), ProcessFault> {
         if chain.is_removed {
             self.gate.remove_chain();
         }
@@ -239,7 +247,7 @@ impl Setup {
                 self.receive_from_chain(number, last)?;
             }
             (None, None) => {}
-            _ => return Err(Fault::Launcher("half a chain".into())),
+            _ => return Err(ProcessFault::Launcher("half a chain".into())),
         }
         Ok(())
     }
@@ -249,7 +257,7 @@ impl Setup {
         &mut self,
         message: LauncherToGate,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToGate, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToGate, Option<OwnedFd>)>, ProcessFault> {
         let gate = self.gate.clone();
         let mut serving = gate.tables.borrow_mut();
         let (tables, sockets) = match &mut self.staged {
@@ -289,7 +297,11 @@ impl Setup {
     }
 
     /// What may be said at any time.
-    fn handle_at_any_stage(&self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    fn handle_at_any_stage(
+        &self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
         let gate = &self.gate;
         match (message, descriptor) {
             (LauncherToGate::ChainFirst {}, Some(channel)) => workers::chain(gate).begin(channel)?,
@@ -339,7 +351,7 @@ impl Setup {
                     let _ = self.control.try_send(&message, None);
                 }
             }
-            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
         Ok(())
     }
@@ -365,9 +377,9 @@ impl Setup {
 
     /// Puts the listeners that follow `Update` in the place of those that there are. The first time, connections are
     /// accepted from here on.
-    async fn commit(&mut self) -> Result<(), Fault> {
-        let Some(Staged { mut tables, sockets, chain, edits }) = self.staged.take() else {
-            return Err(Fault::Launcher("Commit without Update".into()));
+    async fn commit(&mut self) -> Result<(), ProcessFault> {
+        let Some(StagedListeners { mut tables, sockets, chain, edits }) = self.staged.take() else {
+            return Err(ProcessFault::Launcher("Commit without Update".into()));
         };
         if let Some(edits) = edits {
             self.edit(edits);
@@ -400,7 +412,7 @@ impl Setup {
         Ok(self.control.send(&answer, None).await?)
     }
 
-    fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
+    fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), ProcessFault> {
         if self.retires {
             return Ok(());
         }
@@ -425,6 +437,6 @@ fn is_of_chain(message: &LauncherToGate) -> bool {
     matches!(message, ChainFirst {} | ChainLast { .. } | NoChain {})
 }
 
-fn parse(what: &str, network: &Text<64>) -> Result<Network, Fault> {
-    network.as_str().parse().map_err(|error| Fault::Launcher(format!("{what}: {error}")))
+fn parse(what: &str, network: &Text<64>) -> Result<Network, ProcessFault> {
+    network.as_str().parse().map_err(|error| ProcessFault::Launcher(format!("{what}: {error}")))
 }

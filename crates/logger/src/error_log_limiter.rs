@@ -9,7 +9,7 @@ use wire::log::Level;
 use worker::log::now_us;
 
 use crate::escape::put_text;
-use crate::output::Files;
+use crate::output::LogFiles;
 
 /// How many lines of one source go to the error log in a second.
 ///
@@ -63,7 +63,14 @@ impl ErrorLogLimiter {
     }
 
     /// Adds what the source says to the error log, if it has not said too much in this second.
-    pub(crate) fn line(&mut self, files: &mut Files, now: Instant, time_us: u64, level: Level, text: &[u8]) {
+    pub(crate) fn line(
+        &mut self,
+        files: &mut LogFiles,
+        now: Instant,
+        time_us: u64,
+        level: Level,
+        text: &[u8],
+    ) {
         let (since, lines) = match self.second {
             Some((since, lines)) if now < since + SECOND => (since, lines),
             _ => {
@@ -97,7 +104,7 @@ impl ErrorLogLimiter {
     }
 
     /// Says what is due.
-    pub(crate) fn report(&mut self, files: &mut Files, now: Instant) {
+    pub(crate) fn report(&mut self, files: &mut LogFiles, now: Instant) {
         if self.second.is_none_or(|(since, _)| now >= since + SECOND) {
             self.report_suppressed(files);
         }
@@ -108,19 +115,19 @@ impl ErrorLogLimiter {
     }
 
     /// Says everything, because the source has ended.
-    pub(crate) fn finish(&mut self, files: &mut Files) {
+    pub(crate) fn finish(&mut self, files: &mut LogFiles) {
         self.report_suppressed(files);
         self.report_notices(files);
     }
 
-    fn report_suppressed(&mut self, files: &mut Files) {
+    fn report_suppressed(&mut self, files: &mut LogFiles) {
         let count = std::mem::take(&mut self.suppressed);
         if count > 0 {
             self.put(files, &format!("suppressed {count} lines of {}", self.label));
         }
     }
 
-    fn report_notices(&mut self, files: &mut Files) {
+    fn report_notices(&mut self, files: &mut LogFiles) {
         let notices = std::mem::take(&mut self.notices);
         let Notices { lost, refused, malformed, malformed_how, backwards } = notices;
         let label = &self.label;
@@ -140,7 +147,7 @@ impl ErrorLogLimiter {
         }
     }
 
-    fn put(&self, files: &mut Files, text: &str) {
+    fn put(&self, files: &mut LogFiles, text: &str) {
         files.event(now_us(), Level::Warning, "logger", text.as_bytes());
     }
 }

@@ -15,12 +15,12 @@ const SITES_MAX: usize = 4096;
 
 /// What a site has left, and when that was.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingQuota {
     bytes: u64,
     at: Instant,
 }
 
-impl Left {
+impl RemainingQuota {
     fn now(self, now: Instant) -> Self {
         let came = now.saturating_duration_since(self.at);
         // Parts of a second are kept for later.
@@ -32,7 +32,7 @@ impl Left {
 
 /// What every site has left.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(HashMap<String, Left>);
+pub(crate) struct Quotas(HashMap<String, RemainingQuota>);
 
 impl Quotas {
     /// Whether so many bytes may be written of who has this label, which are taken from its site's.
@@ -42,7 +42,7 @@ impl Quotas {
             if self.0.len() >= SITES_MAX {
                 self.0.retain(|_, left| left.now(now).bytes < BYTES_MAX);
             }
-            self.0.insert(site.to_owned(), Left { bytes: BYTES_MAX, at: now });
+            self.0.insert(site.to_owned(), RemainingQuota { bytes: BYTES_MAX, at: now });
         }
         let Some(left) = self.0.get_mut(site) else { return true };
         *left = left.now(now);

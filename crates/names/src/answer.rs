@@ -14,7 +14,7 @@ use crate::ADDRESSES_MAX;
 
 /// What a DNS server says of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DnsAnswer {
     /// These addresses, at least one, and for how many seconds they may be used.
     Addresses(Vec<IpAddr>, u32),
     /// There is no such name, or it has no address of the kind.
@@ -36,19 +36,19 @@ pub fn question(name: &str, kind: Rtype) -> Option<Vec<u8>> {
 }
 
 /// What a server's answer to `question` says; `None` if it is no answer to that.
-pub fn addresses(answer: &[u8], question: &[u8]) -> Option<Answer> {
+pub fn addresses(answer: &[u8], question: &[u8]) -> Option<DnsAnswer> {
     let (answer, question) = (Message::from_octets(answer).ok()?, Message::from_octets(question).ok()?);
     if !answer.is_answer(&question) {
         return None;
     }
     match answer.header().rcode() {
         Rcode::NOERROR => {}
-        Rcode::NXDOMAIN => return Some(Answer::Absent),
-        other => return Some(Answer::Failed(format!("it answers {other}"))),
+        Rcode::NXDOMAIN => return Some(DnsAnswer::Absent),
+        other => return Some(DnsAnswer::Failed(format!("it answers {other}"))),
     }
     // LIMIT: 20 aliases in a row, by the library.
     let Some(owner) = answer.canonical_name() else {
-        return Some(Answer::Failed("its answer is a circle of aliases".into()));
+        return Some(DnsAnswer::Failed("its answer is a circle of aliases".into()));
     };
     let section = answer.answer().ok()?;
     // What is broken anywhere is nothing at all.
@@ -62,8 +62,8 @@ pub fn addresses(answer: &[u8], question: &[u8]) -> Option<Answer> {
     let (found, times): (Vec<IpAddr>, Vec<_>) = four.chain(six).take(ADDRESSES_MAX).unzip();
     let times = times.into_iter().chain(aliases.iter().map(|alias| alias.ttl()));
     match times.min() {
-        Some(time) if !found.is_empty() => Some(Answer::Addresses(found, time.as_secs())),
-        _ => Some(Answer::Absent),
+        Some(time) if !found.is_empty() => Some(DnsAnswer::Addresses(found, time.as_secs())),
+        _ => Some(DnsAnswer::Absent),
     }
 }
 

@@ -17,14 +17,14 @@ const DOTS_MAX: usize = 15;
 
 /// What is known of names without asking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct LocalNames {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) domains: Vec<String>,
     pub(crate) ndots: Option<usize>,
     pub(crate) hosts: Vec<(String, IpAddr)>,
 }
 
-impl Names {
+impl LocalNames {
     /// Takes what `resolv.conf` says, in place of what it said.
     pub fn resolver(&mut self, text: &str) {
         (self.servers, self.domains, self.ndots) = (Vec::new(), Vec::new(), None);

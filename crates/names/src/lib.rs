@@ -10,9 +10,9 @@ mod answer;
 mod ask;
 mod files;
 
-pub use answer::{Answer, addresses, question};
-pub use ask::{Found, Search, Unresolved};
-pub use files::{Names, read};
+pub use answer::{DnsAnswer, addresses, question};
+pub use ask::{ResolveError, ResolvedAddresses, Search};
+pub use files::{LocalNames, read};
 
 /// LIMIT: addresses of a name.
 pub const ADDRESSES_MAX: usize = 32;

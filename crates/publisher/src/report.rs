@@ -12,7 +12,7 @@ const MISTAKES_MAX: usize = 50;
 
 /// How publishing has ended.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PublishReport {
     /// Whether the version holds in every process.
     pub(crate) published: bool,
     /// Which version: 16 hexadecimal digits.
@@ -22,26 +22,30 @@ pub(crate) struct Report {
     /// In how many processes it holds.
     pub(crate) processes: usize,
     /// What is wrong with it.
-    pub(crate) mistakes: Vec<Found>,
+    pub(crate) mistakes: Vec<FoundMistake>,
     /// What else has kept it from being published, or may keep it from holding everywhere.
     pub(crate) reasons: Vec<String>,
 }
 
 /// A mistake in a template.
 #[derive(Debug, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct FoundMistake {
     file: String,
     line: usize,
     rule: String,
     excerpt: String,
 }
 
-impl Report {
+impl PublishReport {
     /// Nothing has changed, as the templates have mistakes.
     pub(crate) fn wrong(mistakes: &[TemplateMistake]) -> Self {
         let found = mistakes.iter().take(MISTAKES_MAX).cloned();
-        let found =
-            found.map(|TemplateMistake { file, line, rule, excerpt }| Found { file, line, rule, excerpt });
+        let found = found.map(|TemplateMistake { file, line, rule, excerpt }| FoundMistake {
+            file,
+            line,
+            rule,
+            excerpt,
+        });
         Self { mistakes: found.collect(), ..Self::default() }
     }
 

@@ -12,7 +12,7 @@ use http::HeaderName;
 use http::header::CACHE_CONTROL;
 use serde::Serialize;
 
-use crate::writer::{Writer, Written};
+use crate::writer::{Writer, WrittenBody};
 use crate::{Context, Error, Request, Response};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -136,11 +136,11 @@ impl Response {
 }
 
 /// What `make` sends, and comments after each `quiet` without an event.
-fn body<F>(cx: &Context, make: impl FnOnce(Events) -> F, quiet: Duration) -> Written
+fn body<F>(cx: &Context, make: impl FnOnce(Events) -> F, quiet: Duration) -> WrittenBody
 where
     F: Future<Output = ()> + 'static,
 {
-    let body = Written::new(|writer| {
+    let body = WrittenBody::new(|writer| {
         let sending = make(Events(writer));
         async move {
             sending.await;

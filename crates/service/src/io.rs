@@ -18,7 +18,7 @@ use zeroize::Zeroize as _;
 
 use crate::body::Flow;
 use crate::first_line::FirstLine;
-use crate::stream::Stream;
+use crate::stream::ServiceStream;
 use crate::timer::{Stall, StallTimer};
 
 /// How much one read takes.
@@ -43,9 +43,9 @@ pub(crate) struct Io {
     preread: Vec<u8>,
     /// How many of `preread` have been read.
     replayed: usize,
-    stream: Stream,
+    stream: ServiceStream,
     write_stall_timer: StallTimer,
-    head: Head,
+    head: HeadTimer,
     /// Where in a head its bytes are, where clients are heard that may speak a later version.
     first_line: Option<FirstLine>,
     linger: Linger,
@@ -61,7 +61,7 @@ pub(crate) struct Io {
 /// hyper has one timer for this and for the time without any request. A head whose first bytes came along with the
 /// request before is under hyper's timer alone, until its next byte arrives.
 #[derive(Debug)]
-struct Head {
+struct HeadTimer {
     limit: Option<Duration>,
     /// Runs while a head is incomplete.
     time: Option<Stall>,
@@ -69,7 +69,7 @@ struct Head {
     before: u64,
 }
 
-impl Head {
+impl HeadTimer {
     /// Whether bytes that arrive now are the first of a head.
     fn is_new(&self, begun: u64) -> bool {
         self.time.is_none() || self.before != begun
@@ -113,9 +113,9 @@ impl Io {
         Self {
             preread,
             replayed: 0,
-            stream: Stream::new(descriptor),
+            stream: ServiceStream::new(descriptor),
             write_stall_timer: StallTimer::new(write_stall),
-            head: Head { limit: None, time: None, before: 0 },
+            head: HeadTimer { limit: None, time: None, before: 0 },
             first_line: None,
             linger: Linger::Open,
             is_held_back: false,

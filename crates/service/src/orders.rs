@@ -10,10 +10,10 @@ use wire::Text;
 use wire::orders::{AdminToService, ServiceToAdmin};
 use worker::channel::Channel;
 
-use crate::process::{Process, Worker};
+use crate::process::{RequestHandler, Worker};
 
 /// Carries out the order on a channel.
-pub(crate) async fn attend<P: Process>(worker: Rc<Worker<P>>, channel: OwnedFd) {
+pub(crate) async fn attend<P: RequestHandler>(worker: Rc<Worker<P>>, channel: OwnedFd) {
     let Ok(channel) = Channel::<AdminToService, ServiceToAdmin>::new(channel) else { return };
     let Ok(Some((message, None))) = channel.receive().await else { return };
     let outcome = match message {

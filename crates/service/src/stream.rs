@@ -18,7 +18,7 @@ use worker::pair::Pair;
 
 /// A client's connection, or one to the site's worker.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum ServiceStream {
     /// One that nobody has waited for yet: the request of most has arrived before them, and there is room for the answer.
     Fresh(Fresh),
     /// A client's.
@@ -41,14 +41,14 @@ pub(crate) struct Fresh {
 macro_rules! watched {
     ($stream:expr, $inner:ident => $action:expr) => {
         match $stream {
-            Stream::Fresh(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-            Stream::Tcp($inner) => $action,
-            Stream::Unix($inner) => $action,
+            ServiceStream::Fresh(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            ServiceStream::Tcp($inner) => $action,
+            ServiceStream::Unix($inner) => $action,
         }
     };
 }
 
-impl Stream {
+impl ServiceStream {
     pub(crate) fn new(descriptor: OwnedFd) -> Self {
         Self::Fresh(Fresh { descriptor: Some(descriptor), read: false, written: false })
     }

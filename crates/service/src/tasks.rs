@@ -11,10 +11,10 @@ use crate::Context;
 
 /// What the tasks of a worker and its end know of each other.
 #[derive(Clone, Debug)]
-pub(crate) struct Tasks(Rc<Shared>);
+pub(crate) struct Tasks(Rc<TasksState>);
 
 #[derive(Debug)]
-struct Shared {
+struct TasksState {
     /// Whether the worker retires.
     draining: watch::Sender<bool>,
     /// How many tasks have not ended.
@@ -22,9 +22,9 @@ struct Shared {
 }
 
 /// A task that has not ended.
-struct Running(Tasks);
+struct RunningTask(Tasks);
 
-impl Drop for Running {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         self.0.0.running.send_modify(|running| *running -= 1);
     }
@@ -32,7 +32,7 @@ impl Drop for Running {
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self(Rc::new(Shared { draining: watch::Sender::new(false), running: watch::Sender::new(0) }))
+        Self(Rc::new(TasksState { draining: watch::Sender::new(false), running: watch::Sender::new(0) }))
     }
 
     /// The worker retires.
@@ -54,7 +54,7 @@ impl Tasks {
 
     fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.0.running.send_modify(|running| *running += 1);
-        let running = Running(self.clone());
+        let running = RunningTask(self.clone());
         spawn_local(async move {
             work.await;
             drop(running);

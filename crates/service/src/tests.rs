@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use wire::log::{Batch, Record};
 use wire::{Bundle, Bytes, ChildToLauncher, FromWorker, LauncherToService, Source, ToWorker, WorkerLimits};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::Channel;
 
-use crate::process::{Native, Process, Tower, serve};
+use crate::process::{Native, RequestHandler, Tower, serve};
 use crate::{Context, Error, Request, Response, Service};
 
 const BODY_MAX: u64 = 1000;
@@ -106,7 +106,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 impl World {
-    fn new<P: Process>(
+    fn new<P: RequestHandler>(
         arguments: &[&str],
         owns_host: bool,
         init: impl AsyncFnOnce(&Context) -> Result<P, Error> + 'static,
@@ -115,7 +115,7 @@ impl World {
         let (log, log_theirs) = sys::seqpacket::pair().unwrap();
         let launcher = Channel::new(control).unwrap();
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let start = Start { control: theirs, say: None, log: Some(log_theirs) };
+        let start = ProcessStart { control: theirs, say: None, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
         let world = Self { launcher, log, worker };
         world.send(&LauncherToService::Limits {
@@ -325,7 +325,7 @@ fn a_launcher_that_talks_nonsense_ends_the_worker_with_an_error() {
             if let Some(second) = second {
                 launcher.try_send(&second, None).unwrap();
             }
-            let start = Start { control: theirs, say: None, log: Some(log_theirs) };
+            let start = ProcessStart { control: theirs, say: None, log: Some(log_theirs) };
             let error = serve(start, Vec::new(), hangs).await.unwrap_err().to_string();
             assert!(error.contains("out of turn"), "{error}");
         }
@@ -337,7 +337,7 @@ fn a_launcher_that_says_nothing_ends_the_worker_in_peace() {
     run(async {
         let (control, theirs) = sys::seqpacket::pair().unwrap();
         drop(control);
-        serve(Start { control: theirs, say: None, log: None }, Vec::new(), hangs).await.unwrap();
+        serve(ProcessStart { control: theirs, say: None, log: None }, Vec::new(), hangs).await.unwrap();
     });
 }
 

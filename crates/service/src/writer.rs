@@ -40,7 +40,7 @@ impl Writer {
 type Work = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
 /// A body, and the work that writes it: both are dropped together.
-pub(crate) struct Written {
+pub(crate) struct WrittenBody {
     work: Option<Work>,
     pieces: mpsc::Receiver<Bytes>,
     /// Why the work has ended early; told after what it has written.
@@ -57,7 +57,7 @@ struct Idle {
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Written {
+impl WrittenBody {
     /// The body that `make` writes.
     pub(crate) fn new<F>(make: impl FnOnce(Writer) -> F) -> Self
     where
@@ -106,7 +106,7 @@ impl Idle {
     }
 }
 
-impl http_body::Body for Written {
+impl http_body::Body for WrittenBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -147,10 +147,10 @@ impl Response {
     where
         F: Future<Output = Result<(), Error>> + 'static,
     {
-        Self::written(content_type, Written::new(make))
+        Self::written(content_type, WrittenBody::new(make))
     }
 
-    pub(crate) fn written(content_type: &'static str, body: Written) -> Self {
+    pub(crate) fn written(content_type: &'static str, body: WrittenBody) -> Self {
         let mut response = Self::new(content_type, "");
         *response.body_mut() = ResponseBody::streaming(body);
         response

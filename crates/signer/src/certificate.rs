@@ -12,8 +12,8 @@ use rustls_pki_types::pem::{self, SectionKind};
 use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, Holding, KeyKind, Verdict};
 use zeroize::Zeroizing;
 
-use crate::key::Key;
-use crate::step::Step;
+use crate::key::PrivateKey;
+use crate::step::HandshakeStep;
 
 /// LIMIT: a key and a chain of 16 certificates at their largest fit in less.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -22,8 +22,8 @@ const FIRST_BYTES: usize = 16 << 10;
 
 /// A key that signs, and the chain that says whose it is.
 #[derive(Debug)]
-pub struct Certified {
-    key: Key,
+pub struct CertifiedKey {
+    key: PrivateKey,
     /// The site's own certificate first, then whoever signed the one before.
     pub chain: Vec<CertificateDer<'static>>,
     validity: (u64, u64),
@@ -33,7 +33,7 @@ pub struct Certified {
     pub left_out: u16,
 }
 
-impl Certified {
+impl CertifiedKey {
     /// Reads an open file of certificates, and one with the key if there is one of its own.
     pub fn read(file: &OwnedFd, key: Option<&OwnedFd>) -> Result<Self, Verdict> {
         let text = read(file, FILE_BYTES_MAX)?;
@@ -54,7 +54,7 @@ impl Certified {
         let [key] = &keys[..] else {
             return Err(Verdict::NoKey);
         };
-        let key = Key::read(key).ok_or(Verdict::BadKey)?;
+        let key = PrivateKey::read(key).ok_or(Verdict::BadKey)?;
         if chain.is_empty() {
             return Err(Verdict::NoCertificate);
         }
@@ -91,7 +91,7 @@ impl Certified {
     }
 
     /// Signs a step of a handshake.
-    pub fn sign(&self, scheme: u16, step: Step, message: &[u8]) -> Option<Vec<u8>> {
+    pub fn sign(&self, scheme: u16, step: HandshakeStep, message: &[u8]) -> Option<Vec<u8>> {
         self.key.sign(scheme, step, message)
     }
 }

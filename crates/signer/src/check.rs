@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use certificate::{authorities, crl, own};
 use wire::tls::Verdict;
 
-use crate::certificate::{Certified, read};
+use crate::certificate::{CertifiedKey, read};
 
 /// LIMIT: bytes of all questions: a thousand sites with 64 hosts of 63 bytes fit.
 const QUESTIONS_BYTES_MAX: u64 = 8 << 20;
@@ -71,7 +71,7 @@ fn files_of(line: &str) -> usize {
 }
 
 fn certificate(file: &OwnedFd, key: Option<&OwnedFd>, hosts: &[&str]) -> String {
-    let certified = match Certified::read(file, key) {
+    let certified = match CertifiedKey::read(file, key) {
         Ok(certified) => certified,
         Err(verdict) => return format!("certificate {} 0 0 - - 0 0", verdict as u8),
     };

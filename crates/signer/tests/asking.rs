@@ -45,13 +45,13 @@ fn pair(host: &str) -> (String, CertificateDer<'static>) {
 
 struct Signer {
     control: Control,
-    ended: tokio::task::JoinHandle<Result<(), worker::Fault>>,
+    ended: tokio::task::JoinHandle<Result<(), worker::ProcessFault>>,
 }
 
 impl Signer {
     fn start() -> Self {
         let (ours, control) = sys::seqpacket::pair().unwrap();
-        let start = worker::Start { control, say: None, log: None };
+        let start = worker::ProcessStart { control, say: None, log: None };
         let ended = tokio::task::spawn_local(signer::run(start));
         Self { control: Channel::new(ours).unwrap(), ended }
     }
@@ -276,7 +276,7 @@ fn a_chain_is_put_in_order() {
     let own = key();
     let cert = CertificateParams::new(["one.test".to_owned()]).unwrap().signed_by(&own, &middle).unwrap();
     let text = [root.pem(), stranger.pem(), cert.pem(), own.serialize_pem(), middle.pem()].concat();
-    let certified = signer::certificate::Certified::parse(text.as_bytes(), None).unwrap();
+    let certified = signer::certificate::CertifiedKey::parse(text.as_bytes(), None).unwrap();
     let expected = [cert.der(), middle.der(), root.der()];
     assert_eq!(certified.chain.iter().collect::<Vec<_>>(), expected);
 }

@@ -14,7 +14,7 @@ use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
 use worker::routes::Routes;
-use worker::{Fault, Start, idle};
+use worker::{ProcessFault, ProcessStart, idle};
 
 use crate::config::limits::ClientLimits;
 use crate::config::setup::SiteSetup;
@@ -31,12 +31,12 @@ use crate::tls::TlsContext;
 type LauncherChannel = Channel<LauncherToSite, ChildToLauncher>;
 
 /// The whole life of the process, if it is one without functions of its own.
-pub async fn run(start: Start) -> Result<(), Fault> {
+pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
     run_with(start, Hooks::default()).await
 }
 
 /// The whole life of the process.
-pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
+pub async fn run_with(start: ProcessStart, hooks: Hooks) -> Result<(), ProcessFault> {
     let control: Rc<LauncherChannel> = Rc::new(Channel::control(start.control, start.say)?);
     let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
@@ -74,7 +74,7 @@ async fn follow(
     tls: &TlsContext,
     control: &LauncherChannel,
     staged: &mut Option<Routes<RouteOwner>>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     while let Some((message, descriptor)) = control.receive().await? {
         if message == (LauncherToSite::Retire {}) {
             break;
@@ -95,7 +95,7 @@ async fn follow_on(
     tls: &TlsContext,
     control: &LauncherChannel,
     staged: &mut Option<Routes<RouteOwner>>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     follow(site, tls, control, staged).await?;
     std::future::pending().await
 }
@@ -105,9 +105,9 @@ async fn set_up(
     control: &Rc<LauncherChannel>,
     log: Option<OwnedFd>,
     hooks: Hooks,
-) -> Result<Option<(Rc<SiteContext>, Rc<TlsContext>)>, Fault> {
+) -> Result<Option<(Rc<SiteContext>, Rc<TlsContext>)>, ProcessFault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
     let mut state = WorkerState::new(ClientLimits::new(&limits), Receiver::new(limits.connections), log);
@@ -130,8 +130,9 @@ async fn set_up(
             LauncherToSite::Conditioning { conditioning } => state.condition(&conditioning),
             LauncherToSite::Exempt { network } => {
                 let network = network.as_str().parse();
-                state
-                    .exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
+                state.exempt(
+                    network.map_err(|error| ProcessFault::Launcher(format!("an exempt network: {error}")))?,
+                );
             }
             LauncherToSite::SharedConnections { port } => state.share_port(port),
             LauncherToSite::Filtered {} => state.filtered = true,
@@ -160,21 +161,21 @@ async fn set_up(
                 site.set_hsts(tls.hsts());
                 return Ok(Some((Rc::new(site), Rc::new(tls))));
             }
-            other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            other => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)
 }
 
 /// Whether every function that a route names is there: its requests would find out one by one.
-fn has_functions(site: &SiteContext) -> Result<(), Fault> {
+fn has_functions(site: &SiteContext) -> Result<(), ProcessFault> {
     let named = site.rules.iter().find_map(|rule| match &rule.target {
         RuleTarget::Hook(name) if !site.hooks.has(name) => Some(name),
         _ => None,
     });
     match named {
         None => Ok(()),
-        Some(name) => Err(Fault::Operator(format!(
+        Some(name) => Err(ProcessFault::Operator(format!(
             "a route names the hook {name:?}, which this worker does not have; it has: {}",
             site.hooks.names().join(", ")
         ))),
@@ -187,7 +188,7 @@ async fn update(
     control: &LauncherChannel,
     staged: &mut Option<Routes<RouteOwner>>,
     message: LauncherToSite,
-) -> Result<Option<LauncherToSite>, Fault> {
+) -> Result<Option<LauncherToSite>, ProcessFault> {
     match (message, staged.as_mut()) {
         (LauncherToSite::Update {}, _) => *staged = Some(Routes::default()),
         (LauncherToSite::Route { host, path, target, partition }, Some(routes)) => {
@@ -210,7 +211,7 @@ fn handle(
     control: &LauncherChannel,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     match (message, descriptor) {
         (LauncherToSite::Connector {}, Some(channel)) => site.worker.backends.attach(channel)?,
         (LauncherToSite::Attach {}, Some(channel)) => site.worker.receiver.attach(channel, false)?,
@@ -245,7 +246,7 @@ fn handle(
                 let _ = control.try_send(&message, None);
             }
         }
-        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        (other, _) => return Err(ProcessFault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
 }

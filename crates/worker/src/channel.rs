@@ -38,7 +38,7 @@ pub enum ChannelEnd {
 }
 
 /// A message with the descriptor that came along; `None` at the end of the channel.
-pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
+pub type ReceivedMessage<In> = Option<(In, Option<OwnedFd>)>;
 
 /// Makes the event loop watch a non-blocking descriptor for what comes and for room; must be called inside the runtime.
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
@@ -192,7 +192,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     ///
     /// # Errors
     /// [`ChannelError::Malformed`] leaves the channel usable. Cancel-safe.
-    pub async fn receive(&self) -> Result<Arrived<In>, ChannelError> {
+    pub async fn receive(&self) -> Result<ReceivedMessage<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
             // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
@@ -272,7 +272,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     }
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
-    pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
+    pub fn try_receive(&self) -> Option<Result<ReceivedMessage<In>, ChannelError>> {
         let one = |buffer: &mut [u8]| {
             let got = sys::seqpacket::receive(&self.socket, buffer)?;
             Ok(got.map(|got| (got.len, got.descriptor)))

@@ -27,9 +27,9 @@ use conditioning::{AddressRange, DelayQueue, Priority, Queue, QueuedItem, ShareL
 use sys::foreign::Foreign;
 use wire::{BUNDLES_MAX, Conditioning, Shed};
 
-use destination::{CREDITS_MAX, Destination, Kind};
-pub use guarded::Guarded;
-use outgoing::{Client, Ready, Waits};
+use destination::{CREDITS_MAX, Destination, SendCondition};
+pub use guarded::GuardedConnections;
+use outgoing::{CountedClient, Ready, WaitingPartition};
 pub use outgoing::{Outgoing, Owner};
 
 /// Which requests are refused for how they look.
@@ -50,8 +50,8 @@ pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
     }
 }
 
-impl Waits for Dispatcher {
-    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn()) {
+impl WaitingPartition for Dispatcher {
+    fn connection_ended(self: Rc<Self>, client: CountedClient, serve_others: &dyn Fn()) {
         self.count_out(client);
         // Those that wait for this room before those that only wait for the share of its client.
         serve_others();
@@ -86,7 +86,7 @@ pub struct Dispatcher {
     /// Those that came in this turn of the loop, for which there was room: they leave together at its end.
     outbox: RefCell<VecDeque<Ready>>,
     /// Those that no worker has room for.
-    queue: RefCell<Queue<(Outgoing, Client)>>,
+    queue: RefCell<Queue<(Outgoing, CountedClient)>>,
     /// Those whose ranges hold their shares already.
     delayed: RefCell<DelayQueue<Outgoing>>,
     shares: RefCell<Option<Shares>>,
@@ -98,7 +98,7 @@ pub struct Dispatcher {
     /// How many connections a guarded server can serve at once, if that is known: it holds no more.
     capacity: Cell<Option<u32>>,
     /// Who holds what, if a guarded server is behind the partition.
-    guarded: OnceCell<Rc<Guarded>>,
+    guarded: OnceCell<Rc<GuardedConnections>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
     /// Whether the owner knows that a worker is wanted.
@@ -175,7 +175,7 @@ impl Dispatcher {
 
     /// Adds the channel of a worker, which gives credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        let destination = Destination::new(descriptor, Kind::Credits)?;
+        let destination = Destination::new(descriptor, SendCondition::Credits)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
         self.is_wanted.set(false);
         self.count_workers();
@@ -185,8 +185,12 @@ impl Dispatcher {
     }
 
     /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
-    pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
-        let this: Rc<dyn Waits> = self.clone();
+    pub fn attach_shared(
+        self: &Rc<Self>,
+        descriptor: OwnedFd,
+        guarded: &Rc<GuardedConnections>,
+    ) -> std::io::Result<()> {
+        let this: Rc<dyn WaitingPartition> = self.clone();
         let first = self.guarded.set(guarded.clone()).is_ok();
         if first {
             guarded.add_partition(Rc::downgrade(&this));
@@ -194,15 +198,15 @@ impl Dispatcher {
         if self.capacity.get().is_some() {
             guarded.keep_nothing();
         }
-        self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(&this)))
+        self.attach_kind(descriptor, SendCondition::Server(guarded.clone(), Rc::downgrade(&this)))
     }
 
     /// Adds the channel to a filter.
     pub fn attach_filter(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        self.attach_kind(descriptor, Kind::Filter)
+        self.attach_kind(descriptor, SendCondition::Filter)
     }
 
-    fn attach_kind(self: &Rc<Self>, descriptor: OwnedFd, kind: Kind) -> std::io::Result<()> {
+    fn attach_kind(self: &Rc<Self>, descriptor: OwnedFd, kind: SendCondition) -> std::io::Result<()> {
         let destination = Destination::new(descriptor, kind)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
         tokio::task::spawn_local(self.clone().watch_room(destination));
@@ -273,7 +277,7 @@ impl Dispatcher {
         self.keep_deadlines();
     }
 
-    fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
+    fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: CountedClient, deadline: Option<Instant>) {
         let ready = Ready { outgoing, client, deadline };
         if !self.queue.borrow().is_empty() {
             self.enqueue(ready);
@@ -334,7 +338,7 @@ impl Dispatcher {
         }
     }
 
-    fn give_up(&self, outgoing: Outgoing, client: Client) {
+    fn give_up(&self, outgoing: Outgoing, client: CountedClient) {
         self.unavailable.set(self.unavailable.get() + 1);
         self.count_out(client);
         self.owner.undelivered(outgoing);
@@ -382,7 +386,7 @@ impl Dispatcher {
         queued.into_iter().chain(self.delayed.borrow_mut().next_deadline()).min()
     }
 
-    fn expired(&self, now: Instant) -> Option<(Outgoing, Client)> {
+    fn expired(&self, now: Instant) -> Option<(Outgoing, CountedClient)> {
         self.queue.borrow_mut().expired(now).map(|late| late.item)
     }
 
@@ -442,14 +446,14 @@ impl Dispatcher {
         Some(Ready { outgoing, client, deadline: Some(deadline) })
     }
 
-    fn count_out(&self, client: Client) {
+    fn count_out(&self, client: CountedClient) {
         if let (Some(client), Some(shares)) = (client, &mut *self.shares.borrow_mut()) {
             shares.release(client);
         }
     }
 
     /// A worker no longer holds a connection: those that waited for the share of its client may have their turn.
-    fn release(self: &Rc<Self>, client: Client) {
+    fn release(self: &Rc<Self>, client: CountedClient) {
         self.count_out(client);
         self.admit_delayed();
     }

@@ -28,4 +28,4 @@ use std::time::Duration;
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub use channel::watch;
-pub use start::{Fault, Start, allow_dump, run};
+pub use start::{ProcessFault, ProcessStart, allow_dump, run};

@@ -31,10 +31,10 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// The log of this process; a clone writes to the same place.
 #[derive(Clone, Debug)]
-pub struct Log(Rc<Shared>);
+pub struct Log(Rc<LogState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LogState {
     /// The logger; without it, events go to standard error and accesses nowhere.
     channel: Option<OwnedFd>,
     site: Cell<u16>,
@@ -84,7 +84,7 @@ impl Log {
         if let Some(descriptor) = &channel {
             rustix::io::ioctl_fionbio(descriptor, true)?;
         }
-        let log = Self(Rc::new(Shared {
+        let log = Self(Rc::new(LogState {
             channel,
             site: Cell::new(site),
             flush_ms: Cell::new(flush_ms),
@@ -261,7 +261,7 @@ enum Offer {
     Gone,
 }
 
-impl Shared {
+impl LogState {
     fn offer(&self, batch: &Pending) -> Offer {
         let Some(channel) = &self.channel else {
             return Offer::Gone;

@@ -192,9 +192,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Counted(AtomicU32);
+    struct WakeCounter(AtomicU32);
 
-    impl Wake for Counted {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -225,7 +225,7 @@ mod tests {
     fn who_reads_is_woken_although_the_socket_is_watched_anew() {
         run(async {
             let (mut one, mut other) = pair();
-            let reader = Arc::new(Counted::default());
+            let reader = Arc::new(WakeCounter::default());
             let waker = Waker::from(reader.clone());
             assert!(one.poll_read_ready(&mut Context::from_waker(&waker)).is_pending());
             let large = vec![0; 1 << 20];
@@ -240,7 +240,7 @@ mod tests {
     fn what_was_read_wakes_nobody_at_the_other_end() {
         run(async {
             let (mut one, mut other) = pair();
-            let waiting = Arc::new(Counted::default());
+            let waiting = Arc::new(WakeCounter::default());
             let waker = Waker::from(waiting.clone());
             assert!(one.poll_read_ready(&mut Context::from_waker(&waker)).is_pending());
             one.write_all(b"x").await.unwrap();

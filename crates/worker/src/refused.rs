@@ -60,7 +60,7 @@ impl fmt::Display for Untold {
 
 /// A request that was refused, as the log tells of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused<'a> {
+pub struct RefusedRequest<'a> {
     /// What the client was told.
     pub status: u16,
     /// The client.
@@ -87,24 +87,24 @@ pub struct Refusals(RefCell<HashMap<(&'static str, u16), LogLimiter>>);
 
 impl Refusals {
     /// Logs a refusal, unless one for the same reason and rule was logged just now.
-    pub fn note(&self, log: &Log, refused: Refused<'_>) {
+    pub fn note(&self, log: &Log, refused: RefusedRequest<'_>) {
         let told =
             self.0.borrow_mut().entry((refused.reason, refused.rule)).or_default().tell(Instant::now());
         if let Some(others) = told {
-            log.event(Level::Warning, Line { refused, others });
+            log.event(Level::Warning, RefusalLine { refused, others });
         }
     }
 }
 
 /// A line.
-struct Line<'a> {
-    refused: Refused<'a>,
+struct RefusalLine<'a> {
+    refused: RefusedRequest<'a>,
     others: u64,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for RefusalLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused { status, client, method, host, target, reason, about, remedy, .. } = self.refused;
+        let RefusedRequest { status, client, method, host, target, reason, about, remedy, .. } = self.refused;
         write!(f, "{status} for {client}")?;
         let target = &target[..target.len().min(TARGET_BYTES_MAX)];
         let text = String::from_utf8_lossy;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_a_line_says() {
-        let refused = Refused {
+        let refused = RefusedRequest {
             status: 403,
             client: "192.0.2.1".parse().unwrap(),
             method: b"GET",
@@ -146,19 +146,19 @@ mod tests {
             about: "`public/x`, by uid 51001",
             remedy: "chmod o+r",
         };
-        let said = Line { refused, others: 2 }.to_string();
+        let said = RefusalLine { refused, others: 2 }.to_string();
         assert_eq!(
             said,
             "403 for 192.0.2.1 \"GET a.test/x\": the file may not be read; `public/x`, by uid 51001; chmod o+r (and 2 \
              others since the last such line)"
         );
         let long = vec![b'a'; 1000];
-        let bare = Refused { method: b"", target: b"", about: "", remedy: "", ..refused };
+        let bare = RefusedRequest { method: b"", target: b"", about: "", remedy: "", ..refused };
         assert_eq!(
-            Line { refused: bare, others: 0 }.to_string(),
+            RefusalLine { refused: bare, others: 0 }.to_string(),
             "403 for 192.0.2.1: the file may not be read"
         );
-        let cut = Line { refused: Refused { target: &long, ..refused }, others: 0 }.to_string();
+        let cut = RefusalLine { refused: RefusedRequest { target: &long, ..refused }, others: 0 }.to_string();
         assert!(cut.len() < 500, "{cut}");
     }
 }

@@ -27,16 +27,16 @@ const READY: u8 = b'Z';
 const HEAD: usize = 9;
 
 /// A connection on which nobody is told to send a password as it is.
-pub(super) struct Guarded {
+pub(super) struct GuardedStream {
     stream: ServerStream,
     login: Option<Login>,
 }
 
 /// Which process of the server has a connection, once it is said where that is seen: not within TLS.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Backend(Arc<AtomicU32>);
+pub(super) struct BackendPid(Arc<AtomicU32>);
 
-impl Backend {
+impl BackendPid {
     pub(super) fn get(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
     }
@@ -47,13 +47,13 @@ impl Backend {
 struct Login {
     /// Nobody but who may make the socket of the server is there.
     is_local: bool,
-    backend: Backend,
+    backend: BackendPid,
     head: Vec<u8>,
     /// Bytes of the message that have no meaning here.
     left: usize,
 }
 
-impl Guarded {
+impl GuardedStream {
     /// `is_secured`: what goes over it is TLS, which has been shown to be the server's.
     pub(super) fn new(stream: ServerStream, is_secured: bool) -> Self {
         let is_local = matches!(stream, ServerStream::Unix(_));
@@ -62,7 +62,7 @@ impl Guarded {
     }
 
     /// Which process of the server has it, later.
-    pub(super) fn backend(&self) -> Backend {
+    pub(super) fn backend(&self) -> BackendPid {
         self.login.as_ref().map(|login| login.backend.clone()).unwrap_or_default()
     }
 
@@ -118,7 +118,7 @@ impl Login {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for GuardedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for GuardedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

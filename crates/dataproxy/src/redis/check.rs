@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use resp::RespReply;
 use statements::{KeyPlaces, Statement, WordPart, key_places, names};
 
-use super::Known;
-use super::line::Line;
+use super::CheckedCommand;
+use super::line::RespStream;
 
 /// LIMIT: bytes of what the server says of a command.
 const ABOUT_MAX: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub(super) struct Commands(HashMap<String, Option<About>>);
 
 impl Commands {
     /// Asks the server for what it has not said yet of a statement's command.
-    pub(super) async fn learn(&mut self, line: &mut Line, about: &Statement) -> Result<(), String> {
+    pub(super) async fn learn(&mut self, line: &mut RespStream, about: &Statement) -> Result<(), String> {
         for name in names(&about.words) {
             if self.0.contains_key(&name) {
                 continue;
@@ -69,7 +69,7 @@ impl Commands {
     }
 
     /// Whether a statement's command only reads, and where its keys are; or what is wrong with it.
-    pub(super) fn check(&self, statement: &Statement) -> Result<Known, String> {
+    pub(super) fn check(&self, statement: &Statement) -> Result<CheckedCommand, String> {
         if let Some(nullable) = statement.parameters.iter().find(|parameter| parameter.nullable) {
             let (name, kind) = (&nullable.name, nullable.kind.word());
             return Err(format!("`:{name}` may be NULL, which Redis does not have: write `{name} {kind}`"));
@@ -101,7 +101,7 @@ impl Commands {
         if !has_keys(about, statement)? {
             return refused("names no key");
         }
-        Ok(Known { reads: about.flags.iter().any(|flag| flag == "readonly"), keys: about.keys })
+        Ok(CheckedCommand { reads: about.flags.iter().any(|flag| flag == "readonly"), keys: about.keys })
     }
 }
 

@@ -6,20 +6,20 @@ use bytes::{Buf as _, BytesMut};
 use resp::{ReplyDecoder, RespReply, put_command};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::server::{Fault, Stream};
+use crate::server::{MaybeTlsStream, SessionFault};
 
 /// LIMIT: a longer command's memory is given back when it is sent.
 const KEPT_MAX: usize = 64 << 10;
 
 /// See the file's head.
-pub(super) struct Line {
-    stream: Stream,
+pub(super) struct RespStream {
+    stream: MaybeTlsStream,
     input: BytesMut,
     output: Vec<u8>,
 }
 
-impl Line {
-    pub(super) fn new(stream: Stream) -> Self {
+impl RespStream {
+    pub(super) fn new(stream: MaybeTlsStream) -> Self {
         Self { stream, input: BytesMut::new(), output: Vec::new() }
     }
 
@@ -70,6 +70,6 @@ impl Line {
     }
 }
 
-pub(super) fn lost(error: io::Error) -> Fault {
-    Fault::Broken(format!("the server is lost: {error}"))
+pub(super) fn lost(error: io::Error) -> SessionFault {
+    SessionFault::Broken(format!("the server is lost: {error}"))
 }

@@ -7,27 +7,28 @@ use resp::RespReply;
 use statements::StatementKind;
 use wire::data::{CallFault, VALUES_MAX, ValueRef};
 
-use crate::answer::Answer;
-use crate::job::Step;
-use crate::server::Fault;
+use crate::answer::AnswerWriter;
+use crate::job::CallStep;
+use crate::server::SessionFault;
 
 const VALUE: &str = "value";
 const FIELD: &str = "field";
 
 /// Rows that borrow of a reply.
 #[derive(Debug, PartialEq)]
-struct Table<'r> {
+struct RowTable<'r> {
     columns: Vec<String>,
     rows: Vec<Vec<&'r RespReply>>,
 }
 
 /// Passes the reply to a statement on, which may be cut.
 pub(super) fn pass_on(
-    step: &Step<'_>,
+    step: &CallStep<'_>,
     (reply, is_cut): (&RespReply, bool),
-    answer: &mut Answer<'_>,
-) -> Result<(), Fault> {
-    let (about, too_large) = (step.about, |reason: String| Fault::Refused(CallFault::TooLarge, reason));
+    answer: &mut AnswerWriter<'_>,
+) -> Result<(), SessionFault> {
+    let (about, too_large) =
+        (step.about, |reason: String| SessionFault::Refused(CallFault::TooLarge, reason));
     if !about.kind.has_rows() {
         answer.changed(changed(reply));
         return Ok(());
@@ -36,7 +37,8 @@ pub(super) fn pass_on(
     if is_cut {
         return Err(bytes());
     }
-    let table = table(about.kind, reply).map_err(|reason| Fault::Refused(CallFault::Database, reason))?;
+    let table =
+        table(about.kind, reply).map_err(|reason| SessionFault::Refused(CallFault::Database, reason))?;
     let wanted =
         if about.kind == StatementKind::One { &table.rows[..table.rows.len().min(1)] } else { &table.rows };
     if wanted.len() > about.max_rows as usize {
@@ -66,29 +68,29 @@ fn changed(reply: &RespReply) -> u64 {
     }
 }
 
-fn table(kind: StatementKind, reply: &RespReply) -> Result<Table<'_>, String> {
+fn table(kind: StatementKind, reply: &RespReply) -> Result<RowTable<'_>, String> {
     let table = match reply {
-        RespReply::Null => Table { columns: vec![VALUE.into()], rows: Vec::new() },
+        RespReply::Null => RowTable { columns: vec![VALUE.into()], rows: Vec::new() },
         RespReply::List(values)
             if kind == StatementKind::One && !values.is_empty() && values.iter().all(is_single) =>
         {
-            Table { columns: numbered(values.len()), rows: vec![values.iter().collect()] }
+            RowTable { columns: numbered(values.len()), rows: vec![values.iter().collect()] }
         }
         RespReply::List(values) => {
             let rows: Vec<Vec<&RespReply>> = values.iter().map(row).collect();
             let columns = rows.first().map_or(1, Vec::len);
-            Table { columns: if columns == 2 { pair() } else { numbered(columns) }, rows }
+            RowTable { columns: if columns == 2 { pair() } else { numbered(columns) }, rows }
         }
         RespReply::Map(values) if kind == StatementKind::One && !values.is_empty() => {
             let pairs = values.chunks_exact(2);
             let columns = pairs.clone().map(|pair| name(&pair[0])).collect();
-            Table { columns, rows: vec![pairs.map(|pair| &pair[1]).collect()] }
+            RowTable { columns, rows: vec![pairs.map(|pair| &pair[1]).collect()] }
         }
-        RespReply::Map(values) => Table {
+        RespReply::Map(values) => RowTable {
             columns: pair(),
             rows: values.chunks_exact(2).map(|pair| pair.iter().collect()).collect(),
         },
-        single => Table { columns: vec![VALUE.into()], rows: vec![vec![single]] },
+        single => RowTable { columns: vec![VALUE.into()], rows: vec![vec![single]] },
     };
     let columns = table.columns.len();
     if columns > VALUES_MAX {

@@ -20,18 +20,18 @@ use wire::Message as _;
 use wire::data::{DOOR_RETIRES, DataProxyToService, ServiceToDataProxy};
 
 use super::door::{Door, OpenDoor};
-use crate::server::Stream;
+use crate::server::MaybeTlsStream;
 
 /// LIMIT: how long a door may be silent; it asks for a sign of life every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// LIMIT: how long a door may take to say that it has seen the end.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) type Socket = WebSocketStream<Stream>;
+pub(super) type Socket = WebSocketStream<MaybeTlsStream>;
 
 /// What is said of a connection.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum DoorEvent {
     /// It is there. Whether the door says how long calls may take.
     Connected { says_timeouts: bool },
     /// An answer, or a part of one.
@@ -45,10 +45,10 @@ pub(super) enum Event {
 }
 
 /// What goes to the service: by which connection, and what.
-pub(super) type Events = Sender<(u64, Event)>;
+pub(super) type Events = Sender<(u64, DoorEvent)>;
 
 /// See the file's head.
-struct Line {
+struct DoorConnection {
     number: u64,
     says_timeouts: bool,
     sink: SplitSink<Socket, Frame>,
@@ -69,7 +69,7 @@ pub(super) async fn run(
     mut orders: UnboundedReceiver<ServiceToDataProxy>,
     events: Events,
 ) {
-    let ended = |reason, unknown| (number, Event::Ended { reason, unknown });
+    let ended = |reason, unknown| (number, DoorEvent::Ended { reason, unknown });
     let connected = tokio::select! {
         connected = door.connect(&service) => connected,
         () = events.closed() => return,
@@ -80,9 +80,17 @@ pub(super) async fn run(
             let (sink, stream) = socket.split();
             let (outgoing, unknown) = (VecDeque::new(), HashSet::new());
             let (is_unflushed, heard) = (false, Instant::now());
-            let mut line =
-                Line { number, says_timeouts, sink, stream, outgoing, is_unflushed, unknown, heard };
-            let _ = events.send((number, Event::Connected { says_timeouts })).await;
+            let mut line = DoorConnection {
+                number,
+                says_timeouts,
+                sink,
+                stream,
+                outgoing,
+                is_unflushed,
+                unknown,
+                heard,
+            };
+            let _ = events.send((number, DoorEvent::Connected { says_timeouts })).await;
             let reason = line.pass_on(&mut orders, &events).await;
             let reason = format!("{}: {reason}", door.authority());
             let _ = timeout(CLOSE_TIMEOUT, line.sink.close()).await;
@@ -92,7 +100,7 @@ pub(super) async fn run(
     }
 }
 
-impl Line {
+impl DoorConnection {
     /// Passes on what comes; returns why that has ended.
     async fn pass_on(
         &mut self,
@@ -145,7 +153,7 @@ impl Line {
     }
 
     /// What a frame says, if it says anything.
-    fn take(&mut self, frame: Frame) -> Result<Option<Event>, String> {
+    fn take(&mut self, frame: Frame) -> Result<Option<DoorEvent>, String> {
         match frame {
             Frame::Binary(bytes) => {
                 let message = DataProxyToService::decode(&bytes).map_err(|error| nonsense(&error))?;
@@ -153,7 +161,7 @@ impl Line {
                     DataProxyToService::Welcome {} => return Err(nonsense(&"a welcome")),
                     DataProxyToService::Timeouts { .. } | DataProxyToService::Timeout { .. } => {
                         return match self.says_timeouts {
-                            true => Ok(Some(Event::Timeouts(message))),
+                            true => Ok(Some(DoorEvent::Timeouts(message))),
                             false => Err(nonsense(&"a timeout")),
                         };
                     }
@@ -162,9 +170,9 @@ impl Line {
                         self.unknown.remove(&id);
                     }
                 }
-                Ok(Some(Event::Answer(message)))
+                Ok(Some(DoorEvent::Answer(message)))
             }
-            Frame::Text(text) if text.as_str() == DOOR_RETIRES => Ok(Some(Event::Retires)),
+            Frame::Text(text) if text.as_str() == DOOR_RETIRES => Ok(Some(DoorEvent::Retires)),
             Frame::Text(_) => Err(nonsense(&"a text")),
             Frame::Ping(_) => {
                 // The answer to it waits to be sent.
@@ -181,7 +189,7 @@ async fn next<'e>(
     stream: &mut SplitStream<Socket>,
     heard: &mut Instant,
     events: &'e Events,
-) -> (Permit<'e, (u64, Event)>, Result<Frame, String>) {
+) -> (Permit<'e, (u64, DoorEvent)>, Result<Frame, String>) {
     let permit = match events.try_reserve() {
         Ok(permit) => permit,
         Err(TrySendError::Full(())) => match events.reserve().await {

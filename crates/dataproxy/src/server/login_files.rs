@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use wire::data::LauncherToDataProxy;
 use worker::files;
 
-use super::tls::{Identity, Tls};
+use super::tls::{ProxyCertificate, ServerTls};
 use super::way::Login;
 
 /// LIMIT: bytes of a file with a password.
@@ -77,13 +77,13 @@ impl LoginFiles {
         Ok(Login { database, user, password, tls: self.tls()? })
     }
 
-    fn tls(&self) -> Result<Option<Tls>, LoginFault> {
+    fn tls(&self) -> Result<Option<ServerTls>, LoginFault> {
         let Some(authorities) = &self.authorities else { return Ok(None) };
         let identity = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => Some(Identity::read(certificate, key)?),
+            (Some(certificate), Some(key)) => Some(ProxyCertificate::read(certificate, key)?),
             _ => None,
         };
-        Tls::new(authorities, &self.name, identity).map(Some).map_err(LoginFault::File)
+        ServerTls::new(authorities, &self.name, identity).map(Some).map_err(LoginFault::File)
     }
 }
 

@@ -17,8 +17,8 @@ use wire::data::DATABASE_TARGET;
 use worker::dialer::Dialer;
 use worker::server_stream::ServerStream;
 
-use super::session::Session;
-use super::tls::Tls;
+use super::session::ServerSession;
+use super::tls::ServerTls;
 
 /// LIMIT: how long a server may take to let the proxy log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: Option<String>,
     /// What the server's certificate is checked by; without, there is no TLS.
-    pub(crate) tls: Option<Tls>,
+    pub(crate) tls: Option<ServerTls>,
 }
 
 /// How a connection comes about.
@@ -93,7 +93,7 @@ impl Way {
     }
 
     /// A session on a new connection.
-    pub(super) async fn log_in<S: Session>(&self) -> Result<S, String> {
+    pub(super) async fn log_in<S: ServerSession>(&self) -> Result<S, String> {
         self.log_in_by(async |stream, login| S::log_in(stream, login).await).await
     }
 

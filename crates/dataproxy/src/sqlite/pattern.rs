@@ -10,7 +10,7 @@ use super::functions::{Ticker, read_char, until_nul};
 
 /// What stands for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
+pub(super) enum PatternLanguage {
     /// `%`, `_`, and perhaps a character that takes their meaning from them; the case of ASCII's letters does not matter.
     Like(Option<u32>),
     /// `*`, `?` and `[...]`.
@@ -36,23 +36,23 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(language: Language, text: &[u8]) -> Self {
+    pub(super) fn new(language: PatternLanguage, text: &[u8]) -> Self {
         let mut rest = until_nul(text);
         let mut elements = Vec::new();
         while let Some(char) = read_char(&mut rest) {
             elements.push(match (language, char) {
-                (Language::Like(Some(escape)), char) if char == escape => {
+                (PatternLanguage::Like(Some(escape)), char) if char == escape => {
                     read_char(&mut rest).map_or(Element::Nothing, Element::One)
                 }
-                (Language::Like(_), char) if char == u32::from('%') => Element::Many,
-                (Language::Like(_), char) if char == u32::from('_') => Element::Any,
-                (Language::Glob, char) if char == u32::from('*') => Element::Many,
-                (Language::Glob, char) if char == u32::from('?') => Element::Any,
-                (Language::Glob, char) if char == u32::from('[') => set(&mut rest),
+                (PatternLanguage::Like(_), char) if char == u32::from('%') => Element::Many,
+                (PatternLanguage::Like(_), char) if char == u32::from('_') => Element::Any,
+                (PatternLanguage::Glob, char) if char == u32::from('*') => Element::Many,
+                (PatternLanguage::Glob, char) if char == u32::from('?') => Element::Any,
+                (PatternLanguage::Glob, char) if char == u32::from('[') => set(&mut rest),
                 (_, char) => Element::One(char),
             });
         }
-        Self { elements, ignores_case: language != Language::Glob }
+        Self { elements, ignores_case: language != PatternLanguage::Glob }
     }
 
     /// Whether a text is as the pattern says. After a `%`, only the latest one has to be tried again, at the next character.

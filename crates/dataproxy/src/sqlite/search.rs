@@ -17,15 +17,15 @@ use rusqlite::{Connection, ErrorCode, Result};
 /// How a kind of table says in a plan that an index of words is searched ("The SQLite FTS3 and FTS4 Extensions", "SQLite FTS5
 /// Extension", and the `xBestIndex` of each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SearchModule {
     /// By the lower half of the number: none, by the number of the row, or by words.
     Fts3,
     /// By letters: `M` and `r` for `MATCH`, `L` for `LIKE`, `G` for `GLOB`.
     Fts5,
 }
 
-impl Kind {
-    fn searches(self, index: &Index<'_>) -> bool {
+impl SearchModule {
+    fn searches(self, index: &PlannedIndex<'_>) -> bool {
         match self {
             Self::Fts3 => index.number & 0xffff > 1,
             Self::Fts5 => index.text.contains(['M', 'r', 'L', 'G']),
@@ -35,13 +35,13 @@ impl Kind {
 
 /// What a plan says of a virtual table: how it is called in the statement, and what its module has chosen.
 #[derive(Debug, PartialEq, Eq)]
-struct Index<'a> {
+struct PlannedIndex<'a> {
     name: &'a str,
     number: i64,
     text: &'a str,
 }
 
-impl<'a> Index<'a> {
+impl<'a> PlannedIndex<'a> {
     /// Reads a line of `EXPLAIN QUERY PLAN`; `None` if it is about something else.
     fn read(line: &'a str) -> Option<Self> {
         let (name, index) = line.rsplit_once(" VIRTUAL TABLE INDEX ")?;
@@ -54,7 +54,7 @@ impl<'a> Index<'a> {
 
 /// The virtual tables of a database, by their names in the lower case of ASCII, as SQLite compares names: those with an index of words with their kind.
 #[derive(Debug)]
-pub(super) struct TextTables(HashMap<String, Option<Kind>>);
+pub(super) struct TextTables(HashMap<String, Option<SearchModule>>);
 
 impl TextTables {
     /// Asks a database for its own. Plans of its connection have those of triggers from here on.
@@ -92,14 +92,14 @@ impl TextTables {
         let plan = plan(connection, sql);
         connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
         let reads = mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
-        let kinds: Vec<Kind> = reads.iter().filter_map(|name| *self.0.get(name)?).collect();
+        let kinds: Vec<SearchModule> = reads.iter().filter_map(|name| *self.0.get(name)?).collect();
         let plan = plan?;
-        let mut indexes = plan.iter().filter_map(|line| Index::read(line));
+        let mut indexes = plan.iter().filter_map(|line| PlannedIndex::read(line));
         Ok(indexes.find(|index| self.is_search(index, &kinds)).map(|index| index.name.to_owned()))
     }
 
     /// Whether words are searched. A statement may give a table another name: then it is one of those that the statement reads.
-    fn is_search(&self, index: &Index<'_>, read: &[Kind]) -> bool {
+    fn is_search(&self, index: &PlannedIndex<'_>, read: &[SearchModule]) -> bool {
         match self.0.get(&index.name.to_ascii_lowercase()) {
             Some(kind) => kind.is_some_and(|kind| kind.searches(index)),
             None => read.iter().any(|kind| kind.searches(index)),
@@ -108,13 +108,13 @@ impl TextTables {
 }
 
 /// The kind of a virtual table, if it has an index of words: then it has a hidden column of its own name, and with FTS5 another one, `rank`.
-fn kind_of(connection: &Connection, name: &str) -> Result<Option<Kind>> {
+fn kind_of(connection: &Connection, name: &str) -> Result<Option<SearchModule>> {
     let sql = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 1";
     let mut asked = connection.prepare(sql)?;
     let lower = |name: String| name.to_ascii_lowercase();
     let hidden: HashSet<String> =
         asked.query_map([name], |row| row.get(0).map(lower))?.collect::<Result<_>>()?;
-    let kind = if hidden.contains("rank") { Kind::Fts5 } else { Kind::Fts3 };
+    let kind = if hidden.contains("rank") { SearchModule::Fts5 } else { SearchModule::Fts3 };
     Ok(hidden.contains(&name.to_ascii_lowercase()).then_some(kind))
 }
 

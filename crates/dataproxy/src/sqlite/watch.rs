@@ -30,16 +30,16 @@ pub(super) const GRACE: Duration = Duration::from_millis(30);
 /// See the file's head.
 #[derive(Clone, Default)]
 pub(super) struct Watch {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WatchState>>,
     /// Whether there are long calls, so that each pauses from its beginning: of all threads of a database.
     are_long: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     pauses: Option<Remote>,
     lane: Option<Lane>,
-    call: Option<UnderWay>,
+    call: Option<RunningCall>,
     interrupt: Option<InterruptHandle>,
     /// Whether another thread has taken the place of this one.
     is_replaced: bool,
@@ -47,7 +47,7 @@ struct State {
 
 /// What holds for the call under way.
 #[derive(Debug)]
-struct UnderWay {
+struct RunningCall {
     id: u32,
     replies: Replies,
     began: Instant,
@@ -86,7 +86,7 @@ impl Watch {
     /// A call begins.
     pub(super) fn begin(&self, job: &Job) {
         let mut state = self.state();
-        state.call = Some(UnderWay {
+        state.call = Some(RunningCall {
             id: job.id,
             replies: job.replies.clone(),
             began: Instant::now(),
@@ -137,7 +137,7 @@ impl Watch {
     /// Has a call pause that has taken long; whether there is one.
     pub(super) fn pause_if_long(&self, now: Instant) -> bool {
         let state = self.state();
-        let is_long = |call: &&UnderWay| !call.commits && now.duration_since(call.began) >= LONG;
+        let is_long = |call: &&RunningCall| !call.commits && now.duration_since(call.began) >= LONG;
         let is_long = state.call.as_ref().filter(is_long).is_some();
         if is_long && let Some(pauses) = state.pauses {
             pauses.pause();
@@ -149,7 +149,7 @@ impl Watch {
     /// place of this one.
     pub(super) fn keep(&self, now: Instant, replace: impl FnOnce() -> bool) {
         let mut state = self.state();
-        let State { call: Some(call), interrupt, is_replaced, .. } = &mut *state else { return };
+        let WatchState { call: Some(call), interrupt, is_replaced, .. } = &mut *state else { return };
         if !call.is_over(now) {
             return;
         }
@@ -167,12 +167,12 @@ impl Watch {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl UnderWay {
+impl RunningCall {
     fn is_over(&self, now: Instant) -> bool {
         self.cancelled.is_cancelled() || now >= self.deadline
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataproxy::{Catalog, Job, Replies, Reply, SqliteSource as Source};
+use dataproxy::{AnswerPart, Catalog, Job, Replies, SqliteSource as Source};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value};
@@ -49,7 +49,7 @@ pub fn bench(schema: &str, statements: &[String]) -> Bench {
 }
 
 impl Bench {
-    pub fn begin(&self, service: usize, name: &str, values: &[&str]) -> UnboundedReceiver<Reply> {
+    pub fn begin(&self, service: usize, name: &str, values: &[&str]) -> UnboundedReceiver<AnswerPart> {
         let call = self.catalog.granted("s", name).unwrap();
         let values: Vec<Value> = values.iter().map(|text| Value::Text((*text).to_owned())).collect();
         self.catalog.check(call, &values).unwrap();
@@ -109,12 +109,12 @@ impl Bench {
 }
 
 /// What came of a call: the fault and its reason, if there is one.
-pub fn end(answers: &mut UnboundedReceiver<Reply>) -> Option<(CallFault, String)> {
+pub fn end(answers: &mut UnboundedReceiver<AnswerPart>) -> Option<(CallFault, String)> {
     loop {
         match answers.blocking_recv().unwrap() {
-            Reply::Part(..) => {}
-            Reply::Done(..) => return None,
-            Reply::Failed(_, fault, reason) => return Some((fault, reason)),
+            AnswerPart::Part(..) => {}
+            AnswerPart::Done(..) => return None,
+            AnswerPart::Failed(_, fault, reason) => return Some((fault, reason)),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use wire::{ChildToLauncher, Conditioning, Counters, FromWorker, LauncherToGate, Message, Shed, Text};
-use worker::Fault;
+use worker::ProcessFault;
 use worker::channel::Channel;
 use worker::receiver::{Arrival, Receiver};
 
@@ -39,7 +39,7 @@ pub struct Gate {
     pub address: SocketAddr,
     /// The logger's end.
     pub log: OwnedFd,
-    pub run: JoinHandle<Result<(), Fault>>,
+    pub run: JoinHandle<Result<(), ProcessFault>>,
 }
 
 /// Runs a test; one that hangs fails.
@@ -76,7 +76,7 @@ impl Gate {
     pub async fn begin(limits: Limits, listener: &TcpListener) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
-        let run = tokio::task::spawn_local(gate::run(worker::Start {
+        let run = tokio::task::spawn_local(gate::run(worker::ProcessStart {
             control: inherited,
             say: None,
             log: Some(to_log),

@@ -32,8 +32,8 @@ pub use row::Rows;
 pub use timeouts::SaidTimeouts;
 pub use wire::data::{CallFault as DataFault, Value as DataValue};
 
-use link::{Call, Link, Order};
-use reply::Reply;
+use link::{CallerOrder, DataCall, DataClient};
+use reply::ReplyReceiver;
 use timeouts::Timeouts;
 
 /// A data source of the site; a clone is the same source, and may go to other threads.
@@ -42,27 +42,27 @@ use timeouts::Timeouts;
 /// of what it was to change.
 #[derive(Clone, Debug)]
 pub struct DataSource {
-    orders: UnboundedSender<Order>,
+    orders: UnboundedSender<CallerOrder>,
     keys: Arc<AtomicU64>,
     timeouts: watch::Receiver<Timeouts>,
 }
 
 /// A data source, and what gives it the channels that the launcher makes.
-pub(crate) struct Attached {
+pub(crate) struct AttachedSource {
     pub(crate) source: DataSource,
     pub(crate) channels: UnboundedSender<(OwnedFd, Token)>,
 }
 
 /// The data sources of a service, by name.
-pub(crate) type Sources = HashMap<String, Attached>;
+pub(crate) type Sources = HashMap<String, AttachedSource>;
 
 impl DataSource {
     /// A source without a channel yet; must be called inside the runtime.
-    pub(crate) fn unattached() -> Attached {
+    pub(crate) fn unattached() -> AttachedSource {
         let ((orders, received), (channels, attached)) = (unbounded_channel(), unbounded_channel());
         let (said, timeouts) = watch::channel(Timeouts::default());
-        tokio::task::spawn_local(Link::new((&orders, received), attached, said).run());
-        Attached { source: Self { orders, keys: Arc::default(), timeouts }, channels }
+        tokio::task::spawn_local(DataClient::new((&orders, received), attached, said).run());
+        AttachedSource { source: Self { orders, keys: Arc::default(), timeouts }, channels }
     }
 
     /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple by
@@ -117,10 +117,10 @@ impl DataSource {
     async fn call(&self, name: &str, values: Vec<u8>) -> Result<Vec<u8>, DataError> {
         let (reply, answer) = oneshot::channel();
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let reply = Reply::Whole(reply, Vec::new());
-        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
-        self.orders.send(Order::Call(call)).map_err(|_| DataError::Unavailable)?;
-        let mut wanted = Wanted { source: self, key, is_answered: false };
+        let reply = ReplyReceiver::Whole(reply, Vec::new());
+        let call = DataCall { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
+        self.orders.send(CallerOrder::Call(call)).map_err(|_| DataError::Unavailable)?;
+        let mut wanted = WaitingCall { source: self, key, is_answered: false };
         let answer = answer.await;
         wanted.is_answered = true;
         answer.unwrap_or(Err(DataError::Unavailable))
@@ -145,10 +145,10 @@ impl DataSource {
     ) -> PassedOn {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let is_cancelled = Arc::<AtomicBool>::default();
-        let reply = Reply::Parts(Box::new(take), is_cancelled.clone());
-        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
-        if let Err(back) = self.orders.send(Order::Call(call))
-            && let Order::Call(call) = back.0
+        let reply = ReplyReceiver::Parts(Box::new(take), is_cancelled.clone());
+        let call = DataCall { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
+        if let Err(back) = self.orders.send(CallerOrder::Call(call))
+            && let CallerOrder::Call(call) = back.0
         {
             call.reply.fail(DataError::Unavailable);
         }
@@ -169,13 +169,13 @@ impl PassedOn {
     /// Cancels the call; its end is still said.
     pub fn cancel(&self) {
         if !self.is_cancelled.swap(true, Ordering::Relaxed) {
-            let _ = self.source.orders.send(Order::Cancel(self.key));
+            let _ = self.source.orders.send(CallerOrder::Cancel(self.key));
         }
     }
 
     /// Has more of its answer come, after [`Wants::MoreLater`].
     pub fn resume(&self) {
-        let _ = self.source.orders.send(Order::Resume(self.key));
+        let _ = self.source.orders.send(CallerOrder::Resume(self.key));
     }
 }
 
@@ -186,16 +186,16 @@ impl Drop for PassedOn {
 }
 
 /// A call that somebody waits for: it is cancelled when that ends first.
-struct Wanted<'s> {
+struct WaitingCall<'s> {
     source: &'s DataSource,
     key: u64,
     is_answered: bool,
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let _ = self.source.orders.send(Order::Cancel(self.key));
+            let _ = self.source.orders.send(CallerOrder::Cancel(self.key));
         }
     }
 }

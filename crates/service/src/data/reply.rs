@@ -34,7 +34,7 @@ pub enum Wants {
 }
 
 /// See the file's head.
-pub(crate) enum Reply {
+pub(crate) enum ReplyReceiver {
     /// Somebody waits.
     Whole(oneshot::Sender<Result<Vec<u8>, DataError>>, Vec<u8>),
     /// Somebody passes on what comes, and says what more is wanted; unless the call was cancelled.
@@ -43,14 +43,14 @@ pub(crate) enum Reply {
 
 /// What has become of a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum PartOutcome {
     /// What is wanted now.
     Wants(Wants),
     /// No proxy sends so much.
     TooMuch,
 }
 
-impl Reply {
+impl ReplyReceiver {
     /// Whether nobody waits any more.
     pub(super) fn is_closed(&self) -> bool {
         match self {
@@ -59,13 +59,17 @@ impl Reply {
         }
     }
 
-    pub(super) fn part(&mut self, part: Vec<u8>) -> Taken {
+    pub(super) fn part(&mut self, part: Vec<u8>) -> PartOutcome {
         match self {
             Self::Whole(_, answer) => {
                 answer.extend(part);
-                if answer.len() > ANSWER_BYTES_MAX { Taken::TooMuch } else { Taken::Wants(Wants::More) }
+                if answer.len() > ANSWER_BYTES_MAX {
+                    PartOutcome::TooMuch
+                } else {
+                    PartOutcome::Wants(Wants::More)
+                }
             }
-            Self::Parts(take, _) => Taken::Wants(take(Passed::Part(part))),
+            Self::Parts(take, _) => PartOutcome::Wants(take(Passed::Part(part))),
         }
     }
 
@@ -97,7 +101,7 @@ impl Reply {
     }
 }
 
-impl std::fmt::Debug for Reply {
+impl std::fmt::Debug for ReplyReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Reply")
     }

@@ -22,7 +22,7 @@ const LENGTH: usize = 16;
 
 /// Random bytes that only the pages of one user's session hold.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Token([u8; LENGTH]);
+pub(super) struct CsrfToken([u8; LENGTH]);
 
 /// Why a form is not taken; converts into the [`Response`] to be given, 403.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum CsrfError {
     WrongToken,
 }
 
-impl Token {
+impl CsrfToken {
     pub(super) fn random() -> Result<Self, SealedError> {
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes)?;
@@ -76,7 +76,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for CsrfToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }

@@ -19,7 +19,7 @@ use templates::TemplateSet;
 
 pub use templates::RenderError as TemplateError;
 
-pub(crate) use link::Link;
+pub(crate) use link::PublisherLink;
 
 use crate::{Error, Request, Response};
 

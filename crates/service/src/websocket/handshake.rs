@@ -33,12 +33,12 @@ pub enum NoWebSocket {
 
 /// A request for a WebSocket.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HandshakeRequest {
     key: String,
     protocols: Vec<String>,
 }
 
-impl Asked {
+impl HandshakeRequest {
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Result<Self, NoWebSocket> {
         let is_asked =
             headers.get(UPGRADE).is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket"));

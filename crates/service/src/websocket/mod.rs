@@ -19,7 +19,7 @@ use http::StatusCode;
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 
 use crate::{Context, Error, Level, Request, Response, ResponseBody, Upgraded};
-use handshake::Asked;
+use handshake::HandshakeRequest;
 pub use handshake::NoWebSocket;
 pub use socket::{Message, WebSocket, WebSocketError};
 
@@ -30,7 +30,7 @@ const QUIET_MAX: Duration = Duration::from_secs(15);
 
 /// A request for WebSocket, which [`Self::accept`] grants; from [`Request::websocket`].
 pub struct WebSocketRequest {
-    asked: Asked,
+    asked: HandshakeRequest,
     upgrade: Pin<Box<dyn Future<Output = Result<Upgraded, Error>>>>,
     protocol: Option<&'static str>,
     message_bytes_max: usize,
@@ -65,7 +65,7 @@ impl Request {
     /// # Errors
     /// The request asks for no WebSocket.
     pub fn danger_websocket_for_all(&mut self) -> Result<WebSocketRequest, NoWebSocket> {
-        let asked = Asked::of(self.method(), self.headers())?;
+        let asked = HandshakeRequest::of(self.method(), self.headers())?;
         let upgrade = self.upgrade().ok_or(NoWebSocket::NotAsked)?;
         let upgrade = Box::pin(upgrade);
         Ok(WebSocketRequest {

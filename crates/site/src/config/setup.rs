@@ -13,7 +13,7 @@ use http::header::{HeaderName, HeaderValue};
 use request::accept_encoding::Encoding;
 use rewrite::{Matcher, Pattern, RewriteTarget as To};
 use wire::{HeaderOf, LauncherToSite, RuleAction};
-use worker::Fault;
+use worker::ProcessFault;
 
 use crate::config::settings::Settings;
 use crate::files::FileNames;
@@ -54,7 +54,7 @@ impl SiteSetup {
         &mut self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<LauncherToSite>, Fault> {
+    ) -> Result<Option<LauncherToSite>, ProcessFault> {
         match message {
             LauncherToSite::Root {} => self.root = descriptor,
             LauncherToSite::Index { name } => self.index.push(name.as_str().to_owned()),
@@ -175,7 +175,7 @@ impl SiteSetup {
     }
 
     /// Has a folder stand at the path of a rule, whose files answer whatever a rule for a shorter path says.
-    fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), ProcessFault> {
         let folder = opened(folder, descriptor)?;
         let rule = self.rule(number)?;
         if rule.target == RuleTarget::Files {
@@ -186,17 +186,17 @@ impl SiteSetup {
         Ok(())
     }
 
-    fn rule(&mut self, number: u16) -> Result<&mut Rule, Fault> {
+    fn rule(&mut self, number: u16) -> Result<&mut Rule, ProcessFault> {
         let rule = self.rules.iter_mut().find(|rule| rule.number == Some(number));
         rule.ok_or_else(|| strange("terms of no rule"))
     }
 
-    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
+    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, ProcessFault> {
         Ok(&mut self.rule(number)?.policy)
     }
 
     /// Adds a path to those that a rule tries.
-    fn tried(&mut self, number: u16, to: &str) -> Result<(), Fault> {
+    fn tried(&mut self, number: u16, to: &str) -> Result<(), ProcessFault> {
         let rule = self.rule(number)?;
         let tried = match to.strip_prefix('=') {
             Some(status) => TryFile::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
@@ -222,13 +222,13 @@ impl SiteSetup {
     }
 }
 
-fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<OpenFolder, Fault> {
+fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<OpenFolder, ProcessFault> {
     let fd = descriptor.ok_or_else(|| strange("a folder without its descriptor"))?;
     Ok(OpenFolder::new(fd, path))
 }
 
-/// What is empty is not asked for.
-fn matcher(path: &str, suffix: &str, pattern: &str) -> Result<Matcher, Fault> {
+/// An empty text sets no condition.
+fn matcher(path: &str, suffix: &str, pattern: &str) -> Result<Matcher, ProcessFault> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let pattern = match pattern {
         "" => None,
@@ -242,7 +242,7 @@ fn target_of(
     action: RuleAction,
     status: u16,
     (to, matcher): (&str, &Matcher),
-) -> Result<RuleTarget, Fault> {
+) -> Result<RuleTarget, ProcessFault> {
     let parsed = || To::parse(to, matcher.pattern.as_ref()).map_err(strange);
     Ok(match action {
         RuleAction::Terms => RuleTarget::Files,
@@ -257,6 +257,6 @@ fn target_of(
     })
 }
 
-fn strange(what: impl std::fmt::Display) -> Fault {
-    Fault::Launcher(format!("a strange rule: {what}"))
+fn strange(what: impl std::fmt::Display) -> ProcessFault {
+    ProcessFault::Launcher(format!("a strange rule: {what}"))
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use request::error;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
-use worker::refused::Refused;
+use worker::refused::RefusedRequest;
 
 use crate::connection::socket::{ConnectionSocket, expired};
 use crate::connection::state::{ClientConnection, ConnectionEnd, LastResponse, NextStep};
@@ -43,7 +43,7 @@ impl ClientConnection<'_> {
         let (method, target) = (access.method.as_bytes(), access.target.as_bytes());
         // Of what was no head, the first line, such as it is.
         let line = self.preread.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
-        self.site.worker.refused(Refused {
+        self.site.worker.refused(RefusedRequest {
             status: access.status,
             client: self.conn.peer.ip(),
             method,

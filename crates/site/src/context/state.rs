@@ -18,7 +18,7 @@ use wire::{ChildToLauncher, Conditioning, RouteTarget};
 use worker::dispatcher::{setting, share_limits};
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
-use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest, Untold};
+use worker::refused::{LogLimiter, Refusals, RefusedRequest, Untold};
 use worker::routes::Routes;
 
 use crate::config::limits::ClientLimits;

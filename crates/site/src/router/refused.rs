@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use request::path::NormalPath;
 use rewrite::Matcher;
 use worker::log::Log;
-use worker::refused::{Refusals, Refused};
+use worker::refused::{Refusals, RefusedRequest};
 
 use crate::context::SiteContext;
 use crate::files::{Missing, RootFiles};
@@ -56,12 +56,12 @@ impl<'a> LoggedHead<'a> {
         (reason, rule): (&'static str, u16),
         about: &str,
         remedy: &str,
-        log: impl FnOnce(Refused<'_>),
+        log: impl FnOnce(RefusedRequest<'_>),
     ) {
         let field = self.headers.get(header::HOST).map_or(&b""[..], |host| host.as_bytes());
         let host = self.uri.authority().map_or(field, |authority| authority.as_str().as_bytes());
         let target = self.uri.path_and_query().map_or("", |target| target.as_str());
-        log(Refused {
+        log(RefusedRequest {
             status: status.as_u16(),
             client: self.conn.peer.ip(),
             method: self.method.as_str().as_bytes(),
@@ -214,7 +214,7 @@ impl ForwardedHead {
         reason: (&'static str, u16),
         about: &str,
         remedy: &str,
-        log: impl FnOnce(Refused<'_>),
+        log: impl FnOnce(RefusedRequest<'_>),
     ) {
         let headers = self.host.iter().map(|host| (header::HOST, host.clone())).collect();
         let asked = LoggedHead { conn: self.conn, method: &self.method, uri: &self.uri, headers: &headers };
@@ -251,7 +251,7 @@ impl BrokenBodyReport {
     fn tell(self, error: &BoxError) {
         let about = format!("{}: {error}", self.about);
         let (reason, remedy) = ("the server broke its answer off", "see what its own log says");
-        let log = |refused: Refused<'_>| self.refusals.note(&self.log, refused);
+        let log = |refused: RefusedRequest<'_>| self.refusals.note(&self.log, refused);
         self.passed_on.tell(self.status, (reason, self.number), &about, remedy, log);
     }
 }

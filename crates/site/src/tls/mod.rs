@@ -25,7 +25,7 @@ use rustls::{CipherSuite, ServerConfig, SupportedProtocolVersion};
 use tokio::sync::Notify;
 use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
-use worker::Fault;
+use worker::ProcessFault;
 
 use client_ca::Authorities;
 use crl::{Lists, RevocationFile};
@@ -90,19 +90,20 @@ impl TlsContext {
         &mut self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, ProcessFault> {
         match (message, descriptor) {
             (LauncherToSite::Tls { version_min, resume, client_auth, tamper, hsts }, None) => {
                 let hsts = Some(hsts.as_str()).filter(|value| !value.is_empty()).map(HeaderValue::from_str);
-                let hsts = hsts.transpose().map_err(|error| Fault::Launcher(format!("hsts: {error}")))?;
+                let hsts =
+                    hsts.transpose().map_err(|error| ProcessFault::Launcher(format!("hsts: {error}")))?;
                 self.settings = Some(Settings { version_min, resume, client_auth, tamper, hsts });
             }
             (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
-                let wrong = |what| Fault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
+                let wrong = |what| ProcessFault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
                 *self.authorities.get_mut() = Some(Authorities::read(&file).map_err(wrong)?);
             }
             (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
-                let wrong = |what| Fault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
+                let wrong = |what| ProcessFault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
                 let revoked = RevocationFile::read(&file, path.as_str()).map_err(wrong)?;
                 self.revoked.get_mut().take(number, revoked);
             }
@@ -119,12 +120,12 @@ impl TlsContext {
         &self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, ProcessFault> {
         match (message, descriptor) {
             (LauncherToSite::TicketKey { generation, secret }, None) => {
                 self.tickets
                     .learn(generation, &secret.0)
-                    .map_err(|()| Fault::Launcher("a bad secret".into()))?;
+                    .map_err(|()| ProcessFault::Launcher("a bad secret".into()))?;
             }
             (LauncherToSite::Signer {}, Some(channel)) => signer_channel::attend(channel, self.keys.clone())?,
             (LauncherToSite::Stapler {}, Some(channel)) => {
@@ -200,11 +201,11 @@ impl TlsContext {
     ///
     /// # Errors
     /// The authorities of clients' certificates cannot be used: without them, anybody would be let in.
-    pub fn config(&self) -> Result<Option<Arc<ServerConfig>>, Fault> {
+    pub fn config(&self) -> Result<Option<Arc<ServerConfig>>, ProcessFault> {
         let Some(settings) = &self.settings else {
             return Ok(None);
         };
-        let wrong = |what: &dyn std::fmt::Display| Fault::Launcher(format!("TLS: {what}"));
+        let wrong = |what: &dyn std::fmt::Display| ProcessFault::Launcher(format!("TLS: {what}"));
         let provider = Arc::new(provider());
         let versions: &[&SupportedProtocolVersion] = match settings.version_min {
             0x0303 => &[&rustls::version::TLS13, &rustls::version::TLS12],

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use wire::{BUNDLES_MAX, Bundle, Bundles, Bytes, FromWorker, ToWorker};
 
-use super::guarded::Guarded;
-use super::outgoing::{Client, Outgoing, Ready, Waits};
+use super::guarded::GuardedConnections;
+use super::outgoing::{CountedClient, Outgoing, Ready, WaitingPartition};
 use crate::channel::Channel;
 
 const _: () = assert!(BUNDLES_MAX <= sys::seqpacket::MANY_MAX, "a descriptor for each bundle");
@@ -25,11 +25,11 @@ const _: () = assert!(BUNDLES_MAX <= sys::seqpacket::MANY_MAX, "a descriptor for
 pub const CREDITS_MAX: u32 = 4096;
 
 /// When something may be sent on a channel.
-pub enum Kind {
+pub enum SendCondition {
     /// Against credits, which a worker gives.
     Credits,
     /// As far as there is room, to a guarded server, for the partition named; who holds what is known there.
-    Server(Rc<Guarded>, Weak<dyn Waits>),
+    Server(Rc<GuardedConnections>, Weak<dyn WaitingPartition>),
     /// As far as there is room, to a filter, which passes everything on.
     Filter,
 }
@@ -37,7 +37,7 @@ pub enum Kind {
 /// See the file's head.
 pub struct Destination {
     pub(super) channel: Channel<FromWorker, ToWorker>,
-    pub(super) kind: Kind,
+    pub(super) kind: SendCondition,
     /// How much more may be sent. A channel that has room gives itself as many as there may be.
     pub(super) credits: Cell<u32>,
     draining: Cell<bool>,
@@ -46,7 +46,7 @@ pub struct Destination {
     /// Notified when a channel has no more room.
     pub(super) full: Notify,
     /// What the worker holds, and whose it is.
-    pub(super) sent: RefCell<HashMap<u64, (Client, SocketAddr)>>,
+    pub(super) sent: RefCell<HashMap<u64, (CountedClient, SocketAddr)>>,
     /// Whether its nonsense was told; once is enough.
     pub(super) violation_logged: Cell<bool>,
     /// Whether it is to keep what it would hand back.
@@ -57,8 +57,8 @@ pub struct Destination {
 
 impl Destination {
     /// Takes over a channel's descriptor.
-    pub fn new(descriptor: OwnedFd, kind: Kind) -> io::Result<Rc<Self>> {
-        let limited = matches!(kind, Kind::Credits);
+    pub fn new(descriptor: OwnedFd, kind: SendCondition) -> io::Result<Rc<Self>> {
+        let limited = matches!(kind, SendCondition::Credits);
         // Filters and guarded servers have a channel for all gates.
         let channel = if limited { Channel::new(descriptor)? } else { Channel::shared(descriptor)? };
         if !limited {
@@ -85,18 +85,18 @@ impl Destination {
             return 0;
         }
         match &self.kind {
-            Kind::Credits => {
+            SendCondition::Credits => {
                 let left = held_max.saturating_sub(self.sent.borrow().len());
                 left.min(self.credits.get() as usize).min(BUNDLES_MAX)
             }
-            Kind::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
-            Kind::Filter => 1,
+            SendCondition::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
+            SendCondition::Filter => 1,
         }
     }
 
     /// Whether this is the way to a worker, which gives credits.
     pub fn has_credits(&self) -> bool {
-        matches!(self.kind, Kind::Credits)
+        matches!(self.kind, SendCondition::Credits)
     }
 
     /// How many connections the worker holds that were sent here.
@@ -194,9 +194,14 @@ impl Destination {
     }
 
     /// Sends a connection, or gives it back.
-    fn send(&self, mut outgoing: Outgoing, client: Client, next_id: &Cell<u64>) -> Result<(), Outgoing> {
+    fn send(
+        &self,
+        mut outgoing: Outgoing,
+        client: CountedClient,
+        next_id: &Cell<u64>,
+    ) -> Result<(), Outgoing> {
         let id = match &self.kind {
-            Kind::Server(guarded, _) => guarded.next_id(),
+            SendCondition::Server(guarded, _) => guarded.next_id(),
             _ => next_id.replace(next_id.get() + 1),
         };
         let bundle = Bundle {
@@ -209,14 +214,14 @@ impl Destination {
         let message = ToWorker::Connection { bundle };
         let stream = Some(outgoing.stream.as_fd());
         let result = match self.kind {
-            Kind::Credits => self.channel.try_send(&message, stream),
-            Kind::Server(..) | Kind::Filter => self.channel.try_send_any(&message, stream),
+            SendCondition::Credits => self.channel.try_send(&message, stream),
+            SendCondition::Server(..) | SendCondition::Filter => self.channel.try_send_any(&message, stream),
         };
         let Err(error) = result else {
             self.has_sent(id, client, outgoing.peer);
             return Ok(());
         };
-        if error.kind() == io::ErrorKind::WouldBlock && !matches!(self.kind, Kind::Credits) {
+        if error.kind() == io::ErrorKind::WouldBlock && !matches!(self.kind, SendCondition::Credits) {
             self.credits.set(0);
             self.full.notify_one();
         }
@@ -227,17 +232,17 @@ impl Destination {
         Err(outgoing)
     }
 
-    fn has_sent(&self, id: u64, client: Client, peer: SocketAddr) {
+    fn has_sent(&self, id: u64, client: CountedClient, peer: SocketAddr) {
         match &self.kind {
-            Kind::Credits => {
+            SendCondition::Credits => {
                 self.credits.set(self.credits.get() - 1);
                 if self.unheard.get().is_none() {
                     self.unheard.set(Some(Instant::now()));
                 }
                 self.sent.borrow_mut().insert(id, (client, peer));
             }
-            Kind::Server(guarded, dispatcher) => guarded.sent(id, client, dispatcher),
-            Kind::Filter => {}
+            SendCondition::Server(guarded, dispatcher) => guarded.sent(id, client, dispatcher),
+            SendCondition::Filter => {}
         }
     }
 }

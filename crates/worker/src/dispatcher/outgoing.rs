@@ -22,7 +22,7 @@ pub struct Outgoing {
 }
 
 /// Whose share a connection takes, if it is counted.
-pub type Client = Option<IpAddr>;
+pub type CountedClient = Option<IpAddr>;
 
 /// A connection that is counted into its ranges of addresses.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Ready {
     /// The connection.
     pub outgoing: Outgoing,
     /// Whose share it takes.
-    pub client: Client,
+    pub client: CountedClient,
     /// Until when it may wait, if it has waited already.
     pub deadline: Option<Instant>,
 }
@@ -72,9 +72,9 @@ pub trait Owner {
 }
 
 /// A partition of a guarded server, as the server's processes see it.
-pub trait Waits {
+pub trait WaitingPartition {
     /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their turn.
-    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn());
+    fn connection_ended(self: Rc<Self>, client: CountedClient, serve_others: &dyn Fn());
     /// There may be room for connections that wait.
     fn serve_queue(&self);
     /// A process hands a connection back.

@@ -7,7 +7,7 @@ use sys::foreign::Foreign;
 use wire::FromWorker;
 
 use super::Dispatcher;
-use super::destination::{CREDITS_MAX, Destination, Kind};
+use super::destination::{CREDITS_MAX, Destination, SendCondition};
 
 impl Dispatcher {
     /// Hears a worker until it is gone.
@@ -118,7 +118,7 @@ impl Dispatcher {
                 } => destination.credits.set(CREDITS_MAX),
             }
         }
-        if let Kind::Server(guarded, dispatcher) = &destination.kind {
+        if let SendCondition::Server(guarded, dispatcher) = &destination.kind {
             guarded.lost(dispatcher);
         }
         self.lose(&destination);
