@@ -88,8 +88,8 @@ async fn follow(
     Ok(())
 }
 
-/// The same while the worker goes: an upload that has yet to be passed on needs the service that there is by then. Waits when
-/// nothing is said any more.
+/// The same while the worker goes: an upload that has yet to be passed on needs the service that there is by then.
+/// Waits when nothing is said any more.
 async fn follow_on(
     site: &Rc<SiteContext>,
     tls: &TlsContext,
@@ -261,7 +261,7 @@ async fn watch_lists(site: Rc<SiteContext>, tls: Rc<TlsContext>) {
     loop {
         tls.list_is_over().await;
         warn(&site, &tls);
-        // What could be set up before can be now: nothing has changed but the time.
+        // Connections that could be set up before can be now: only the time has changed.
         if let Ok(config) = tls.config() {
             *site.tls.borrow_mut() = config;
         }
@@ -304,8 +304,8 @@ async fn accept(site: Rc<SiteContext>, tls: Rc<TlsContext>) {
 fn attend(site: Rc<SiteContext>, configured: Rc<TlsContext>, arrival: Arrival) -> impl Future<Output = ()> {
     let Arrival { stream, preread, peer, local, guard, kind, relayed: is_relayed } = arrival;
     let (tls, h2c) = (kind == Kind::Tls, kind == Kind::Http2);
-    // SECURITY: what a gate sends is a client's, who is believed nothing that a worker which relays says; and what such a
-    // worker sends is never a connection for a gate.
+    // SECURITY: what a gate sends is a client's, who is believed nothing that a worker which relays says; and what such
+    // a worker sends is never a connection for a gate.
     let relayed = version_of(kind).filter(|_| is_relayed);
     let client = AcceptedClient { stream, preread, peer, local, tls, h2c, relayed };
     async move {

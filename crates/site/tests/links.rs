@@ -1,4 +1,5 @@
-//! Links that leave the root, in made-up trees: what is found is what the kernel finds, and lies in a folder that is named.
+//! Links that leave the root, in made-up trees: what is found is what the kernel finds, and lies in a folder that is
+//! named.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

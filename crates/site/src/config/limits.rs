@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
 const MIN_RATE: u32 = 500;
 
-/// What a client may take.
+/// The limits of a client.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
     /// Bytes of a request head; 431 above.
@@ -46,7 +46,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// What the launcher says, with the rates of `[conditioning]` without keys.
+    /// The launcher's limits, with the rates of `[conditioning]` without keys.
     pub fn new(limits: &WorkerLimits) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         Self {

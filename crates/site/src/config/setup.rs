@@ -1,7 +1,7 @@
-//! What the launcher says of files and routes before a worker serves.
+//! The launcher's messages about files and routes before a worker serves.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never: leave
-//! out a rule that it cannot make sense of: what it would have guarded would be open.
+//! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never:
+//! leave out a rule that it cannot make sense of: what it would have guarded would be open.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -41,7 +41,7 @@ pub struct SiteSetup {
     rules: Vec<Rule>,
     /// The folders beside the root.
     folders: Folders,
-    /// What is to be logged.
+    /// Faults to be logged.
     pub faults: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl SiteSetup {
             LauncherToSite::RuleUsers { rule, realm, path } => {
                 let file = descriptor.ok_or_else(|| strange("users without a file"))?;
                 let (users, faults) = Users::read(&file);
-                // What cannot be understood lets nobody in.
+                // A file of users that cannot be understood lets nobody in.
                 let told = |fault| format!("`users` {}: {fault}; it is left out", path.as_str());
                 self.faults.extend(faults.into_iter().map(told));
                 let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());

@@ -20,15 +20,15 @@ use crate::connection::stream::ClientStream;
 use crate::head::HeadRefusal;
 use crate::http::access_record::{AccessRecord, LoggedRequest};
 
-/// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before the
-/// connection is closed, as nginx does it: a browser shows the answer to an upload that is too large only once the whole
-/// upload is sent. The connection makes room as an idle one does.
+/// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before
+/// the connection is closed, as nginx does it: a browser shows the answer to an upload that is too large only once the
+/// whole upload is sent. The connection makes room as an idle one does.
 const LINGER: Duration = Duration::from_secs(30);
 /// LIMIT: without a byte, the connection is closed sooner.
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
 
 impl ClientConnection<'_> {
-    /// What a request gets that is refused; counts it.
+    /// Answers a request that is refused, and counts the refusal.
     pub(crate) fn refusal(&self, refusal: HeadRefusal, logged: Option<LoggedRequest>) -> NextStep {
         self.site.shed.note(|shed| match refusal {
             HeadRefusal::Late => shed.late_head += 1,
@@ -81,7 +81,7 @@ impl ClientConnection<'_> {
         if let ClientStream::Tls(tls) = &mut stream {
             tls.close();
         }
-        // What still comes is not looked at, so it need not be decrypted.
+        // Bytes that still come are dropped unread, so they need not be decrypted.
         let stream = stream.tcp();
         if rustix::net::shutdown(&*stream, Shutdown::Write).is_err() {
             return;

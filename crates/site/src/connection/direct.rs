@@ -31,7 +31,7 @@ const UNWATCHED: Duration = Duration::from_millis(50);
 /// How often it is looked whether a client has gone that has sent more meanwhile, as on the general path.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 
-/// What became of an exchange.
+/// The outcome of an exchange.
 enum DirectOutcome {
     /// The response is in [`Direct::response`].
     Whole(WrittenResponse),
@@ -42,8 +42,8 @@ enum DirectOutcome {
 }
 
 impl<'a> ClientConnection<'a> {
-    /// Begins to pass a request on whose head this is, with which `data` begins; `None` if that is not for this path, or
-    /// no connection is kept. `route` is what the rules say of its path, if they have been asked.
+    /// Begins to pass a request on whose head this is, with which `data` begins; `None` if that is not for this path,
+    /// or no connection is kept. `route` is what the rules say of its path, if they have been asked.
     pub(super) fn begin_direct(
         &mut self,
         data: &[u8],
@@ -137,8 +137,8 @@ impl<'a> ClientConnection<'a> {
         NextStep::Direct(direct)
     }
 
-    /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or TLS
-    /// still has to say something.
+    /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or
+    /// TLS still has to say something.
     fn is_for_general(&self) -> bool {
         let is_busy = match &self.socket {
             Some(ConnectionSocket::Registered(stream)) => {

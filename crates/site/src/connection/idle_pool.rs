@@ -1,13 +1,13 @@
-//! Who is here: every connection that the worker holds, and which of them goes when others need its place.
+//! All connections that the worker holds, and which of them goes when others need its place.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the addresses of clients, of which one may have
 //! many. Must never: end a connection on which a request is being answered; cost anything per request.
 //!
 //! A connection takes its seat, once, when it first has to wait; most that bring one request never do. While it waits
-//! for the next head, it is idle. When the worker is nearly full, the oldest idle connection of the address range
-//! that holds most of them goes (Park and Pai, *Connection Conditioning*, NSDI 2006). Finding one that is busy takes it out of the tree, and it
-//! comes back when it waits again: no state changes in the tree with each request, and a search pays only for what
-//! was put in.
+//! for the next head, it is idle. When the worker is nearly full, the oldest idle connection of the address range that
+//! holds most of them goes (Park and Pai, *Connection Conditioning*, NSDI 2006). Finding one that is busy takes it out
+//! of the tree, and it comes back when it waits again: no state changes in the tree with each request, and a search
+//! pays only for what was put in.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;

@@ -6,7 +6,7 @@
 //! Only the time counts in which the client, and nobody else, was waited for: the clock by which a transfer is judged
 //! stands still otherwise.
 //!
-//! What a client has taken is what the kernel accepts for it. epoll reports room only once a third of the buffer is
+//! A client has taken the bytes that the kernel accepts for it. epoll reports room only once a third of the buffer is
 //! free, which for a slow client and the buffer of a fast one can take minutes; hence the kernel is also asked
 //! directly, the more often the sooner the client is given up. It then takes as much as the client has acknowledged
 //! since.

@@ -45,8 +45,8 @@ use crate::http1::request::ReceivedHead;
 use crate::proxy::relay::RelayTarget;
 use crate::router::rules::RouteMatch;
 
-/// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and how
-/// the body comes.
+/// LIMIT: what the worker that relays a request adds to the head: the client's certificate, of 16 KiB in base64, and
+/// how the body comes.
 const RELAYED_BYTES: usize = 24 << 10;
 
 /// LIMIT: what of a client's that sends request after request is answered before others have their turn: those that are
@@ -112,7 +112,7 @@ pub fn serve(site: &Rc<SiteContext>, client: AcceptedClient) -> impl Future<Outp
     }
 }
 
-/// What [`ClientConnection::work`] did with its bytes.
+/// The result of [`ClientConnection::work`].
 struct WorkResult {
     /// Bytes used up.
     used: usize,
@@ -221,7 +221,7 @@ impl<'a> ClientConnection<'a> {
             if is_other || (again && !self.conn.tls && self.site.worker.filtered) {
                 break NextStep::HandBack;
             }
-            // What is relayed counts where it is answered, as it does without TLS.
+            // A relayed request counts where it is answered, as it does without TLS.
             let relayed = owner.partition();
             if relayed.is_none() && !self.site.worker.allows(&self.conn, self.arrived) {
                 break NextStep::End(LastResponse::new(StatusCode::TOO_MANY_REQUESTS, &head));
@@ -330,7 +330,8 @@ impl<'a> ClientConnection<'a> {
 
     /// Answers a request on the general path; its body is still to come, or begins `preread`.
     async fn general(&mut self, head: Box<ReceivedHead>) -> NextStep {
-        // What has come of a body is looked at before anybody is asked, who might answer without reading it.
+        // The part of a body that has come is checked before the backend is asked, which might answer without reading
+        // it.
         if head.framing == Framing::Chunked
             && let Err(malformed) = Chunks::default().look(&self.preread)
         {

@@ -1,7 +1,7 @@
-//! What a client is sent through the runtime, and how fast the client takes it.
+//! Sends to a client through the runtime, and watches how fast the client takes it.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: believe epoll
-//! alone about whether a slow client has taken anything.
+//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: believe
+//! epoll alone about whether a slow client has taken anything.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -33,8 +33,8 @@ impl SendBuffer {
         self.takes.deadline().map(|at| self.probe.get().map_or(at, |probe| at.min(probe)))
     }
 
-    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all the
-    /// same once it is time to: whether it is.
+    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all
+    /// the same once it is time to: whether it is.
     fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
         if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
             self.probe.set(None);
@@ -71,8 +71,8 @@ impl SendBuffer {
             }
             if moved > 0 {
                 self.wrote(&polled, moved);
-                // Where there was room that epoll does not report, there may be more: what is taken piece by piece would
-                // look as if the client took it.
+                // Where there was room that epoll does not report, there may be more: what is taken piece by piece
+                // would look as if the client took it.
                 self.probe.set(Some(Instant::now()));
             }
         }

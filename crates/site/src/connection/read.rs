@@ -15,14 +15,15 @@ use crate::connection::state::{ClientConnection, NextStep};
 use crate::connection::stream::ClientStream;
 use crate::head::HeadRefusal;
 
-/// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can go on
-/// with: its client has not heard yet that there will be an end.
+/// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can
+/// go on with: its client has not heard yet that there will be an end.
 const FIRST_REQUEST: Duration = Duration::from_secs(5);
-/// LIMIT: how long such a worker waits for one more request on a connection under TLS that has had some. Its answer says that it is the
-/// last: a client that asks all the time hears of the end by it, and not by a connection that is gone.
+/// LIMIT: how long such a worker waits for one more request on a connection under TLS that has had some. Its answer
+/// says that it is the last: a client that asks all the time hears of the end by it, and not by a connection that is
+/// gone.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 
-/// What ended a wait.
+/// The outcome of a wait.
 enum ReadOutcome {
     Read(usize),
     Gone,

@@ -85,8 +85,8 @@ fn send(fd: BorrowedFd<'_>, slices: [&[u8]; 4], end_follows: bool) -> io::Result
 
 /// Registers a socket with the runtime.
 pub(crate) fn register(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
-    // Several small answers in a row must not wait for the client's acknowledgements. One end of a pair, which is no TCP,
-    // waits for none.
+    // Several small answers in a row must not wait for the client's acknowledgements. One end of a pair, which is no
+    // TCP, waits for none.
     match stream.set_nodelay(true) {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {}
         set => set?,

@@ -1,4 +1,4 @@
-//! What is kept of a connection, and what is to be done with it next.
+//! The state of a connection, and the next step for it.
 //!
 //! Untrusted input: none that this module looks at. Must never: lose a byte that was read.
 
@@ -82,7 +82,7 @@ pub(crate) struct LastResponse {
     pub status: StatusCode,
     /// For people; may be empty.
     pub sentence: Cow<'static, str>,
-    /// What the log says of the request; `None` if its head was refused.
+    /// The request as the log names it; `None` if its head was refused.
     pub logged: Option<LoggedRequest>,
 }
 
@@ -102,7 +102,7 @@ impl LastResponse {
     }
 }
 
-/// What is to be done next.
+/// The next thing to do for a connection.
 pub(crate) enum NextStep {
     Read,
     /// There is more to be worked on, in another turn.

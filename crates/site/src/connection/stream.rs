@@ -74,8 +74,8 @@ impl ClientStream {
         }
     }
 
-    /// Whether the client has closed its side, or reset the connection, as far as the runtime has heard: also where what
-    /// came before that is still unread. Does not read, and has nobody woken.
+    /// Whether the client has closed its side, or reset the connection, as far as the runtime has heard: also where
+    /// what came before that is still unread. Does not read, and has nobody woken.
     pub fn is_closed(&mut self) -> bool {
         let ready = pin!(self.tcp().ready(Interest::READABLE));
         let mut nobody = Context::from_waker(Waker::noop());
@@ -129,8 +129,8 @@ impl ClientStream {
         }
     }
 
-    /// Has the client see that an answer which only its end would end was not whole. Under TLS it sees that already: nobody has
-    /// said that this is the end.
+    /// Has the client see that an answer which only its end would end was not whole. Under TLS it sees that already:
+    /// nobody has said that this is the end.
     pub fn reset(&mut self) {
         if let ClientStream::Plain(tcp) = self {
             // A connection that has ended by itself needs none.

@@ -1,7 +1,7 @@
 //! Requests on their way to whoever answers them: their bodies, and their places.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: requests, of which it looks at the addresses of clients and
-//! the lengths of bodies. Must never: have a backend wait for a client that has not sent its body.
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests, of which it looks at the addresses of
+//! clients and the lengths of bodies. Must never: have a backend wait for a client that has not sent its body.
 
 use std::fmt;
 use std::mem::take;
@@ -30,7 +30,7 @@ struct Full<'a> {
     path: &'a str,
     held: usize,
     others: u64,
-    /// What may be raised.
+    /// The limit that the operator may raise.
     remedy: &'static str,
 }
 
@@ -123,8 +123,8 @@ impl WorkerState {
 
     /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
     ///
-    /// In this order: a client that announces a body and sends none waits without a place. If the request is refused whatever
-    /// its body is, the body is not read.
+    /// In this order: a client that announces a body and sends none waits without a place. If the request is refused
+    /// whatever its body is, the body is not read.
     async fn with_permit<'a, F>(
         &'a self,
         (backend, refused): (BackendId, Option<StatusCode>),
@@ -177,7 +177,7 @@ impl WorkerState {
             false => gather(body).await?,
             true => gather_all(body, &self.spool, self.client(conn)).await?,
         };
-        // What came without a length may have had none; a server is told so.
+        // A body without a length may turn out empty; the server is told so.
         if request.body().is_end_stream() {
             request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
         }

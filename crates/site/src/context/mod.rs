@@ -1,4 +1,4 @@
-//! What the site worker provides to the connections it serves, and what all of them share.
+//! The services that the site worker provides to its connections, and the state that all of them share.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none of its own. Must never: be used from
 //! a second thread.
@@ -50,7 +50,7 @@ pub(crate) struct Hsts {
     pub line: Vec<u8>,
 }
 
-/// What a request waits for.
+/// The reason why a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitReason {
     /// Files are answered at once.
@@ -61,17 +61,17 @@ pub(crate) enum WaitReason {
     Backend,
 }
 
-/// What all connections of a worker share.
+/// The state that all connections of a worker share.
 pub struct SiteContext {
     /// Which requests are this worker's, its services, limits and log.
     pub worker: WorkerState,
     /// Where the static files are.
     pub roots: Roots,
-    /// What is done by path.
+    /// The rules, by path.
     pub rules: Rc<Rules>,
     /// Whether an index file may be a program of a backend.
     pub(crate) index_runs: bool,
-    /// Who waits for a password to be verified.
+    /// Clients that wait for a password to be verified.
     pub guesses: Rc<Guesses>,
     /// Functions that routes name.
     pub hooks: Hooks,
@@ -81,7 +81,7 @@ pub struct SiteContext {
     pub negotiator: Negotiator,
     /// The time.
     pub clock: DateClock,
-    /// What was shed.
+    /// How many connections and requests were dropped.
     pub shed: DropCounters,
     /// How connections under TLS are set up; those that come from now on take this one.
     pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
@@ -140,7 +140,7 @@ impl SiteContext {
         }
     }
 
-    /// What a request for a path waits for, as far as the path tells, and what the rules say of it.
+    /// The reason for which a request for a path waits, as far as the path and its rules tell.
     pub(crate) fn waits_for(&self, path: &NormalPath<'_>, route: &RouteMatch<'_>) -> WaitReason {
         let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
@@ -180,7 +180,7 @@ impl SiteContext {
         *self.hsts.borrow_mut() = hsts;
     }
 
-    /// What answers on `socket` are to say of transport security.
+    /// The value of `Strict-Transport-Security` for answers on `socket`.
     pub(crate) fn hsts_over(&self, socket: &ConnectionSocket) -> Option<Rc<Hsts>> {
         match socket.plain() {
             Some(_) => None,

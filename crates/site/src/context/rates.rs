@@ -1,12 +1,12 @@
 //! How many requests a client may make of this site: `rate_max`, for every request that the worker has.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: tell gates of more
-//! clients than they can hear of.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: tell gates of
+//! more clients than they can hear of.
 //!
-//! Gates count what comes to them, for all sites together; of a connection that stays here, that is the first request. The
-//! worker counts all requests of its site, through whichever gate and on whichever connection they came. Of clients that
-//! have used more than half of what they may, it tells the gates how much, so that these refuse them before the worker is
-//! bothered. They hear that for this site alone.
+//! Gates count what comes to them, for all sites together; of a connection that stays here, that is the first request.
+//! The worker counts all requests of its site, through whichever gate and on whichever connection they came. Of clients
+//! that have used more than half of what they may, it tells the gates how much, so that these refuse them before the
+//! worker is bothered. They hear that for this site alone.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;

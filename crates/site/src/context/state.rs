@@ -87,7 +87,7 @@ fn relayed(routes: &Routes<RouteOwner>) -> Vec<u16> {
     routes.targets().filter_map(RouteOwner::partition).collect()
 }
 
-/// What the launcher has told this worker.
+/// The launcher's settings for this worker.
 pub struct WorkerState {
     /// Whose each request is.
     routes: RefCell<Routes<RouteOwner>>,
@@ -174,7 +174,8 @@ impl WorkerState {
         self.set_policy();
     }
 
-    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not known.
+    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not
+    /// known.
     pub fn share_port(&mut self, port: u16) {
         self.shared_ports.push(port);
     }
@@ -271,8 +272,8 @@ impl WorkerState {
 }
 
 impl WorkerState {
-    /// Whose a request is to answer. `host` is in whatever case, without port and final dot, and empty if HTTP/1.0 named
-    /// none; `path` is as sent.
+    /// Whose a request is to answer. `host` is in whatever case, without port and final dot, and empty if HTTP/1.0
+    /// named none; `path` is as sent.
     pub(crate) fn owner(&self, conn: &ConnInfo, host: &[u8], path: &str) -> RouteOwner {
         match self.routes.borrow().find(host, path).copied() {
             // On a connection in plaintext a gate finds that site.
@@ -297,7 +298,7 @@ impl WorkerState {
         self.refusals.note(&self.log, refused);
     }
 
-    /// What logs a refusal for as long as an answer goes on.
+    /// The log and its counters, for a refusal that is logged only when an answer breaks off.
     pub(crate) fn refusals(&self) -> (Log, Rc<Refusals>) {
         (self.log.clone(), self.refusals.clone())
     }

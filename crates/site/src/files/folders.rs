@@ -1,10 +1,10 @@
 //! Folders of a site beside its root: those of routes with `alias`, and those that symbolic links may lead into.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests, and of files that servers behind the
-//! site name. Must never: give a path another folder than its route says.
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests, and of files that servers behind
+//! the site name. Must never: give a path another folder than its route says.
 //!
-//! An alias is to the site's paths what a mount is to a file system: what the root has there is hidden, and everything else
-//! about a path, its rules above all, is as of any other.
+//! An alias is to the site's paths what a mount is to a file system: what the root has there is hidden, and everything
+//! else about a path, its rules above all, is as of any other.
 
 use std::os::fd::OwnedFd;
 
@@ -76,8 +76,8 @@ impl Folders {
         &self.links
     }
 
-    /// The folder that has the file of the site at `path`, which has no leading slash; and the file's path in it. Nothing
-    /// where the root has it.
+    /// The folder that has the file of the site at `path`, which has no leading slash; and the file's path in it.
+    /// Nothing where the root has it.
     pub fn alias_of<'p>(&self, path: &'p [u8]) -> Option<(&OpenFolder, &'p [u8])> {
         // SECURITY: a path ends at a slash: `media..` is not below `media`.
         let alias = self.aliases.iter().find(|alias| covers(&alias.at, path))?;

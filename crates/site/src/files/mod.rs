@@ -1,9 +1,9 @@
 //! Static files below one root directory, and in the folders that the site has beside it.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies
-//! below the root. Must never: open anything outside of these folders, follow a symbolic link out of one but into a folder
-//! that the operator has named for that, serve
-//! what is not a regular file, or hand out the source of a script, by whatever name it was found.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies below the
+//! root. Must never: open anything outside of these folders, follow a symbolic link out of one but into a folder that
+//! the operator has named for that, serve what is not a regular file, or hand out the source of a script, by whatever
+//! name it was found.
 
 mod beneath;
 pub mod cache;
@@ -58,7 +58,7 @@ impl Missing {
     }
 }
 
-/// What HTTP and the cache say of the version of a file.
+/// The validators of a version of a file, for HTTP and the cache.
 pub trait FileValidators {
     /// The strong entity tag, with its quotes: other bytes have another one, whatever their size and time.
     fn etag(&self) -> String;
@@ -109,7 +109,7 @@ pub struct File {
     pub direct: bool,
 }
 
-/// What a path leads to.
+/// The file or folder at a path.
 #[derive(Debug)]
 pub enum FoundPath {
     /// A file.
@@ -130,10 +130,10 @@ pub struct RootFiles {
     recent: Recent,
 }
 
-/// What the operator says of the names of files.
+/// The operator's rules for the names of files.
 #[derive(Default)]
 pub struct FileNames {
-    /// What a folder's path means: the first of these that exists in it.
+    /// The names of index files: a folder's path stands for the first that exists in the folder.
     pub index: Vec<String>,
     /// Names that begin with a dot and are served all the same, beside `.well-known`.
     pub hidden: Vec<String>,
@@ -146,8 +146,8 @@ pub struct FileNames {
 }
 
 impl FileNames {
-    /// The path below the root that a path stands for, empty for the root itself; nothing if it has a name that is never
-    /// served.
+    /// The path below the root that a path stands for, empty for the root itself; nothing if it has a name that is
+    /// never served.
     pub fn relative<'p>(&self, path: &'p NormalPath<'_>) -> Option<&'p [u8]> {
         let name = path.as_bytes().strip_prefix(b"/")?;
         let name = name.strip_suffix(b"/").unwrap_or(name);
@@ -252,8 +252,8 @@ impl RootFiles {
         opened.linked.as_ref().is_some_and(|path| self.names.rules.is_source(path))
     }
 
-    /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
-    /// of something: one that is empty is still being written, or never was.
+    /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes
+    /// nothing of something: one that is empty is still being written, or never was.
     pub fn precompressed(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, FileVersion)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
         if !self.names.rules.is_as_open(&path, &file.path) {
@@ -269,7 +269,7 @@ impl RootFiles {
         }
     }
 
-    /// What the operator says of names.
+    /// The operator's rules for names.
     pub fn names(&self) -> &FileNames {
         &self.names
     }

@@ -17,7 +17,7 @@ use http::{Method, Response, StatusCode};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-/// What to be sent of a file.
+/// The part of a file to be sent.
 pub(crate) enum Shape {
     /// The file as it is.
     Plain,
@@ -32,7 +32,7 @@ pub(crate) fn missing(missing: Missing) -> Response<ResponseBody> {
     error(status_of(missing))
 }
 
-/// What a client is told of a file that cannot be had.
+/// The status for a file that cannot be served.
 pub(crate) fn status_of(missing: Missing) -> StatusCode {
     match missing {
         Missing::Malformed => StatusCode::BAD_REQUEST,

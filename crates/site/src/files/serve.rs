@@ -32,7 +32,7 @@ use crate::router::rules::{RouteMatch, Rule, Rules};
 /// Bytes by which an encoded form must be smaller than the file to be kept.
 const GAIN_BYTES: u64 = 64;
 
-/// What files make of a request.
+/// The outcome of looking for a file.
 pub(crate) enum FileOutcome<'r> {
     /// The answer.
     Answer(Response<ResponseBody>),
@@ -93,7 +93,7 @@ pub(crate) async fn answer<'r>(
     }
 }
 
-/// What a path leads to, and by which rules.
+/// The file at a path, and the rules that hold for it.
 pub(crate) struct ResolvedFile<'r> {
     pub found: Result<FoundPath, Missing>,
     /// The rules of the file that the path itself does not have.
@@ -155,7 +155,7 @@ async fn of_file(
     response
 }
 
-/// What the fast path has in its ready heads.
+/// Adds the headers that the fast path has in its ready heads.
 fn add_response_headers(headers: &mut HeaderMap, response_headers: &ResponseHeaders, representations: bool) {
     if let Some(value) =
         response_headers.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok())
@@ -311,7 +311,7 @@ impl Cache {
         for (entry, encoding, body) in self.finished().take() {
             let representation = worth(&body, entry.version.size)
                 .then(|| Rc::new(entry.representation(encoding, &body, None)));
-            // What there is no room for is not made again for everybody who asks.
+            // An encoding for which the cache has no room is not made again for every request.
             let representation =
                 representation.filter(|representation| self.count_representation(&entry, representation));
             let _ = entry.coded(encoding).set(representation);

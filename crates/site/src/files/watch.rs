@@ -1,11 +1,11 @@
 //! Being told of changes to files instead of asking.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: what the kernel tells of folders below the root. Must
-//! never: take silence for "unchanged" where it could not watch.
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the kernel tells of folders below the root.
+//! Must never: take silence for "unchanged" where it could not watch.
 //!
 //! inotify takes a path, and this process has none: its root is empty. So it steps into the folder, which it holds as a
 //! descriptor, and watches `.`. All folders from the root to the file are watched, as each of them can be replaced.
-//! Whatever happens in any of them makes every entry be compared with its file once: a change costs some calls of
+//! An event in any of these folders makes every entry be compared with its file once: a change costs some calls of
 //! `openat2`, and no bookkeeping can be wrong.
 
 use std::cell::{Cell, RefCell};
@@ -53,8 +53,8 @@ pub struct FolderWatch {
     named: RefCell<NamedFiles>,
 }
 
-/// The names of files that the kernel has told of, each with the number of its last change. The version of such a file is not
-/// asked for: there are file systems whose times say nothing.
+/// The names of files that the kernel has told of, each with the number of its last change. The version of such a file
+/// is not asked for: there are file systems whose times say nothing.
 #[derive(Default)]
 struct NamedFiles {
     changes: HashMap<Box<[u8]>, u64>,
@@ -133,7 +133,7 @@ impl FolderWatch {
                     if let Some(name) = event.file_name() {
                         self.named.borrow_mut().note(name.to_bytes(), next);
                     }
-                    // What a name stands for may be another folder now: all are to be watched anew.
+                    // A name may stand for another folder now, so all folders are watched anew.
                     moved |= flags.intersects(
                         ReadFlags::ISDIR
                             | ReadFlags::QUEUE_OVERFLOW
@@ -159,7 +159,8 @@ impl FolderWatch {
         told
     }
 
-    /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are not are from now on.
+    /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are
+    /// not are from now on.
     pub fn watches<E>(&self, root: &FileRoot<E>, path: &[u8]) -> WatchStatus {
         let Some(inotify) = self.inotify.borrow().clone() else {
             return WatchStatus::No;

@@ -1,4 +1,4 @@
-//! What the access log is told of a request.
+//! The record of a request for the access log.
 //!
 //! Untrusted input: everything that a client has said; the logger escapes it. Must never: hold more than the head says.
 
@@ -63,7 +63,7 @@ impl<'a> AccessRecord<'a> {
     }
 }
 
-/// What the access log says of a request, for a response that outlives the bytes of the head.
+/// The request's part of the access record, for a response that outlives the bytes of the head.
 #[derive(Debug)]
 pub(crate) struct LoggedRequest {
     /// Method, target, host, `Referer` and `User-Agent`, one behind the other: one allocation for all.

@@ -40,7 +40,7 @@ pub enum ResponseBody {
     File(FileBody),
     /// A piece of memory that others have as well, copied as it is sent.
     Shared(Box<dyn SharedBody>),
-    /// Whatever a service sends.
+    /// The stream of a service.
     Stream(BodyStream),
 }
 
@@ -189,13 +189,13 @@ pub enum BodyError {
     /// The client sent something wrong, or went away.
     #[error("the request body did not arrive")]
     Client(#[source] BoxError),
-    /// What was kept of it in a file cannot be read.
+    /// The part that was kept in a file cannot be read.
     #[error("the request body was lost: {0}")]
     Lost(#[source] std::io::Error),
 }
 
 impl BodyError {
-    /// What the client is told of it.
+    /// The status that the client gets for this error.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -257,7 +257,7 @@ pub struct BoundedBody {
     intake: Option<Rc<Cell<Intake>>>,
     /// Where its request holds a place that may be taken back.
     stall: Option<Stall>,
-    /// What has come already.
+    /// Bytes that have come already.
     ahead: Bytes,
 }
 
@@ -311,7 +311,7 @@ impl BoundedBody {
         self.ahead = ahead;
     }
 
-    /// What of a file it has, as long as it is in one.
+    /// The part of the body that is in a file, if one is.
     pub(crate) fn part(&self) -> Option<&SpooledBody> {
         match &self.inner {
             BodySource::File(part) => Some(part),
@@ -338,7 +338,8 @@ impl BoundedBody {
         }
     }
 
-    /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of it has come.
+    /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of
+    /// it has come.
     pub(crate) fn rewind(&mut self, unsent: Bytes) {
         match &mut self.inner {
             BodySource::Memory { left, whole: Some(whole) } => *left = whole.clone(),

@@ -1,4 +1,5 @@
-//! Internal redirects: a request goes on as one for another path of the site, and what the client has asked for is remembered.
+//! Internal redirects: a request goes on as one for another path of the site, and what the client has asked for is
+//! remembered.
 //!
 //! Untrusted input: the address of a request. Must never: tell a backend that a path was asked for which was not.
 

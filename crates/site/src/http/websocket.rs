@@ -159,7 +159,7 @@ pub(crate) fn refusal(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// What the request asks for.
+/// The upgrade that the request asks for.
 pub(crate) fn asked(extensions: &Extensions) -> Option<UpgradeRequest> {
     extensions.get::<UpgradeRequest>().cloned()
 }
@@ -173,7 +173,7 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: UpgradeRequest) {
     }
 }
 
-/// What the owner of a tunnel has dropped when it ends.
+/// A value that the owner of a tunnel has dropped when the tunnel ends.
 pub(crate) type TunnelGuard = Arc<dyn Any + Send + Sync>;
 
 /// A connection on which the new protocol is spoken.
@@ -192,8 +192,8 @@ pub(crate) struct OpenTunnel {
     guard: Option<TunnelGuard>,
 }
 
-/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds: the new protocol
-/// is spoken on `stream`, from which `first` was read.
+/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds: the new
+/// protocol is spoken on `stream`, from which `first` was read.
 pub(crate) fn grant<B>(response: &mut Response<B>, stream: impl Duplex + 'static, first: Bytes) {
     let headers = response.headers_mut();
     clean_answer(headers);

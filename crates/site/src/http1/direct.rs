@@ -16,16 +16,16 @@ use super::response::{
 use crate::http::compress::dynamic::{ContentHeaders, VARIES};
 use crate::proxy::direct::push_theirs;
 
-/// What every response says in the end.
+/// The headers that every response gets in the end.
 pub(crate) struct CommonHeaders<'a> {
     pub date: [u8; DATE_BYTES],
     /// `Strict-Transport-Security`.
     pub hsts: Option<&'a HeaderValue>,
-    /// What is compressed, if anything is.
+    /// The offer of compression, if anything is compressed.
     pub compressed: Option<CompressionOffer>,
 }
 
-/// What is compressed, and for whom.
+/// The responses that are compressed, and whether this client takes that.
 #[derive(Clone, Copy)]
 pub(crate) struct CompressionOffer {
     /// Bytes of the largest body.
@@ -34,14 +34,14 @@ pub(crate) struct CompressionOffer {
     pub takes_encoded: bool,
 }
 
-/// What was written.
+/// The response that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenResponse {
     pub status: u16,
     pub body_bytes: u64,
 }
 
-/// What the lines of a head say that matters here.
+/// The headers of a response that decide how it is written.
 #[derive(Default)]
 struct FoundHeaders<'a> {
     content: ContentHeaders<'a>,
@@ -49,8 +49,8 @@ struct FoundHeaders<'a> {
     has_date: bool,
 }
 
-/// Appends the response that `data` is, as its client gets it; `None`, and nothing of use appended, if it is not whole, or
-/// not for this path.
+/// Appends the response that `data` is, as its client gets it; `None`, and nothing of use appended, if it is not whole,
+/// or not for this path.
 pub(crate) fn pass_back(
     out: &mut Vec<u8>,
     data: &[u8],
@@ -208,7 +208,7 @@ mod tests {
         lines
     }
 
-    /// What the general path makes of the same.
+    /// The same response as the general path writes it.
     fn in_general(text: &str, request: RequestTraits, hsts: Option<&HeaderValue>) -> Vec<String> {
         let head = response_head::parse(text.as_bytes()).unwrap().unwrap();
         let body = text.as_bytes()[head.length..].to_vec();

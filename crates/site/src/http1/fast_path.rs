@@ -17,7 +17,7 @@ use crate::files::{File, FoundPath};
 use crate::head::{Framing, HeadRefusal, RequestField, RequestHead, Verb};
 use crate::router::rules::RouteMatch;
 
-/// What came of it.
+/// The outcome of the fast path.
 pub(crate) enum Fast<'r> {
     /// It is not for the fast path; nothing was sent. What the rules say of its path, if they were asked.
     General(Option<RouteMatch<'r>>),
@@ -54,8 +54,8 @@ pub(crate) fn answer<'r>(
         root.as_ref().and_then(|root| site.cache.get(root, head.path, tick)).filter(|entry| entry.open);
     let entry = match ready {
         Some(entry) => entry,
-        // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
-        // others are checked: the gate has seen the first head of a connection only.
+        // A path that has an answer here is known to be good, and no backend will see its head. All other heads are
+        // checked: the gate has seen the first head of a connection only.
         None => match (examine(site, head, lines), &root) {
             (Err(refusal), _) => return Fast::Refused(refusal),
             (Ok(()), None) => return Fast::General(None),
@@ -206,7 +206,7 @@ fn connection_line(head: &RequestHead<'_>) -> &'static [u8] {
     }
 }
 
-/// What is left after `sent` bytes, copied, because the date in the buffer may change before it is sent.
+/// Copies the bytes left after `sent`, because the date in the buffer may change before they are sent.
 #[cold]
 fn rest(slices: [&[u8]; 4], sent: usize) -> Vec<u8> {
     let mut all = slices.concat();

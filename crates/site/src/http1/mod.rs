@@ -46,10 +46,10 @@ use crate::http::websocket;
 use crate::proxy::relay::RelayTarget;
 use crate::router;
 
-/// What is written to the log for a client that went away before its answer began, as nginx does.
+/// The logged status of a request whose client went away before the answer began, as in nginx.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) struct RequestEnd {
     /// The connection, if it is still good for anything.
     pub stream: Option<ClientStream>,
@@ -162,7 +162,7 @@ fn only_final(response: Response<ResponseBody>) -> Response<ResponseBody> {
     }
 }
 
-/// What is left of the connection after an exchange.
+/// Decides whether the connection goes on after an exchange.
 fn conclude(site: &SiteContext, state: &ExchangeState, outcome: ExchangeOutcome, minor: u8) -> RequestEnd {
     let mut exchange_io = state.end();
     let keep = outcome == ExchangeOutcome::Answered && state.keep.get();

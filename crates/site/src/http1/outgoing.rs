@@ -1,8 +1,8 @@
-//! The bytes of a response that wait for the client: its head, small pieces of its body gathered, and one large piece as it
-//! is.
+//! The bytes of a response that wait for the client: its head, small pieces of its body gathered, and one large piece
+//! as it is.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: none that it looks at. Must never: send what the
-//! head did not announce, copy a large piece, or let a response look whole whose body broke off.
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: none that it looks at. Must never: send what
+//! the head did not announce, copy a large piece, or let a response look whole whose body broke off.
 
 use bytes::{Buf, Bytes};
 

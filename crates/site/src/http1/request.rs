@@ -1,7 +1,7 @@
 //! A request of HTTP/1: made once of its checked head, and owned from then on.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the head, which has been checked. Must never: read a
-//! head in another way than the check did.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the head, which has been checked. Must never: read
+//! a head in another way than the check did.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -17,7 +17,7 @@ use crate::http1::response::RequestTraits;
 /// The request; its body has still to come.
 pub(crate) struct ReceivedHead {
     pub parts: Parts,
-    /// What the log says of it.
+    /// The request as the log names it.
     pub logged: LoggedRequest,
     pub framing: Framing,
     pub traits: RequestTraits,

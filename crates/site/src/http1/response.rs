@@ -1,7 +1,7 @@
 //! The head of a response of HTTP/1, how its body is delimited, and the pieces of the body.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the header fields of a backend's response. Must
-//! never: delimit a body in two ways, or announce another length than is sent.
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the header fields of a backend's response.
+//! Must never: delimit a body in two ways, or announce another length than is sent.
 
 use http::header::{self, HeaderMap};
 use http::{HeaderValue, StatusCode};
@@ -10,7 +10,7 @@ use request::fields::{has_option, options};
 /// Bytes at the end of a chunked body.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What matters of a request for the framing of its response.
+/// The properties of a request that decide about the framing of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTraits {
     /// Its method is `HEAD`.
@@ -41,7 +41,7 @@ pub(crate) enum BodyFraming {
     Close,
 }
 
-/// What was written of a response.
+/// The properties of a response whose head was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StartedResponse {
     pub body: BodyFraming,
@@ -51,8 +51,8 @@ pub(crate) struct StartedResponse {
 
 /// Appends the head of a response to `out`. `reason` is the phrase behind the status, if it is not the usual one.
 ///
-/// RFC 9112 6: the framing is ours to say, and the connection as well: whatever else `headers` says of them is left out.
-/// A `Content-Length` counts where the body itself does not know its size, and in the response to `HEAD`.
+/// RFC 9112 6: the framing is ours to say, and the connection as well: whatever else `headers` says of them is left
+/// out. A `Content-Length` counts where the body itself does not know its size, and in the response to `HEAD`.
 pub(crate) fn encode_head(
     out: &mut Vec<u8>,
     request: RequestTraits,
@@ -97,7 +97,7 @@ pub(super) fn push_status(
     out.extend_from_slice(b"\r\n");
 }
 
-/// What we say of a connection that is kept, or is not, to a client of this minor version.
+/// The option of `Connection` that a client of this minor version gets, if it needs one.
 fn option_of_ours(keep: bool, minor: u8) -> Option<&'static [u8]> {
     match (keep, minor) {
         (false, _) => Some(b"close"),

@@ -1,5 +1,5 @@
-//! What is written of responses is read again, as a client reads it: the same responses, and no byte besides. Shared by the
-//! tests and a fuzz target.
+//! Reads written responses again, as a client reads them: the same responses, and no byte besides. Shared by the tests
+//! and a fuzz target.
 //!
 //! The reader knows nothing of the writer: heads are httparse's to read, bodies are read by the rules of RFC 9112 6.3.
 
@@ -29,7 +29,7 @@ impl Choices<'_> {
     }
 }
 
-/// What a backend makes, and what was said to the client of it.
+/// A backend's response, and the options that its request had.
 #[derive(Debug)]
 struct RoundTrip {
     traits: RequestTraits,
@@ -40,7 +40,7 @@ struct RoundTrip {
     is_whole: bool,
 }
 
-/// What a client understands.
+/// The response as a client understands it.
 #[derive(Debug, PartialEq, Eq)]
 struct Understood {
     status: u16,

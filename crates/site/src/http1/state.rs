@@ -1,8 +1,8 @@
-//! What the two sides of an exchange share: whoever reads the body of the request, perhaps in a task of its own, and
-//! whoever writes the response.
+//! The state that the two sides of an exchange share: the reader of the request's body, perhaps in a task of its own,
+//! and the writer of the response.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the bytes behind a head; those of a body are passed on
-//! unread. Must never: take a byte of the next request for one of this one, or give the connection to somebody whose
+//! Runs in: the site worker, under the site's uid. Untrusted input: the bytes behind a head; those of a body are passed
+//! on unread. Must never: take a byte of the next request for one of this one, or give the connection to somebody whose
 //! exchange is over.
 
 use std::cell::{Cell, RefCell};
@@ -25,7 +25,7 @@ use crate::proxy::limit::Stall;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: usize = 64 << 10;
-/// What is read of a body ends at a multiple of this, so that a file that it waits in has whole pages written.
+/// Reads of a body end at a multiple of this, so that a file that the body waits in has whole pages written.
 const PAGE_BYTES: usize = 4 << 10;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -35,14 +35,14 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 enum RemainingBody {
     /// So many bytes.
     Exactly(u64),
-    /// What is left of this chunked body; the connection ends with this request.
+    /// The rest of this chunked body; the connection ends with this request.
     Chunked(Chunks),
 }
 
 /// The connection during an exchange.
 pub(super) struct ExchangeIo {
     pub stream: ClientStream,
-    /// What was read from the socket and not yet used up.
+    /// Bytes that were read from the socket and not yet used up.
     pub preread: Bytes,
     left: RemainingBody,
     /// How far beyond a page what was given of the body ends.
@@ -150,13 +150,13 @@ pub(super) struct ExchangeState {
     pub broke: Cell<bool>,
     /// Whether the next request may follow the response.
     pub keep: Cell<bool>,
-    /// What the connection becomes after the response, if not one of HTTP.
+    /// The tunnel that the connection becomes after the response, if it does not stay with HTTP.
     pub tunnel: RefCell<Option<OpenTunnel>>,
     /// Where the request holds a place that may be taken back.
     pub stall: RefCell<Option<Stall>>,
     /// Whether the client waits for the word to send its body.
     expects: Cell<bool>,
-    /// What is left to be written of an interim response.
+    /// The bytes left to be written of an interim response.
     interim: Cell<&'static [u8]>,
     /// The task of the exchange, which is not always the one that reads the body.
     task: RefCell<Option<Waker>>,
@@ -230,8 +230,9 @@ impl ExchangeState {
         self.with_io(|exchange_io| exchange_io.stream.is_unsent()).unwrap_or_default()
     }
 
-    /// Under TLS, reading has encrypted bytes sent as well, and so takes the writer's place with the runtime, which knows
-    /// one task for each direction. Gives the place back, and remembers whom to wake when the client has taken something.
+    /// Under TLS, reading has encrypted bytes sent as well, and so takes the writer's place with the runtime, which
+    /// knows one task for each direction. Gives the place back, and remembers whom to wake when the client has taken
+    /// something.
     pub fn return_writer(&self, cx: &Context<'_>) {
         if self.is_unsent() {
             *self.reader.borrow_mut() = Some(cx.waker().clone());
@@ -261,7 +262,7 @@ impl ExchangeState {
         }
     }
 
-    /// What is left to be written of an interim response, for whoever writes the final one.
+    /// Takes the bytes left of an interim response, for the writer of the final one.
     pub fn take_interim(&self) -> &'static [u8] {
         self.interim.take()
     }

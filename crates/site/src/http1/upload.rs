@@ -1,7 +1,7 @@
 //! The body of a request that came by HTTP/1.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the body; its data are passed on unread. Must never:
-//! wait for a client that sends nothing or too little, or read before somebody wants the body.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the body; its data are passed on unread. Must
+//! never: wait for a client that sends nothing or too little, or read before somebody wants the body.
 
 use std::io;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Waiting for the end of an exchange, as long as its client is there, and fast enough.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: when a client moves bytes, and goes. Must never: wait
-//! for a client that takes nothing.
+//! Runs in: the site worker, under the site's uid. Untrusted input: when a client moves bytes, and goes. Must never:
+//! wait for a client that takes nothing.
 
 use std::future::poll_fn;
 use std::io;
@@ -59,8 +59,8 @@ pub(super) enum ExchangeOutcome {
     Slow,
 }
 
-/// Polls `exchange` until it is over, or the client is gone or too slow; `watch` says how long the former matters, as soon
-/// as the exchange waits.
+/// Polls `exchange` until it is over, or the client is gone or too slow; `watch` says how long the former matters, as
+/// soon as the exchange waits.
 pub(super) async fn drive(
     mut exchange: Pin<&mut impl Future<Output = io::Result<()>>>,
     state: &ExchangeState,
@@ -110,8 +110,8 @@ pub(super) async fn drive(
     .await
 }
 
-/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which makes
-/// that not `visible` any more.
+/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which
+/// makes that not `visible` any more.
 fn is_gone(cx: &mut Context<'_>, state: &ExchangeState, visible: &mut bool) -> bool {
     let gone = state.with_io(|exchange_io| match exchange_io.is_complete() && *visible {
         true => exchange_io.stream.poll_gone(cx, visible),

@@ -1,7 +1,7 @@
 //! Writing a response of HTTP/1: its head together with what there is of its body, then the rest as it comes.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: ask for more of a
-//! body than the client has taken, or keep others waiting for one fast client.
+//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: ask for more
+//! of a body than the client has taken, or keep others waiting for one fast client.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

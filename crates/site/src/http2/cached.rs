@@ -27,7 +27,7 @@ use crate::http1::fast_path;
 /// LIMIT: bytes of a body copied at once, the size of a frame.
 const STEP_BYTES: usize = 16 << 10;
 
-/// What came of a request that may be answered at once.
+/// The outcome for a request that may be answered at once.
 pub(super) enum Fast {
     Answered,
     /// It is for the general path; whether its client may make it, if that was asked.

@@ -1,7 +1,7 @@
 //! The bytes of a connection: those that come go to its codec, and those that the codec has go to the client.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: what the client sends, which is passed on. Must never:
-//! keep a buffer with nothing in it.
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the client sends, which is passed on. Must
+//! never: keep a buffer with nothing in it.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -30,7 +30,7 @@ pub(super) fn swap_buffer(connection: &mut Connection) {
 pub(super) struct SocketIo {
     pub stream: ClientStream,
     pub output: Rc<SendBuffer>,
-    /// What was read from it before.
+    /// Bytes that were read from it before.
     pub preread: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! A connection that speaks HTTP/2: what is in the cache is answered at once, every other stream by a task of its own.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the crate `http2` reads
-//! them. Must never: wait for a client without a deadline, or let one connection hold more than its limits.
+//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the crate `http2`
+//! reads them. Must never: wait for a client without a deadline, or let one connection hold more than its limits.
 
 mod cached;
 mod io;
@@ -39,8 +39,8 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// LIMIT: bytes of an answer that may wait for the socket, of one stream; of all of them, 4 MiB.
 const SEND_BYTES: usize = 32 << 10;
-/// LIMIT: what is taken of a connection before others have their turn: 1000 frames, or 256 KiB, or 60 requests. A read costs
-/// as much as so many frames, as all that came with it was decrypted.
+/// LIMIT: what is taken of a connection before others have their turn: 1000 frames, or 256 KiB, or 60 requests. A read
+/// costs as much as so many frames, as all that came with it was decrypted.
 const TURN_COST: u32 = 1024;
 const READS_MAX: u32 = 8;
 /// LIMIT: streams that we reset for errors of the client's in the life of a connection; others are counted by the time.
@@ -138,7 +138,8 @@ impl ClientConnection<'_> {
             Some(session.wire.stream).filter(|_| matches!(over, SessionEnd::Told | SessionEnd::Done));
         self.socket = stream.map(ConnectionSocket::Registered);
         if over == SessionEnd::Told {
-            // Who says goodbye may have said more after it, and shall still get what it was sent before.
+            // A client that says goodbye may have sent more frames after it, and shall still get what it was sent
+            // before.
             self.linger().await;
         }
         NextStep::Close
@@ -157,7 +158,7 @@ impl ClientConnection<'_> {
             Ok(Some(_)) if !session.shared.borrow().has_begun() => {
                 self.site.shed.note(|shed| shed.malformed += 1);
             }
-            // What has ended already is seen to have ended once more.
+            // A second poll reports the end again.
             Ok(_) => return true,
         }
         false
@@ -308,7 +309,7 @@ impl ClientConnection<'_> {
                 self.request(session, head, now);
                 let mut connection = session.shared.borrow_mut();
                 if connection.output().len() >= STEP_BYTES {
-                    // What fails is seen to fail once more.
+                    // A second write reports the failure again.
                     let _ = session.wire.poll_write(cx, &mut connection);
                 }
             }
@@ -339,7 +340,7 @@ impl ClientConnection<'_> {
     }
 }
 
-/// What is to be done when a deadline has passed.
+/// The action once a deadline has passed.
 enum DeadlineAction {
     NotYet,
     Leave,
@@ -354,7 +355,7 @@ impl Http2Session {
         }
         self.abusive = true;
         self.leaving = Some(Instant::now());
-        // What they were for is of no use to such a client.
+        // The answers of these tasks are of no use to such a client.
         if let Some(tasks) = &mut self.tasks {
             tasks.abort_all();
         }

@@ -60,7 +60,7 @@ pub(super) fn raw_fields(head: &::http2::Http2Head) -> impl Iterator<Item = (&[u
 
 /// Checks a request as it came; whatever is unusual about it is for [`settle`] and [`check`].
 pub(super) fn check_raw(head: &::http2::Http2Head) -> Option<RequestHead<'_>> {
-    // What is behind a fragment's mark would not be part of the path there.
+    // The text behind a fragment's mark would not be part of the path there.
     if head.target().contains('#') {
         return None;
     }

@@ -46,7 +46,7 @@ const FILE_STEP_BYTES: usize = 32 << 10;
 struct Ticket {
     site: Rc<SiteContext>,
     conn: ConnInfo,
-    /// What the log says of it; `None` if it was refused for its head.
+    /// The request as the log names it; `None` if it was refused for its head.
     logged: Option<LoggedRequest>,
     began: Instant,
     status: Cell<u16>,
@@ -76,7 +76,7 @@ enum Broken {
     Gone,
     /// The client takes too little of the answer.
     Slow,
-    /// Whoever answers broke off.
+    /// The backend broke off.
     Source,
     /// A side of a tunnel broke off, or neither says anything.
     Tunnel,
@@ -117,7 +117,7 @@ pub(super) async fn answer(site: Rc<SiteContext>, conn: ConnInfo, asked: StreamR
     };
     let asked = websocket::asked(&parts.extensions);
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    // What is relayed counts where it is answered, as it does without TLS.
+    // A relayed request counts where it is answered, as it does without TLS.
     let allows = || site.worker.allows(&conn, ticket.began);
     let admitted = match (relayed.is_some() || allowed.unwrap_or_else(allows), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
@@ -175,7 +175,7 @@ fn refuse(site: &SiteContext, conn: ConnInfo, ticket: &Ticket, stream: &Stream) 
     let _ = stream.send_head(refusal.status(), refusal.headers(), true);
 }
 
-/// What the checks found out of a request that they let pass.
+/// The checks' findings about a request that they let pass.
 struct AdmittedRequest {
     length: Option<u64>,
     expects: bool,
@@ -208,7 +208,7 @@ fn admit(
     Ok(AdmittedRequest { length, expects: head.expects, cached })
 }
 
-/// What a request came from.
+/// The origin of a request.
 struct From {
     conn: ConnInfo,
     /// The certificate that the client has shown.
@@ -232,7 +232,7 @@ async fn produce(
     let intake = Rc::new(Cell::new(Intake::default()));
     let expects = Rc::new(Cell::new(admitted.expects));
     let body = match websocket::asked(&parts.extensions) {
-        // What follows it is for the tunnel.
+        // The bytes that follow are for the tunnel.
         Some(_) => BoundedBody::empty(),
         None => {
             let upload =
@@ -313,7 +313,8 @@ async fn send(
     let ours = body.in_steps_of(FILE_STEP_BYTES as u64);
     let mut body = pin!(body);
     loop {
-        // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room for.
+        // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room
+        // for.
         let room = room(stream, &pace).await?;
         if ours {
             body.in_steps_of(FILE_STEP_BYTES.min(room) as u64);

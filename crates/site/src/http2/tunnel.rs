@@ -23,7 +23,7 @@ use crate::http::body::ResponseBody;
 use crate::http::response;
 use crate::http::websocket::{self, OpenTunnel, UpgradeRequest};
 
-/// What was answered to a GET can be had by one, but not as a tunnel.
+/// The methods for a resource that answers a GET, but not as a tunnel.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
 /// Makes an extended CONNECT the GET that asks for the same over HTTP/1.1, so that whatever holds for one holds for it.
@@ -85,7 +85,7 @@ pub(super) async fn pass(
 /// A stream as a connection of its own.
 struct StreamIo<'a> {
     stream: &'a Stream,
-    /// What has come and is not taken yet.
+    /// Bytes that have come and are not taken yet.
     rest: Bytes,
 }
 
@@ -116,7 +116,7 @@ impl AsyncWrite for StreamIo<'_> {
         Poll::Ready(Ok(count))
     }
 
-    /// Whoever polls the connection sends what there is.
+    /// The task that polls the connection sends what there is.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

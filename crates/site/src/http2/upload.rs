@@ -26,7 +26,7 @@ use crate::http::body::{BodyError, Intake};
 const REST_TIME: Duration = Duration::from_secs(1);
 const REST_BYTES_MAX: usize = 64 << 10;
 
-/// What a request's body comes from; whoever answers holds it to the end.
+/// The source of a request's body; the answering task holds it to the end.
 pub(crate) type Receiving = Rc<Stream>;
 
 /// Takes what is left of a body that nobody wanted.
@@ -89,7 +89,7 @@ impl Body for Http2Upload {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());
                 this.received += data.len() as u64;
-                // What is passed on is bounded by whoever takes it.
+                // The reader of the body limits how much is passed on.
                 this.stream.release(data.len());
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }

@@ -1,4 +1,4 @@
-//! What answers requests in place of files: a service, an HTTP server or a FastCGI server behind the site.
+//! The backends that answer requests in place of files: a service, an HTTP server or a FastCGI server behind the site.
 //!
 //! Untrusted input: none that this module looks at. Must never: know one backend from another.
 
@@ -18,13 +18,13 @@ use crate::proxy::timeout::Timeouts;
 
 /// A request on its way to a backend. Its head has been checked: origin-form, no `Upgrade`, no names with `_`.
 pub(crate) struct BackendRequest<'a> {
-    /// What is known beside it.
+    /// The context of the request.
     pub context: RequestContext<'a>,
     /// The request itself.
     pub request: Request<BoundedBody>,
 }
 
-/// What is known beside a request.
+/// The facts about a request that its head does not hold.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     /// The client's connection.
@@ -42,7 +42,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// What is known of a server of HTTP/1.1 whose connections are kept.
+/// A server of HTTP/1.1 whose connections are kept.
 pub(crate) trait KeepAlive {
     /// The connections that are kept.
     fn pool(&self) -> &Pool<BackendStream>;
@@ -72,8 +72,8 @@ pub(crate) trait AtOnce {
     /// How long the backend may take.
     fn timeouts(&self) -> Timeouts;
 
-    /// Writes a request with this head and this body into `out`, which is empty, and gives the socket that it is for, with the generation of
-    /// the kept connections. `None` if it is for the general path.
+    /// Writes a request with this head and this body into `out`, which is empty, and gives the socket that it is for,
+    /// with the generation of the kept connections. `None` if it is for the general path.
     fn begin(
         &self,
         out: &mut Vec<u8>,
@@ -94,7 +94,7 @@ pub(crate) trait HttpBackend {
     /// Has the backend answer. Dropped when the client disconnects.
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a>;
 
-    /// What a request for `path` is refused with whatever its body is.
+    /// The status with which a request for `path` is refused whatever its body is.
     fn refuses(&self, files: Option<&RootFiles>, path: &str) -> Option<StatusCode> {
         let _ = (files, path);
         None

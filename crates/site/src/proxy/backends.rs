@@ -41,7 +41,7 @@ pub struct Backends {
     root: String,
     /// Targets that hear of a request when all of its body has come.
     buffering: BTreeSet<u16>,
-    /// What is not made yet.
+    /// Backends that are announced and not made yet.
     announced: Vec<(u16, wire::Backend)>,
 }
 
@@ -118,7 +118,7 @@ impl Backends {
         matches!(backend, BackendId::Target(number) if self.buffering.contains(&number))
     }
 
-    /// What a backend refuses before the body of a request is read.
+    /// The status with which a backend refuses a request before its body is read.
     pub(crate) fn refuses(
         &self,
         backend: BackendId,

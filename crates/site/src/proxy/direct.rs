@@ -1,6 +1,6 @@
-//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, with a body that
-//! came with them, and nothing is made of them. A response that is not as simple, or does not come, is for the general path: it takes the exchange
-//! over where that is.
+//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, with a
+//! body that came with them, and nothing is made of them. A response that is not as simple, or does not come, is for
+//! the general path: it takes the exchange over where that is.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and what a backend
 //! sends. Must never: pass on what the general path would not, or in other words.
@@ -29,8 +29,8 @@ use crate::router::rules::{AccessPolicy, RouteMatch};
 /// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are of no
-/// use.
+/// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are
+/// of no use.
 const SPARE_MAX: usize = 64;
 /// Bytes of a request for which memory is kept: most forms.
 const TEXT_BYTES: usize = 16 << 10;
@@ -46,10 +46,10 @@ pub(crate) struct SentRequest {
     pub stream: BackendStream,
     /// Of its pool, when it was taken.
     pub generation: u64,
-    /// What is written of the request, and how much of it has been.
+    /// The text to be written of the request, and how much of it has been.
     pub text: Vec<u8>,
     pub written: usize,
-    /// What has come of the response.
+    /// The bytes of the response so far.
     pub partial: Vec<u8>,
     /// How the connection has failed.
     pub failure: Option<Http1Failure>,
@@ -104,7 +104,7 @@ pub(crate) struct Direct {
     pub backend: BackendId,
     /// The head as the client sent it, for the general path.
     pub raw: Vec<u8>,
-    /// What the log says of it.
+    /// The request as the log names it.
     pub logged: Option<LoggedRequest>,
     pub traits: RequestTraits,
     /// Whether its client may take a response in one of our encodings.
@@ -148,7 +148,7 @@ impl Direct {
 }
 
 impl Direct {
-    /// What the request was before it was written for the backend: its body.
+    /// The part of `text` that was the request's body before it was written for the backend.
     pub fn body<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         let end = text.len() - self.behind_body;
         &text[end - self.body_bytes..end]
@@ -197,7 +197,7 @@ impl ResumedRequest {
         under_way.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.permit.take()
     }
 
-    /// What is to be gone on with.
+    /// Takes the request that is to be continued.
     pub fn take(extensions: &mut Extensions) -> Option<SentRequest> {
         let Self(under_way) = extensions.remove()?;
         under_way.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -221,14 +221,14 @@ pub(crate) fn is_simple(head: &RequestHead<'_>) -> bool {
         && !head.expects
         && head.upgrade.is_none()
         && head.target.starts_with('/')
-        // What has another form for backends, or is no URI for the `http` crate.
+        // A path with another form for backends, or one that is no URI for the `http` crate, goes to the general path.
         && for_backend(head.path) == head.path
         && head.query.is_none_or(|query| !query.contains('"'))
         && head.length <= HEAD_BYTES_MAX
 }
 
-/// The backend that answers a request with a body of so many bytes, if the rules neither change a message nor ask more of the
-/// client than its address.
+/// The backend that answers a request with a body of so many bytes, if the rules neither change a message nor ask more
+/// of the client than its address.
 pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo, body: (usize, u64)) -> Option<BackendId> {
     let (body_bytes, limit) = body;
     if body_bytes as u64 > route.body_bytes().unwrap_or(limit) {

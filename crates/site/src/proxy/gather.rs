@@ -1,8 +1,8 @@
-//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends none, or
-//! sends it slowly.
+//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends
+//! none, or sends it slowly.
 //!
-//! Untrusted input: bodies of clients. Must never: keep more in memory than a client has sent and its limit, or wait for one
-//! that is too slow.
+//! Untrusted input: bodies of clients. Must never: keep more in memory than a client has sent and its limit, or wait
+//! for one that is too slow.
 
 use std::net::IpAddr;
 
@@ -14,11 +14,12 @@ use http_body_util::BodyExt as _;
 use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::spool::{BLOCK_BYTES, Lack, Spool, SpooledBody};
 
-/// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send unasked.
-/// Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
+/// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send
+/// unasked. Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
 const GATHERED_MAX: usize = BLOCK_BYTES;
 
-/// Bytes that are worth a write of their own to the file; what comes in smaller pieces is put together in memory before.
+/// Bytes that are worth a write of their own to the file; what comes in smaller pieces is put together in memory
+/// before.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A body in one piece of so many bytes is not copied: the buffer that it is part of has at most some times as many.
@@ -36,7 +37,7 @@ pub(crate) enum GatherError {
 }
 
 impl GatherError {
-    /// What the client is told.
+    /// The status that the client gets.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Client(error) => error.status(),

@@ -13,7 +13,7 @@ use crate::http::websocket;
 
 pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_forwarded};
 
-/// What the operator has said in place of the client, for whoever is behind a rule.
+/// The headers that the operator sets in place of the client, for the backend of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeaderChanges {
     /// Set, or taken away where the value is empty; later ones count.

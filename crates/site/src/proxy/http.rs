@@ -22,7 +22,7 @@ use crate::proxy::response::{begun, is_refused};
 use crate::proxy::retry::SendAttempt;
 use crate::proxy::stream::BackendStream;
 
-/// What services and HTTP upstreams do differently.
+/// The differences between services and HTTP upstreams.
 pub(crate) trait Peer: KeepAlive {
     /// Whether a connection that is reset tells that its backend has read nothing of the request.
     const RESET_MEANS_UNREAD: bool;
@@ -120,7 +120,8 @@ async fn exchange<P: Peer>(
         let reset = match sent {
             Ok(begun) => {
                 if !outgoing.is_written() {
-                    // A backend that closes behind an early response has mostly done so by now, and the client can be told.
+                    // A backend that closes behind an early response has mostly done so by now, and the client can be
+                    // told.
                     tokio::task::yield_now().await;
                 }
                 return received(peer, generation, asked, (stream, outgoing), begun);
@@ -151,7 +152,8 @@ fn take_kept<P: Peer>(peer: &P) -> Option<KeptConnection> {
     })
 }
 
-/// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is nobody's.
+/// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is
+/// nobody's.
 fn received<P: Peer>(
     peer: &P,
     generation: u64,

@@ -1,12 +1,13 @@
 //! Requests under TLS on their way to another site below our host, which has a `path` and no certificate, and its
 //! responses on their way back.
 //!
-//! Runs in: the worker of the site that has the certificate, under that site's uid. Untrusted input: requests of clients,
-//! and responses of the other site's worker, which may be compromised. Must never: let a client say of itself what the
-//! other site hears from us, or let the other site hold more of this worker than its share.
+//! Runs in: the worker of the site that has the certificate, under that site's uid. Untrusted input: requests of
+//! clients, and responses of the other site's worker, which may be compromised. Must never: let a client say of itself
+//! what the other site hears from us, or let the other site hold more of this worker than its share.
 //!
-//! A request travels on one end of a socket pair, as one to a service does, but a pair has one request: who the client is
-//! and how it asked comes with the pair, in the bundle, so the other worker serves it as a connection of that client.
+//! A request travels on one end of a socket pair, as one to a service does, but a pair has one request: who the client
+//! is and how it asked comes with the pair, in the bundle, so the other worker serves it as a connection of that
+//! client.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,12 +35,12 @@ use crate::proxy::headers;
 pub(crate) struct Relays(RefCell<HashMap<u16, Rc<ServiceProxy>>>);
 
 impl Relays {
-    /// Makes ways to these partitions, where there are none yet; there is none any more to a partition of `before` that is
-    /// not among them.
+    /// Makes ways to these partitions, where there are none yet; there is none any more to a partition of `before` that
+    /// is not among them.
     pub fn renew(&self, before: &[u16], now: &[u16], make: impl Fn(u16) -> ServiceProxy) {
         let mut ways = self.0.borrow_mut();
         for partition in before.iter().filter(|partition| !now.contains(partition)) {
-            // What is under way there goes on.
+            // Requests under way there go on.
             ways.remove(partition).into_iter().for_each(|way| way.reject_all());
         }
         for &partition in now {
@@ -118,7 +119,7 @@ impl RelayTarget {
     }
 }
 
-/// What the other worker is told of how the client asks.
+/// The kind of request that the other worker is told.
 fn kind_of(version: Version) -> Kind {
     match version {
         Version::HTTP_10 => Kind::RelayedTls10,

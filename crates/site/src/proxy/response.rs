@@ -91,7 +91,7 @@ impl PrefetchedBody {
     /// Takes what is there.
     async fn take_first(&mut self) -> Result<(), BoxError> {
         let mut bytes = 0;
-        // Whoever reads the answer goes on to its body only when it is asked for, piece by piece.
+        // The reader of the answer goes on to its body only when the body is polled, piece by piece.
         let mut asked = false;
         while bytes < FIRST_BYTES_MAX && self.first.len() < FIRST_PIECES_MAX && !self.inner.is_end_stream() {
             match poll_fn(|cx| Poll::Ready(self.inner.as_mut().poll_frame(cx))).await {

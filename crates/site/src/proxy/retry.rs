@@ -32,14 +32,14 @@ impl SendAttempt {
         Self { number: 1, is_kept: false, is_idempotent, has_body, is_whole, reset_means_unread }
     }
 
-    /// Whether the request may be sent again, on a new connection, after this attempt failed with no response; `reset` says
-    /// whether the connection was reset, and `has_sent` whether the kernel has taken a byte of the request.
+    /// Whether the request may be sent again, on a new connection, after this attempt failed with no response; `reset`
+    /// says whether the connection was reset, and `has_sent` whether the kernel has taken a byte of the request.
     ///
-    /// A backend that has read nothing has done nothing. That is so where nothing was sent. Otherwise, only a reset of a socket
-    /// pair shows it: the kernel resets it, and does not just end it, if its peer goes while bytes are in it that nobody has
-    /// read; of a request with a body, these may be the end of the body. A kept connection may have been closed before
-    /// the request came; a request that can take effect twice as well as once is sent again then. Any other may have taken
-    /// effect.
+    /// A backend that has read nothing has done nothing. That is so where nothing was sent. Otherwise, only a reset of
+    /// a socket pair shows it: the kernel resets it, and does not just end it, if its peer goes while bytes are in it
+    /// that nobody has read; of a request with a body, these may be the end of the body. A kept connection may have
+    /// been closed before the request came; a request that can take effect twice as well as once is sent again then.
+    /// Any other may have taken effect.
     pub fn may_repeat(&self, reset: bool, has_sent: bool) -> bool {
         let is_harmless = match self.reset_means_unread {
             true => reset && !self.has_body,
@@ -49,8 +49,8 @@ impl SendAttempt {
     }
 }
 
-/// Whether a request may be sent again on a new connection when a kept one has failed without a response: its method says
-/// so, and all of its body is here.
+/// Whether a request may be sent again on a new connection when a kept one has failed without a response: its method
+/// says so, and all of its body is here.
 pub(crate) fn is_repeatable(method: &Method, body: &BoundedBody) -> bool {
     is_idempotent(method) && (body.is_end_stream() || body.is_here())
 }

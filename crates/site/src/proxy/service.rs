@@ -28,12 +28,12 @@ use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
 
-/// LIMIT: pairs that are kept for further requests: as many as a busy worker is sent at once. With hundreds of clients a turn of
-/// the loop ends as many requests before it begins the next ones, and a pair costs more than a request.
+/// LIMIT: pairs that are kept for further requests: as many as a busy worker is sent at once. With hundreds of clients
+/// a turn of the loop ends as many requests before it begins the next ones, and a pair costs more than a request.
 const IDLE_MAX: usize = 512;
 
-/// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has least to do,
-/// is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
+/// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has
+/// least to do, is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
 const PAIR_AGE: Duration = Duration::from_secs(1);
 
 /// With what requests are answered for which there is no room for a worker.
@@ -103,8 +103,8 @@ impl Owner for ServicePool {
         self.pool.close(waiting);
     }
 
-    /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers, each
-    /// request is for the one that has least to do, which a pair from before would not ask.
+    /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers,
+    /// each request is for the one that has least to do, which a pair from before would not ask.
     fn workers_changed(&self, count: usize) {
         self.pool.clear();
         self.pool.allow(count <= 1);
@@ -119,8 +119,8 @@ impl ServiceProxy {
         let (told, undelivered) = (Cell::default(), Cell::default());
         let pairs = Rc::new(ServicePool { partition, tell, told, pool, undelivered });
         let dispatcher = Dispatcher::new(name, max, connections, pairs.clone());
-        // While others wait for a place in a worker a pair is closed, which gives them its own: were it kept, the next request
-        // to come would have it, and those that wait would do so for ever.
+        // While others wait for a place in a worker a pair is closed, which gives them its own: were it kept, the next
+        // request to come would have it, and those that wait would do so for ever.
         let workers = Rc::downgrade(&dispatcher);
         pairs.pool.keep_while(move || workers.upgrade().is_some_and(|workers| !workers.is_full()));
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
@@ -144,8 +144,8 @@ impl ServiceProxy {
         self.dispatcher.ranges_waiting(at_most)
     }
 
-    /// Whether requests are answered with 500 because the service is broken. No worker will come for those that wait for
-    /// one, so they are answered too.
+    /// Whether requests are answered with 500 because the service is broken. No worker will come for those that wait
+    /// for one, so they are answered too.
     pub(crate) fn set_broken(&self, broken: bool) {
         self.refused.set(broken.then_some(StatusCode::INTERNAL_SERVER_ERROR));
         if broken {

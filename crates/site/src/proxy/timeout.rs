@@ -1,7 +1,7 @@
 //! Bodies on their way to a server behind the site, and back: passed on as they come, and not waited for for ever.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients and servers. Must never: keep more
-//! of a body than one piece, or wait for a server without a deadline.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients and servers. Must never: keep
+//! more of a body than one piece, or wait for a server without a deadline.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,8 +18,8 @@ use worker::ANSWER_TIMEOUT;
 
 use crate::http::body::{BodyError, BoundedBody, BoxError};
 
-/// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of its own
-/// for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.
+/// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of
+/// its own for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.
 const SITE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How long a backend may take.
@@ -32,7 +32,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Of the site's own services and functions. A service may be silent within a response, as one that sends events is.
+    /// Of the site's own services and functions. A service may be silent within a response, as one that sends events
+    /// is.
     pub const OWN: Self = Self { answer: ANSWER_TIMEOUT, silence: None };
 
     /// Of another site's worker.
@@ -85,7 +86,7 @@ impl UploadProgress {
         self.awaits_client.set(true);
     }
 
-    /// What `answer` gives; `None` once the server has done nothing for `timeout`.
+    /// Awaits `answer`; `None` once the server has done nothing for `timeout`.
     pub async fn watch<T>(&self, timeout: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {

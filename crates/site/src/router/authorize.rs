@@ -1,7 +1,7 @@
 //! Whether a client may have what a path leads to.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses and passwords of clients. Must never: take
-//! the policy of one rule for that of all which cover a path.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses and passwords of clients. Must never:
+//! take the policy of one rule for that of all which cover a path.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
@@ -13,7 +13,7 @@ use crate::http::response;
 use crate::router::access::users::PasswordVerdict;
 use crate::router::rules::Rule;
 
-/// Who has asked for a path.
+/// The origin of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathOrigin {
     /// The client, by its name.

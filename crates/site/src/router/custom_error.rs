@@ -1,7 +1,7 @@
 //! The operator's pages in place of ours, for answers that say that something is wrong.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the request that has failed. Must never: send a page
-//! that its own rules keep from the client, or the source of one that is a script.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the request that has failed. Must never: send a
+//! page that its own rules keep from the client, or the source of one that is a script.
 
 use std::rc::Rc;
 

@@ -9,7 +9,7 @@ use rewrite::{Captures, RewriteTarget, TargetPart, Variable};
 
 use crate::router::rules::Rule;
 
-/// What variables stand for.
+/// The values of variables.
 pub(super) struct VariableSource<'r> {
     pub path: &'r NormalPath<'r>,
     pub query: Option<&'r str>,
@@ -45,14 +45,15 @@ impl Destination {
 }
 
 impl VariableSource<'_> {
-    /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows the
-    /// rule's path is added.
+    /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows
+    /// the rule's path is added.
     pub fn destination(&self, rule: &Rule, to: &RewriteTarget) -> Destination {
         let captures = rule.matcher.pattern.as_ref().and_then(|pattern| pattern.find(self.path.as_bytes()));
         let captures = captures.unwrap_or_default();
         let rest = rule.matcher.path.as_deref().and_then(|from| {
             let is_folder = to.is_plain() && to.fixed_path().is_some_and(|path| path.ends_with('/'));
-            // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
+            // A part that was decoded to be compared is encoded again: a backslash or a line end must not reach a
+            // client.
             (is_folder && from.ends_with('/')).then(|| escape(self.path.below(from).unwrap_or_default()))
         });
         let rest = rest.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Who answers a request: files, a service, another server, or a rule by itself; and on what terms.
+//! Chooses what answers a request: files, a service, another server, or a rule by itself; and on what terms.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests, and what services and upstreams answer.
 //! Must never: take an action before the terms of every rule that covers the path are met.
@@ -47,7 +47,7 @@ impl RoutedAnswer {
         Self { response, own: true }
     }
 
-    /// What a backend has answered; or an error in its place, which is ours.
+    /// A backend's answer; or an error in its place, which is ours.
     pub(super) fn foreign(response: Response<ResponseBody>) -> Self {
         let own = response.extensions().get::<response::Own>().is_some();
         Self { response: tidy(response), own }
@@ -68,7 +68,7 @@ pub(super) async fn act<'r>(
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let proves = matches!(rule.target, RuleTarget::Redirect { .. }) && location.path.is_below(CHALLENGES);
     if reads && (rule.fallback || proves) {
-        // What proves to an authority that the host is ours is no matter of redirection.
+        // An authority's challenge for the host is never redirected.
         return from_files(site, location, Some(rule), conn, request).await;
     }
     by_rule(site, location, rule, conn, request).await
@@ -145,7 +145,7 @@ pub(crate) async fn pass_on<'r>(
     answered
 }
 
-/// What the rules change of a request that is passed on.
+/// Changes a request that is passed on, as the rules say.
 fn change(request: &mut Request<BoundedBody>, route: &RouteMatch<'_>, rule: &Rule) {
     let mut changes = HeaderChanges { set: route.request_headers().cloned().collect(), prefix: None };
     if let Some(prefix) = rule.matcher.path.as_deref().filter(|_| rule.strip_prefix) {
@@ -249,7 +249,8 @@ fn destination(
     VariableSource { path, query: request.uri().query(), host: &host }.destination(rule, to)
 }
 
-/// Answers as for the first of these paths at which there is a file, or a folder with an index file; or as for the last.
+/// Answers as for the first of these paths at which there is a file, or a folder with an index file; or as for the
+/// last.
 async fn try_files(
     site: &SiteContext,
     location: Location<'_, '_>,
@@ -294,7 +295,8 @@ async fn rewrite(
     let Ok(mut route) = site.rules.find(&path) else {
         return RoutedAnswer::own(response::error(StatusCode::BAD_REQUEST));
     };
-    // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for it.
+    // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for
+    // it.
     let origin = if to.is_fixed { PathOrigin::Server } else { PathOrigin::Client };
     if let Some(refused) = authorize(site, &route.covering, origin, conn, request.headers()).await {
         return RoutedAnswer::own(refused);

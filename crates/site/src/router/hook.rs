@@ -21,7 +21,7 @@ use crate::http::response;
 use crate::proxy::headers;
 use crate::proxy::timeout::Timeouts;
 
-/// What a function says of a request.
+/// A function's answer to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// There is nothing of this name: 404.

@@ -1,6 +1,7 @@
-//! Who answers a request: rules, on what terms, and what they lead to.
+//! Rules: on what terms a request is answered, and by which backend.
 //!
-//! Untrusted input: requests. Must never: take an action before the access policy of every rule that covers the path is met.
+//! Untrusted input: requests. Must never: take an action before the access policy of every rule that covers the path is
+//! met.
 
 pub mod access;
 pub(crate) mod authorize;

@@ -1,4 +1,4 @@
-//! What the log says of requests that are refused by rules, or by the files that they lead to.
+//! Logs requests that are refused by rules, or by the files that the rules lead to.
 //!
 //! Untrusted input: the head of a request; the logger escapes it. Must never: say of a refusal less than the operator
 //! needs to end it.
@@ -33,7 +33,7 @@ pub(crate) struct LoggedHead<'a> {
 }
 
 impl<'a> LoggedHead<'a> {
-    /// What is to be told of `request`.
+    /// The part of `request` that the log names.
     pub fn of<B>(conn: ConnInfo, request: &'a Request<B>) -> Self {
         LoggedHead { conn, method: request.method(), uri: request.uri(), headers: request.headers() }
     }
@@ -161,8 +161,8 @@ impl ForwardedHead {
         Self { conn, method: request.method().clone(), uri: request.uri().clone(), host }
     }
 
-    /// Logs that this worker has answered in the place of the backend of `rule`, or that the backend's answer breaks off;
-    /// nothing of what the backend has said.
+    /// Logs that this worker has answered in the place of the backend of `rule`, or that the backend's answer breaks
+    /// off; nothing of what the backend has said.
     pub fn check(
         self,
         site: &SiteContext,
@@ -237,7 +237,7 @@ fn described(rule: &Rule) -> String {
     format!("{kind} with {}{servers}", shown(&rule.matcher))
 }
 
-/// What is logged if an answer breaks off.
+/// The line to be logged if an answer breaks off.
 struct BrokenBodyReport {
     passed_on: ForwardedHead,
     status: StatusCode,

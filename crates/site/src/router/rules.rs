@@ -1,10 +1,10 @@
-//! What is done with a request by its path: the site's routes, and who may ask.
+//! The site's routes: which backend answers a path, and which clients may ask.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: let a request pass
 //! the terms of a rule that covers what it asks for, however that is spelt.
 //!
-//! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a folder
-//! has closed. What is done is said by one: the longest path, unless a suffix fits.
+//! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a
+//! folder has closed. What is done is said by one: the longest path, unless a suffix fits.
 
 use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use rewrite::{Matcher, Pattern, RewriteTarget as To};
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
 
-/// What answers requests under a rule.
+/// The target of requests under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleTarget {
     /// The site's files; the rule only sets an access policy.
@@ -48,7 +48,7 @@ pub enum RuleTarget {
     Hook(String),
 }
 
-/// What a rule with `try_files` tries.
+/// A candidate of `try_files`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TryFile {
     /// A path.
@@ -73,7 +73,7 @@ impl RuleTarget {
     }
 }
 
-/// Who may ask, and which headers are changed.
+/// The access policy, and the headers to be changed.
 #[derive(Default)]
 pub struct AccessPolicy {
     /// Headers of each answer.
@@ -94,7 +94,7 @@ pub struct AccessPolicy {
 pub struct BasicAuth {
     /// Those of the file as it is now.
     pub users: RefCell<Rc<Users>>,
-    /// What others are told: the realm that they are asked for.
+    /// The challenge for other clients, with its realm.
     pub challenge: HeaderValue,
 }
 
@@ -134,7 +134,7 @@ pub struct Rule {
     pub number: Option<u16>,
     /// Which paths it is for.
     pub matcher: Matcher,
-    /// What answers.
+    /// The target of its requests.
     pub target: RuleTarget,
     /// Where its servers listen, for the log.
     pub servers: String,
@@ -146,7 +146,7 @@ pub struct Rule {
     pub body_bytes: Option<u64>,
     /// Whether backends get the path without the rule's.
     pub strip_prefix: bool,
-    /// Who may ask.
+    /// The clients that may ask.
     pub policy: AccessPolicy,
 }
 
@@ -159,7 +159,7 @@ pub struct Rules {
     sent_sources: Vec<String>,
 }
 
-/// What the rules say of one path.
+/// The rules that hold for one path.
 pub struct RouteMatch<'r> {
     /// The rule whose action is taken, if any has one.
     pub rule: Option<&'r Rule>,
@@ -190,7 +190,7 @@ impl<'r> RouteMatch<'r> {
         self.covering.iter().flat_map(|rule| &rule.policy.headers)
     }
 
-    /// What is to be said of the headers of a request, later ones in place of earlier ones of the same name.
+    /// The changes of a request's headers, later ones in place of earlier ones of the same name.
     pub fn request_headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.covering.iter().flat_map(|rule| &rule.policy.request_headers)
     }
@@ -245,7 +245,7 @@ impl Rules {
         self.rules.iter()
     }
 
-    /// What holds for a path.
+    /// Finds the rules for a path.
     ///
     /// # Errors
     /// A backend could read dot segments in the path, which would lead it anywhere.
@@ -345,11 +345,11 @@ impl Rule {
             && pattern.as_ref().is_none_or(|pattern| pattern.matches(path.as_bytes()))
     }
 
-    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
-    /// a script may have more of the path behind its name.
+    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one,
+    /// and a script may have more of the path behind its name.
     ///
-    /// SECURITY: a name that begins with a dot, or is nothing but the suffix, is no script, but it is a name: other servers
-    /// and services answer for it.
+    /// SECURITY: a name that begins with a dot, or is nothing but the suffix, is no script, but it is a name: other
+    /// servers and services answer for it.
     fn guards(&self, path: &NormalPath<'_>) -> bool {
         let Matcher { path: prefix, suffix, pattern } = &self.matcher;
         let is_below = |prefix: &String| {

@@ -1,8 +1,8 @@
-//! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind that
-//! it can check, with what the stapler has to say of it.
+//! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind
+//! that it can check, with what the stapler has to say of it.
 //!
-//! Runs in: the site worker. Sees: chains from the signer; staples; names that clients ask for. Never: has a private key;
-//! each certificate leads to the signer that has.
+//! Runs in: the site worker. Sees: chains from the signer; staples; names that clients ask for. Never: has a private
+//! key; each certificate leads to the signer that has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -190,7 +190,7 @@ fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
     hello.named_groups().is_none_or(|groups| groups.contains(&curve))
 }
 
-/// What a key signs by, the best first.
+/// The schemes by which a key signs, the best first.
 fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
     match kind {
         KeyKind::P256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],

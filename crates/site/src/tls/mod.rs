@@ -1,8 +1,8 @@
 //! How this site's worker speaks TLS: its settings, its certificates, its tickets; all of it by what it is told.
 //!
-//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders from
-//! the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's file.
-//! Never: has a private key.
+//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders
+//! from the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's
+//! file. Never: has a private key.
 
 mod client_ca;
 mod crl;
@@ -60,7 +60,7 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-/// What the launcher says of TLS.
+/// The launcher's settings of TLS.
 #[derive(Debug, Default)]
 pub struct TlsContext {
     settings: Option<Settings>,
@@ -85,7 +85,7 @@ impl TlsContext {
     /// Takes a message that is about TLS; gives back any other.
     ///
     /// # Errors
-    /// What the launcher says makes no sense.
+    /// The launcher's message makes no sense.
     pub fn take(
         &mut self,
         message: LauncherToSite,
@@ -115,7 +115,7 @@ impl TlsContext {
     /// The same once the worker serves.
     ///
     /// # Errors
-    /// What the launcher says makes no sense.
+    /// The launcher's message makes no sense.
     pub fn take_always(
         &self,
         message: LauncherToSite,
@@ -140,7 +140,7 @@ impl TlsContext {
     /// Takes over other authorities: how connections are set up from now on.
     ///
     /// # Errors
-    /// What is wrong with the file; the authorities before it are still those that hold.
+    /// The fault of the file; the authorities before it still hold.
     pub fn renew(&self, file: &OwnedFd) -> Result<Option<Arc<ServerConfig>>, String> {
         let new = Authorities::read(file)?;
         let old = self.authorities.replace(Some(new));
@@ -170,7 +170,7 @@ impl TlsContext {
         })
     }
 
-    /// What people are to know of lists of revoked certificates.
+    /// Warnings to the operator about lists of revoked certificates.
     pub fn warnings(&self) -> Vec<String> {
         let revoked = self.revoked.borrow();
         let warning = |path| {
@@ -222,8 +222,8 @@ impl TlsContext {
                 let authorities = authorities.as_ref().ok_or_else(|| wrong(&"no file of authorities"))?;
                 let roots = authorities.roots.clone();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                // As others who check lists do it: every certificate up to an authority of the file must be on none, and there
-                // must be one, which holds now, by whoever has signed it.
+                // As others who check lists do it: every certificate up to an authority of the file must be on none,
+                // and there must be one, which holds now, by whoever has signed it.
                 let verifier =
                     verifier.with_crls(self.revoked.borrow().all()).enforce_revocation_expiration();
                 let verifier = match demand {
@@ -251,7 +251,7 @@ impl TlsContext {
         Ok(Some(Arc::new(config)))
     }
 
-    /// What answers say in `Strict-Transport-Security`.
+    /// The value of `Strict-Transport-Security` in answers.
     pub fn hsts(&self) -> Option<HeaderValue> {
         self.settings.as_ref().and_then(|settings| settings.hsts.clone())
     }

@@ -4,9 +4,9 @@
 //! taken over. Never: waits for a signature longer than its deadline, whatever else the signer says.
 //!
 //! rustls asks for a signature in the middle of a call and wants it at once, so the worker stands still for it: as it
-//! would if it signed itself, and two messages longer. It does so for a moment only. After that the handshake is given up
-//! where it is, as nothing of it has been sent, and begins again with the same bytes once the signer answers, or another
-//! one is there.
+//! would if it signed itself, and two messages longer. It does so for a moment only. After that the handshake is given
+//! up where it is, as nothing of it has been sent, and begins again with the same bytes once the signer answers, or
+//! another one is there.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ pub struct CertificatePart {
     pub der: Vec<u8>,
 }
 
-/// What the certificates of a signer are kept in.
+/// The store of a signer's certificates.
 pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
     /// Takes a part; parts of a chain come in order.
     fn take(&self, line: &Arc<SignerChannel>, part: CertificatePart);
@@ -61,7 +61,7 @@ impl SignerUnavailable {
     /// Waits until it is worth while to ask for the signature again.
     pub async fn end(self) {
         while let Some(keys) = self.0.keys.upgrade() {
-            // What comes from here on is heard of, also if that is before the wait.
+            // Taken before the wait, so that no news from here on is missed.
             let news = keys.news().clone().notified_owned();
             drop(keys);
             if self.is_over() {
@@ -101,7 +101,7 @@ pub struct SignerChannel {
 }
 
 impl Drop for SignerChannel {
-    /// Whoever closes a channel closes what waits in it.
+    /// Closing a channel closes the descriptors that wait in it.
     fn drop(&mut self) {
         sys::seqpacket::empty(&self.socket);
     }
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// What was sent behind nonsense is closed with the channel, which nobody in the site waits for.
+    /// Descriptors sent behind nonsense are closed with the channel, which nobody in the site waits for.
     #[test]
     fn no_wait_for_what_lingers_in_a_channel_that_is_closed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What the stapler says of this site's certificates, to be handed to clients with them.
+//! The stapler's OCSP answers about this site's certificates, to be handed to clients with them.
 //!
 //! Runs in: the site worker. Sees: answers of responders, which the stapler has checked; they are passed on unread.
 //! Never: waits for one, or gives one away after its time.
@@ -43,7 +43,7 @@ impl Shown {
         Self { bare: Arc::new(key), stapled: None }
     }
 
-    /// What a client gets at a time (seconds since 1970).
+    /// The certificate with its staple at a time (seconds since 1970).
     pub fn at(&self, now: u64) -> &Arc<CertifiedKey> {
         match &self.stapled {
             Some((until, stapled)) if *until > now => stapled,

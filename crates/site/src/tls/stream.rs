@@ -43,7 +43,7 @@ const UNSENT_BYTES: usize = 32 << 10;
 /// LIMIT: reads that bring nothing before others have their turn.
 const FILLS_MAX: u32 = 4;
 
-/// What encryption adds to [`STEP_BYTES`], in two or three records.
+/// The bytes that encryption adds to [`STEP_BYTES`], in two or three records.
 const OVERHEAD_BYTES: usize = 512;
 
 thread_local! {
@@ -51,7 +51,7 @@ thread_local! {
     static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; INCOMING_BYTES].into());
 }
 
-/// Who is told that a connection failed.
+/// The receiver of failures of connections.
 pub(crate) trait FailureWatch {
     /// It failed for this reason, in the handshake or after it.
     fn failed(&self, peer: SocketAddr, error: &rustls::Error);
@@ -72,7 +72,7 @@ pub(crate) struct TlsStream {
     connection: UnbufferedServerConnection,
     /// Until the handshake is done.
     beginning: Option<Box<HandshakeRestart>>,
-    /// What has come of a record.
+    /// The bytes of a record so far.
     incoming: Vec<u8>,
     /// Decrypted; read up to `read`.
     plain: Vec<u8>,
@@ -132,8 +132,8 @@ impl TlsStream {
         self.connection.alpn_protocol() == Some(b"h2")
     }
 
-    /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same from
-    /// then on. One of a session that is taken up comes from its ticket.
+    /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same
+    /// from then on. One of a session that is taken up comes from its ticket.
     pub fn client_certificate(&self) -> Option<HeaderValue> {
         let read = || Some(certificate::header_value(self.connection.peer_certificates()?.first()?));
         self.shown.get_or_init(read).clone()
@@ -203,7 +203,7 @@ impl TlsStream {
                 End::Closed => return Poll::Ready(Ok(())),
                 End::Failed => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
             }
-            // What TLS itself has to say must not wait for an answer.
+            // TLS's own messages must not wait for an answer.
             if self.unsent()
                 && self.poll_flush(cx, &mut 0)?.is_pending()
                 && self.outgoing.len() > UNSENT_BYTES

@@ -1,7 +1,7 @@
 //! The answers for one path: as it is, and in each encoding that was asked for.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: contents of files. Must never: give two encodings of
-//! one file the same entity tag.
+//! Runs in: the site worker, under the site's uid. Untrusted input: contents of files. Must never: give two encodings
+//! of one file the same entity tag.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use crate::files::{File, FileValidators};
 use crate::http::compress;
 use sys::file_version::FileVersion;
 
-/// What an entry costs beside its bytes: structures, hash table, queue.
+/// The cost of an entry beside its bytes: structures, hash table, queue.
 const OVERHEAD_BYTES: usize = 512;
-/// What the fields of a form cost that HTTP/2 has asked for; counted for all, so that the budget holds.
+/// The cost of the header fields of a form that HTTP/2 has asked for; counted for all, so that the budget holds.
 const FIELDS_BYTES: usize = 1536;
 
-/// What an answer for a file says beside the file's own facts.
+/// The headers of a file's answer that do not come from the file itself.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseHeaders {
     /// The value of `Cache-Control`.
@@ -69,8 +69,8 @@ impl ResponseHeaders {
     }
 }
 
-/// For how long copies may be used unasked, as in rwasa: shared caches three times as long, and not at all for what only
-/// users with a password may have.
+/// For how long copies may be used unasked, as in rwasa: shared caches three times as long, and not at all for what
+/// only users with a password may have.
 fn cache_control(seconds: u32, private: bool) -> String {
     match (seconds, private) {
         (0, _) => "no-cache".to_owned(),
@@ -113,7 +113,7 @@ impl Representation {
     }
 }
 
-/// What the heads of a file's answers are made of.
+/// The values from which the heads of a file's answers are made.
 pub(crate) struct FileHeaders<'a> {
     pub(crate) media: &'static str,
     pub(crate) last_modified: [u8; DATE_BYTES],
@@ -199,7 +199,7 @@ pub struct CacheEntry {
     pub(super) live: Cell<bool>,
 }
 
-/// What the fast path finds for a request.
+/// The cached answer that the fast path picks for a request.
 pub enum Pick<'e> {
     /// This form.
     Representation(&'e Rc<Representation>),

@@ -37,8 +37,8 @@ pub const ENTRY_BYTES: u64 = 256 << 10;
 /// LIMIT: the part of the budget that one compressed form may have.
 const FORM_SHARE: usize = 8;
 
-/// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for those
-/// that are not, such as writes through a memory map.
+/// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for
+/// those that are not, such as writes through a memory map.
 const WATCHED_TICKS: u64 = 120;
 
 /// The folders that files are served from, with their entries.
@@ -54,9 +54,9 @@ pub struct Cache {
     count: Cell<usize>,
     budget: usize,
     settings: Settings,
-    /// What was compressed as it was sent, until somebody looks.
+    /// Bodies that were compressed while they were sent, until the cache collects them.
     finished: FinishedEncodings,
-    /// What tells of changes, once the worker runs.
+    /// Reports changes of files, once the worker runs.
     pub(crate) watch: FolderWatch,
 }
 
@@ -173,8 +173,8 @@ impl Cache {
         })
     }
 
-    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only the
-    /// one spelling of a path is kept, or a client could fill the cache with spellings of one file.
+    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only
+    /// the one spelling of a path is kept, or a client could fill the cache with spellings of one file.
     pub fn fill(
         &self,
         root: &Rc<CachedRoot>,
@@ -282,8 +282,8 @@ impl Cache {
     }
 }
 
-/// A neighbour that is compressed already, read whole, if it is not too large to be kept. One that was changed a moment ago is
-/// looked for once more with the next request.
+/// A neighbour that is compressed already, read whole, if it is not too large to be kept. One that was changed a moment
+/// ago is looked for once more with the next request.
 pub(crate) fn precompressed(
     root: &CachedRoot,
     entry: &CacheEntry,

@@ -1,7 +1,7 @@
 //! Which entry goes when there is no room: a policy that can be replaced.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: which paths are asked for, and how often. Must
-//! never: name an entry twice that was let go once.
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: which paths are asked for, and how often.
+//! Must never: name an entry twice that was let go once.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

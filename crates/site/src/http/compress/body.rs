@@ -16,7 +16,7 @@ use crate::http::body::{BoxError, ResponseBody};
 /// Bytes that come out before they are sent, unless there is nothing more to compress now.
 const OUT_BYTES: usize = 8 << 10;
 
-/// What is done with all that came out, at the end; not called if there is no end.
+/// Receives the whole compressed body at its end; not called if there is no end.
 pub type Keep = Box<dyn FnOnce(Vec<u8>)>;
 
 /// The body.
@@ -72,7 +72,7 @@ impl CompressedBody {
     }
 }
 
-/// What of trailers is true of what is sent, too.
+/// The trailers that are still true of the compressed body.
 fn true_trailers(mut trailers: HeaderMap) -> Option<HeaderMap> {
     remove_digests(&mut trailers);
     Some(trailers).filter(|trailers| !trailers.is_empty())

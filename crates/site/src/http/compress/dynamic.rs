@@ -16,13 +16,13 @@ use crate::http::body::ResponseBody;
 /// The field whose length is anybody's guess (against BREACH, which compares lengths).
 const NOISE: HeaderName = HeaderName::from_static("x-nb");
 
-/// What `Vary` says of content that is compressed for some.
+/// The value of `Vary` for content that is compressed for some clients.
 pub const VARIES: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 
 /// LIMIT: random bytes of it, as rwasa has them.
 const NOISE_BYTES_MAX: usize = 48;
 
-/// What of a request matters here.
+/// The properties of a request that decide about its encoding.
 pub struct EncodingRequest {
     method: Method,
     accept: Option<HeaderValue>,
@@ -79,7 +79,7 @@ pub fn compress(
     Response::from_parts(parts, ResponseBody::stream(CompressedBody::new(body, encoder, None)))
 }
 
-/// What the lines of a response say of its content.
+/// The headers of a response that describe its content.
 #[derive(Default)]
 pub struct ContentHeaders<'a> {
     media: Option<&'a [u8]>,
@@ -117,7 +117,8 @@ impl<'a> ContentHeaders<'a> {
         }
     }
 
-    /// Whether a response with this status, and with so many bytes if that is known, is compressed for clients that take that.
+    /// Whether a response with this status, and with so many bytes if that is known, is compressed for clients that
+    /// take that.
     pub fn is_eligible(&self, status: StatusCode, size: Option<u64>, max_bytes: u64) -> bool {
         let bodiless = matches!(
             status,
@@ -143,7 +144,7 @@ pub fn vary(headers: &mut HeaderMap) {
     }
 }
 
-/// What was said of the content as it was is not true of what is sent.
+/// Removes the headers that described the content before it was compressed.
 fn relabel(headers: &mut HeaderMap, encoding: Encoding) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
     for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES] {

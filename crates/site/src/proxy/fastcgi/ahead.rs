@@ -1,7 +1,8 @@
-//! Reads an answer ahead of its client, so that a process of the server is free as soon as it has answered: a slow client
-//! would otherwise hold it for as long as it likes, and php-fpm has few.
+//! Reads an answer ahead of its client, so that a process of the server is free as soon as it has answered: a slow
+//! client would otherwise hold it for as long as it likes, and php-fpm has few.
 //!
-//! Untrusted input: none that it looks at. Must never: hold more than its limits, or read on for a client that has gone.
+//! Untrusted input: none that it looks at. Must never: hold more than its limits, or read on for a client that has
+//! gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,13 +19,14 @@ use crate::http::body::BoxError;
 
 /// LIMIT: bytes that are read ahead of one client: most pages, and about what nginx holds without a file.
 const ANSWER_BYTES: usize = 64 << 10;
-/// LIMIT: bytes that are read ahead of all clients of one target; beyond that, an answer is read as its client takes it.
+/// LIMIT: bytes that are read ahead of all clients of one target; beyond that, an answer is read as its client takes
+/// it.
 const TARGET_BYTES: usize = 8 << 20;
 
 /// How much is read ahead for a target.
 pub(super) type BufferedBytes = Rc<Cell<usize>>;
 
-/// What was read, and who waits for what.
+/// The pieces that were read, and the tasks that wait for them.
 struct Buffer {
     pieces: VecDeque<Result<Bytes, BoxError>>,
     bytes: usize,

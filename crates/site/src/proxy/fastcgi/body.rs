@@ -1,7 +1,7 @@
 //! Bodies whose length nobody has said, which CGI has to know before them.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of them than
-//! [`UNKNOWN_LENGTH_MAX`] in all.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of them
+//! than [`UNKNOWN_LENGTH_MAX`] in all.
 
 use std::cell::Cell;
 use std::rc::Rc;

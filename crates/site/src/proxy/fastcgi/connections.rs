@@ -1,4 +1,4 @@
-//! What the connections to the FastCGI servers of one target share.
+//! The state that the connections to the FastCGI servers of one target share.
 //!
 //! Untrusted input: none. Must never: hold more of a server's processes than its limits.
 
@@ -10,8 +10,9 @@ use super::ahead::BufferedBytes;
 use crate::proxy::pool::{Bounds, Pool, Reusable};
 use crate::proxy::stream::BackendStream;
 
-/// LIMIT: how long a connection is of use, from when it was made. Others that use the same pool of processes wait so long
-/// for their turn while this target has requests all the time; a new connection costs a percent of what it carries.
+/// LIMIT: how long a connection is of use, from when it was made. Others that use the same pool of processes wait so
+/// long for their turn while this target has requests all the time; a new connection costs a percent of what it
+/// carries.
 const AGE_MAX: Duration = Duration::from_millis(250);
 
 /// One connection.
@@ -40,7 +41,7 @@ impl Reusable for FastCgiConnection {
     }
 }
 
-/// What the connections of one target share.
+/// The state that the connections of one target share.
 #[derive(Clone)]
 pub(super) struct Connections {
     pool: Pool<FastCgiConnection>,
@@ -51,8 +52,9 @@ pub(super) struct Connections {
 impl Connections {
     /// For a target that has so many requests at once; 0 if the operator has not said.
     ///
-    /// LIMIT: as many are kept. Each holds a process of the server's that nobody else can use, so that none is where the operator has
-    /// not said how many of its processes are this site's: others may wait for them, and only the server sees its queue.
+    /// LIMIT: as many are kept. Each holds a process of the server's that nobody else can use, so that none is where
+    /// the operator has not said how many of its processes are this site's: others may wait for them, and only the
+    /// server sees its queue.
     pub fn new(requests: u32) -> Self {
         let connections = requests as usize;
         Self { pool: Pool::new(Bounds { connections, idle: None }), held: BufferedBytes::default() }

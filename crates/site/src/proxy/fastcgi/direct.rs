@@ -1,8 +1,8 @@
-//! A request whose body came with its head, written in one piece to a socket that connects with it; and its answer, if that came
-//! in one piece. Everything else is for the general path, which takes it over where it is.
+//! A request whose body came with its head, written in one piece to a socket that connects with it; and its answer, if
+//! that came in one piece. Everything else is for the general path, which takes it over where it is.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of the server.
-//! Must never: say anything else than the general path would, or take what it would refuse.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of
+//! the server. Must never: say anything else than the general path would, or take what it would refuse.
 
 use std::borrow::Cow;
 
@@ -79,7 +79,7 @@ pub(crate) fn pass_back_reply(
             RecordPart::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
             RecordPart::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
             RecordPart::End { complete: true } if !is_over => is_over = true,
-            // What it says for the log is said on the general path.
+            // The general path passes the server's lines on to the log.
             RecordPart::Stdout(_) | RecordPart::Stderr(_) | RecordPart::End { .. } => return None,
         }
     }

@@ -47,7 +47,7 @@ pub(super) struct RunningRequest {
     pub outgoing: FastCgiWriter,
     decoder: RecordDecoder,
     words: Rc<Words>,
-    /// What was read of the answer and not passed on.
+    /// Bytes of the answer that were read and not passed on.
     pending: BytesMut,
     /// Whether anything was read at all.
     heard: bool,

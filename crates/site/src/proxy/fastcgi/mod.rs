@@ -11,7 +11,7 @@ mod direct;
 mod incoming;
 mod outgoing;
 mod script;
-/// What a request's variables say beside its head.
+/// The variables of a request that do not come from its head.
 fn around<'a>(
     conn: ConnInfo,
     root: &'a str,
@@ -257,7 +257,7 @@ impl FastCgi {
         }
     }
 
-    /// What the client is told of a failure; the log is told what a server did that it should not have done.
+    /// The status that a client gets for a failure; logs a server's mistake.
     fn told(&self, failure: &FastCgiFailure) -> StatusCode {
         match failure {
             FastCgiFailure::Client(status) => return *status,

@@ -19,7 +19,7 @@ use crate::proxy::timeout::{TimedUpload, UploadProgress};
 
 /// The request.
 pub(super) struct FastCgiWriter {
-    /// What is to be written before the piece: the first records, and then the heads of others.
+    /// Bytes to be written before the piece: the first records, and then the heads of others.
     text: Vec<u8>,
     /// How much of it is written.
     written: usize,
@@ -27,9 +27,9 @@ pub(super) struct FastCgiWriter {
     begin: usize,
     /// The content of one record.
     piece: Bytes,
-    /// What is to be written after the piece.
+    /// Bytes to be written after the piece.
     end: &'static [u8],
-    /// What has come of the body and is in no record yet.
+    /// Bytes of the body that have come and are in no record yet.
     came: Bytes,
     body: TimedUpload,
     length: u64,
@@ -83,7 +83,8 @@ impl FastCgiWriter {
     /// Writes as far as the client and the server let it.
     ///
     /// # Errors
-    /// The client's body is not as it should be. Whether the server is there is for the reader of its answer to find out.
+    /// The client's body is not as it should be. Whether the server is there is for the reader of its answer to find
+    /// out.
     pub fn poll(&mut self, cx: &mut Context<'_>, stream: &mut BackendStream) -> Poll<Result<(), StatusCode>> {
         if std::mem::take(&mut self.is_new)
             && let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx)

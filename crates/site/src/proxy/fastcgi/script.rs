@@ -7,8 +7,8 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 //!
-//! Which names are hidden is asked of the part of the path that names a file. What follows a script is for the application:
-//! there, `.gitignore` is a name like any other.
+//! Which names are hidden is asked of the part of the path that names a file. What follows a script is for the
+//! application: there, `.gitignore` is a name like any other.
 
 use fastcgi::parameters::Script;
 use request::path::{ESCAPED_SLASH, NormalPath};
@@ -32,7 +32,7 @@ pub enum Scripts {
 const SUFFIX: &str = ".php";
 
 impl Scripts {
-    /// What the path `raw`, as sent, means.
+    /// Finds the script that the path `raw`, as sent, stands for.
     pub fn find(&self, files: Option<&RootFiles>, raw: &str) -> Result<Script, Missing> {
         let path = NormalPath::parse(raw).map_err(|_| Missing::Malformed)?;
         // SECURITY: scripts could only take an escaped slash for a separator.
@@ -42,7 +42,7 @@ impl Scripts {
         let path = path.as_bytes().to_vec();
         match self {
             Self::One(script) => {
-                // Whoever asks for the script itself asks for nothing behind it.
+                // A request for the script itself has no path behind it.
                 let rest = path.strip_prefix(script.as_bytes()).filter(|rest| !is_longer_name(rest));
                 Ok(Script { name: script.clone().into_bytes(), info: rest.unwrap_or(&path).to_vec() })
             }
@@ -173,7 +173,7 @@ mod tests {
         std::fs::rename(folder.0.join("a.php"), folder.0.join("new.php")).unwrap();
         assert_eq!(find("/new.php"), script("/new.php", ""));
         assert_eq!(find("/a.php"), Err(Missing::NotFound));
-        // What a link leads to is looked at each time.
+        // The target of a link is looked at each time.
         std::os::unix::fs::symlink("new.php", folder.0.join("link.php")).unwrap();
         assert_eq!(find("/link.php"), script("/link.php", ""));
         std::fs::remove_file(folder.0.join("link.php")).unwrap();

@@ -99,7 +99,7 @@ enum BodyConnection {
 struct Incoming {
     link: BodyConnection,
     end: End,
-    /// What was read and not looked at.
+    /// Bytes that were read and not looked at.
     buffered: Bytes,
     /// The next piece, by which it can be told whether there is one.
     next: Option<Result<Bytes, BoxError>>,

@@ -1,5 +1,5 @@
-//! HTTP/1.1 to servers behind the site and to services, on connections that the request's own future drives: there is no
-//! task, no channel and no buffer for a connection that waits for its next request.
+//! HTTP/1.1 to servers behind the site and to services, on connections that the request's own future drives: there is
+//! no task, no channel and no buffer for a connection that waits for its next request.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: every byte of a response. Must never: take what a
 //! backend sends after its response for another one, or go on with a request that nobody waits for any more.
@@ -49,7 +49,7 @@ pub(crate) enum Http1Failure {
     Client(StatusCode),
     /// The connection failed; whether it was reset.
     Gone { reset: bool },
-    /// What came is no response.
+    /// The server sent no response.
     Malformed,
 }
 

@@ -32,7 +32,7 @@ enum Framing {
 
 /// The request.
 pub(crate) struct RequestWriter {
-    /// What is to be written before the piece: the head, and then the framing of chunks.
+    /// Bytes to be written before the piece: the head, and then the framing of chunks.
     text: Vec<u8>,
     /// How much of it is written.
     written: usize,
@@ -45,7 +45,7 @@ pub(crate) struct RequestWriter {
     is_new: bool,
     /// Whether all of the body is in `text` and `piece`.
     is_ended: bool,
-    /// What of the body a server was to take that was gone already.
+    /// Bytes of the body for a server that was gone already.
     unsent: Bytes,
 }
 

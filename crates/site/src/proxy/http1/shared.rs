@@ -1,5 +1,5 @@
-//! A connection whose backend answers before it has all of the request: a task writes the rest, as the body of the response
-//! is read at its client's pace, and a client may send all of its body before it reads.
+//! A connection whose backend answers before it has all of the request: a task writes the rest, as the body of the
+//! response is read at its client's pace, and a client may send all of its body before it reads.
 //!
 //! Untrusted input: none that this module looks at. Must never: keep a connection before both messages are over.
 
@@ -26,7 +26,7 @@ struct SharedState {
     writing: Writing,
     /// Where the connection goes when the request is written, once the response is over.
     keep: Option<Keep>,
-    /// Who waits for the response.
+    /// The task that waits for the response.
     reader: Option<Waker>,
     /// The task.
     writer: Option<Waker>,

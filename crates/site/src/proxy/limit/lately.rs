@@ -1,4 +1,5 @@
-//! Whether a range of addresses has a backend to itself: who is alone may be lent most of its places, who is not a quarter.
+//! Whether a range of addresses has a backend to itself: who is alone may be lent most of its places, who is not a
+//! quarter.
 //!
 //! Untrusted input: addresses of clients. Must never: grow with the number of those.
 

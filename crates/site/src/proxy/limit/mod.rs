@@ -1,18 +1,18 @@
 //! How many requests may be with a backend at once (the servers of one route, or one service), and which of those that
 //! wait is next.
 //!
-//! Untrusted input: addresses of clients. Must never: let those who are slow, however many they are, have every place of
-//! the worker, or one range of addresses every place of a backend.
+//! Untrusted input: addresses of clients. Must never: let those who are slow, however many they are, have every place
+//! of the worker, or one range of addresses every place of a backend.
 //!
-//! A request has a permit from when it is passed on to the end of its answer, or of the tunnel that this opens. Without a
-//! number of its own, a backend may have as many requests as places are left by all of them: the first that hangs gets
-//! half of the places, the next half of what is left, and a request that needs no backend is served all the while.
+//! A request has a permit from when it is passed on to the end of its answer, or of the tunnel that this opens. Without
+//! a number of its own, a backend may have as many requests as places are left by all of them: the first that hangs
+//! gets half of the places, the next half of what is left, and a request that needs no backend is served all the while.
 //!
 //! Of the places of a backend, a range of addresses holds at most its share, as of the connections in a gate. What
 //! nobody else uses is lent beyond that, up to [`LENT_MAX`] places and never the last quarter, so that another range
-//! finds a place at once; if others have asked within the last seconds, a range has a quarter at most. A request over the limit waits, in a queue by recency of which a range also has at most its
-//! share. When a request within its range's share waits, nothing is lent any more, and lent places whose client is being
-//! waited for are taken back.
+//! finds a place at once; if others have asked within the last seconds, a range has a quarter at most. A request over
+//! the limit waits, in a queue by recency of which a range also has at most its share. When a request within its
+//! range's share waits, nothing is lent any more, and lent places whose client is being waited for are taken back.
 
 mod lately;
 mod permit;
@@ -53,19 +53,19 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const STALL_MAX: Duration = Duration::from_secs(5);
 /// How often one that waits looks for a lent place that stands still.
 const PRESS_EVERY: Duration = Duration::from_secs(1);
-/// LIMIT: places of a backend that are lent to ranges beyond their shares. An exchange with a backend takes some 40 KiB,
-/// hence 10 MiB. More is for clients of several networks, which have shares of their own.
+/// LIMIT: places of a backend that are lent to ranges beyond their shares. An exchange with a backend takes some 40
+/// KiB, hence 10 MiB. More is for clients of several networks, which have shares of their own.
 const LENT_MAX: usize = 256;
 /// The part of a backend's places that is never lent: what the widest range has as its share, without `share_max`.
 const NOT_LENT: usize = 4;
 /// The part of a backend's places that one range has at most while others ask as well.
 const QUARTER: usize = 4;
-/// What a range holds however few places there are, the widest first: a client's neighbours have one as well.
+/// The places of a range however few there are, the widest first: a client's neighbours have one as well.
 const LEAST: [u32; 3] = [3, 2, 1];
 /// LIMIT: after so many at once, memory is given back when a quarter of them is left: some 10 MiB.
 const PEAK_MIN: usize = 256;
 
-/// What requests are passed on to.
+/// The backend that requests are passed on to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum BackendId {
     /// The servers of the rule with this number.
@@ -90,7 +90,7 @@ pub enum LimitRefusal {
     OverShare,
 }
 
-/// What was refused, for `bulkhead status --conditioning`.
+/// Counters of refusals, for `bulkhead status --conditioning`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Requests that had to wait.
@@ -134,15 +134,15 @@ struct BackendPlaces {
     /// Where the operator has said how many.
     at_most: Option<usize>,
     held: usize,
-    /// What is held within shares.
+    /// Places that are held within shares.
     shares: Shares,
-    /// What is held beyond them, and by which range.
+    /// Places that are held beyond shares, and by which range.
     lent: Vec<(Stall, AddressRange)>,
     lately: Lately,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
     bits: [u8; 2],
     queue: Queue<QueuedRequest>,
-    /// What waits, by range.
+    /// Waiting requests, by range.
     waiting: Shares,
 }
 
@@ -248,7 +248,7 @@ impl ConcurrencyLimit {
         PermitAnswer::Refused(refused)
     }
 
-    /// What was refused, and how many wait.
+    /// How many requests were refused, and how many wait.
     pub fn counts(&self) -> Counts {
         lock(&self.state).counts
     }

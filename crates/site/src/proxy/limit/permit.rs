@@ -50,7 +50,7 @@ impl Permit {
         Self(Arc::new(HeldPlace { state, backend, client, stall }))
     }
 
-    /// What to look at if the place is lent, and may be taken back.
+    /// The stall timer, if the place is lent and may be taken back.
     pub(crate) fn stall(&self) -> Option<&Stall> {
         self.0.stall.as_ref()
     }

@@ -20,7 +20,7 @@ struct StallState {
     wakers: [Option<Waker>; 2],
 }
 
-/// Who waits for the word.
+/// The side that waits until it is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Answer = 0,

@@ -1,7 +1,8 @@
-//! The bodies in the file: written piece by piece, then read from the beginning; and which of them goes when there is no room.
+//! The bodies in the file: written piece by piece, then read from the beginning; and which of them goes when there is
+//! no room.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen, and their
-//! addresses. Must never: keep a body longer than its request, or read what it has not written.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen, and
+//! their addresses. Must never: keep a body longer than its request, or read what it has not written.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,8 +23,8 @@ use super::ranges::{Ranges, SentBlocks};
 /// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
 const WEIGHT_BLOCKS: usize = 16;
 
-/// LIMIT: how long the file stays as long as bodies needed it: to make and to free pages for each upload costs more than to
-/// copy it.
+/// LIMIT: how long the file stays as long as bodies needed it: to make and to free pages for each upload costs more
+/// than to copy it.
 pub(super) const STAY_TIME: Duration = Duration::from_secs(1);
 
 /// LIMIT: bytes that are read at once: what a record of FastCGI takes, in whole words.
@@ -41,13 +42,13 @@ struct SpoolState {
     grown: Rc<Notify>,
 }
 
-/// What a body holds.
+/// The blocks that a body holds.
 #[derive(Default)]
 struct HeldBlocks {
     blocks: RefCell<Vec<u32>>,
     /// Its names among the ranges.
     keys: RefCell<Vec<[ItemKey; 2]>>,
-    /// What it counts for once its server has heard of it.
+    /// The share that it counts for once its server has heard of it.
     passed_on: Cell<Option<SentBlocks>>,
     /// Whether it was given up for another.
     is_lost: Cell<bool>,
@@ -111,7 +112,8 @@ impl SpoolState {
         Ok(block)
     }
 
-    /// Where the bytes of a body from `length` on go, of which there are `wanted`: as far as its blocks follow each other.
+    /// Where the bytes of a body from `length` on go, of which there are `wanted`: as far as its blocks follow each
+    /// other.
     fn extent(
         &mut self,
         held: &Rc<HeldBlocks>,

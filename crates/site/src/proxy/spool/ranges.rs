@@ -1,8 +1,8 @@
-//! What bodies in the file hold, by range of addresses: whose it is to give way, and how much a range has of what cannot be taken
-//! back.
+//! The share of each range of addresses in the file of bodies: which range has to give way, and how many blocks of a
+//! range cannot be taken back.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: let one range take all of
-//! the file with bodies that its servers do not read, or take from a range for one that holds more.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: let one range
+//! take all of the file with bodies that its servers do not read, or take from a range for one that holds more.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ pub(super) struct SentBlocks {
 
 /// See the file's head.
 pub(super) struct Ranges<B> {
-    /// What may be given up.
+    /// Bodies that may be given up.
     unheard: Tree<B>,
     /// All of it.
     all: Tree<()>,
@@ -85,8 +85,8 @@ impl<B> Ranges<B> {
         self.unheard.get(key)
     }
 
-    /// Lets a server hear of a body of so many blocks, if its range may have that: its share, beyond that what leaves a quarter
-    /// of the file to others, and one body in any case.
+    /// Lets a server hear of a body of so many blocks, if its range may have that: its share, beyond that what leaves a
+    /// quarter of the file to others, and one body in any case.
     pub fn pass_on(&mut self, client: IpAddr, blocks: u32) -> Option<SentBlocks> {
         let range = self.range(client.into());
         let is_lent = self.shares.admit_all(client, blocks).is_err();

@@ -1,7 +1,7 @@
 //! The turns of those whose password is to be verified: one at a time in the whole worker.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: keep a place for a
-//! client that has gone, or leave one waiting whose turn it is. Whose turn that is says [`conditioning::Guesses`].
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: keep a place for
+//! a client that has gone, or leave one waiting whose turn it is. Whose turn that is says [`conditioning::Guesses`].
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub(super) struct Waiter<'a> {
     turn: oneshot::Receiver<Turn>,
 }
 
-/// What became of a wait.
+/// The outcome of a wait.
 pub(super) enum TurnOutcome {
     /// It is its turn.
     Turn(Turn),
@@ -60,7 +60,7 @@ impl Guesses {
     /// Lets a client at `address` wait.
     pub(super) fn wait(self: &Rc<Self>, address: IpAddr) -> Waiter<'_> {
         let (sender, turn) = oneshot::channel();
-        // What has to leave is told so by being dropped.
+        // A request that has to leave learns so when its sender is dropped.
         let (key, _) = self.waiting.borrow_mut().wait(address, (address, sender));
         Waiter { guesses: self, address, key, turn }
     }

@@ -1,4 +1,4 @@
-//! Who may log in, and what is remembered of those that have tried.
+//! The users that may log in, and a memory of the credentials that were tried.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the `Authorization` field, and the file, which an
 //! operator wrote. Must never: keep or log a password, tell by its time whether there is such a user, or let guesses
@@ -23,7 +23,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// LIMIT: for how long the thread works on a password before others are served.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// What became of a question.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordVerdict {
     /// It is a user with the right password.

@@ -1,7 +1,7 @@
 //! Every kind of rule, kind of name and spelling of it against a model of which names a rule guards.
 //!
-//! The model knows names and rules alone. What it guards, no spelling of that name reaches; and what it leaves open is open
-//! where it is written plainly.
+//! The model knows names and rules alone. What it guards, no spelling of that name reaches; and what it leaves open is
+//! open where it is written plainly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +63,8 @@ fn matcher(seeded: &mut SeededRandom) -> Matcher {
     }
 }
 
-/// Whether the rule guards the name: names below a path, and names that end with a suffix, be they hidden or nothing but it.
+/// Whether the rule guards the name: names below a path, and names that end with a suffix, be they hidden or nothing
+/// but it.
 fn guards(matcher: &Matcher, name: &str) -> bool {
     let is_below = |prefix: &str| match prefix.strip_suffix('/') {
         Some(folder) => name.starts_with(prefix) || name == folder,

@@ -1,4 +1,4 @@
-//! What leaves a connection under TLS: encrypting, and having the kernel take it.
+//! Encrypts the bytes that leave a connection under TLS, and has the kernel take them.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: encrypt more
 //! than [`STEP_BYTES`] for a client that takes nothing.
