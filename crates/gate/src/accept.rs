@@ -56,7 +56,7 @@ pub fn accept(
                     Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return gate.unlisten(&listener),
                     // Out of descriptors, or of memory for sockets: somebody goes who has sent no whole request.
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if gate.evict() => {}
-                    // What lasts until something else changes must not be asked for again and again.
+                    // A lasting failure must not be tried again and again.
                     Err(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
                     ) => {

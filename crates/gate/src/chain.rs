@@ -50,12 +50,12 @@ impl FilterChain {
         self.first.send_uncounted(outgoing);
     }
 
-    /// What went in and has not come out: dropped by a filter, or under way.
+    /// The connections that went in and have not come out: dropped by a filter, or under way.
     pub fn missing(&self) -> u64 {
         self.flow.sent.get().saturating_sub(self.flow.returned.get())
     }
 
-    /// What went in and came out.
+    /// The connections that went in and came out.
     pub fn flow(&self) -> &Rc<Flow> {
         &self.flow
     }

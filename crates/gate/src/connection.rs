@@ -39,9 +39,9 @@ pub struct GateConnection {
     pub share: Option<ConnectionShare>,
     /// Whether the filters have had this request.
     pub filtered: bool,
-    /// Who answers for what it sends.
+    /// The process that answers for its bytes.
     pub source: BytesSource,
-    /// What is spoken on it, as far as its first bytes have said.
+    /// The protocol spoken on it, as far as its first bytes have shown.
     pub kind: wire::Kind,
     /// Whether a header of the PROXY protocol comes before the first request.
     pub awaits_proxy_header: bool,
@@ -49,11 +49,11 @@ pub struct GateConnection {
     pub watched: bool,
 }
 
-/// Who answers for what a connection sends, and where that counts.
+/// The process that answers for the bytes of a connection, which decides where they count.
 ///
-/// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in the
-/// stream, how often. What it says counts against the client nowhere but with itself, and no offence is found in the bytes that it hands
-/// back: those may be what a worker has said of whom this one has the connection.
+/// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in
+/// the stream, how often. What it says counts against the client nowhere but with itself, and no offence is found in
+/// the bytes that it hands back: those may be what a worker has said of whom this one has the connection.
 #[derive(Clone)]
 pub enum BytesSource {
     /// The client: this gate itself has read everything, or a server that is alone behind it.
@@ -64,7 +64,7 @@ pub enum BytesSource {
     Filter,
 }
 
-/// What a look at the connection showed.
+/// The result of a look at the connection.
 pub enum PeekResult {
     /// No whole head yet; whether anything is there at all.
     Partial {
@@ -146,7 +146,8 @@ impl GateConnection {
         &buffer[..before + more]
     }
 
-    /// Throws away what is there, by way of `waste`. What is left of `left` bytes; nothing at the end of the connection.
+    /// Throws away what is there, by way of `waste`. What is left of `left` bytes; nothing at the end of the
+    /// connection.
     pub fn discard(&self, waste: &mut [u8], left: usize) -> Option<usize> {
         let mut left = left;
         loop {
@@ -172,8 +173,8 @@ impl ConnectionShare {
 
     /// Whether these connections leave too little room for others.
     ///
-    /// LIMIT: an eighth of the `connections` that the gate may hold. Those that wait come from a worker that retires, and have
-    /// nothing to lose but the time of a new connection.
+    /// LIMIT: an eighth of the `connections` that the gate may hold. Those that wait come from a worker that retires,
+    /// and have nothing to lose but the time of a new connection.
     pub fn exceeds(&self, connections: u32) -> bool {
         self.0.get() > (connections / 8).max(1)
     }

@@ -1,6 +1,7 @@
 //! Where connections come in, and where they go: to a partition, through the filters, to an answer of our own.
 //!
-//! Runs in: the gate. Sees: what workers and filters hand back. Never: keeps anything of a connection that was passed on.
+//! Runs in: the gate. Sees: what workers and filters hand back. Never: keeps anything of a connection that was passed
+//! on.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

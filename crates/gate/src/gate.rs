@@ -1,4 +1,4 @@
-//! What all connections of a gate share: whose each request is, the partitions, the policies, the counts.
+//! The state that all connections of a gate share: the routes, the partitions, the policies, the counts.
 //!
 //! Runs in: the gate. Sees: hosts and paths of requests. Never: keeps anything of a connection that was passed on.
 
@@ -26,7 +26,7 @@ use crate::policies::Policies;
 use crate::refusal::GateRefusal;
 use crate::tables::Tables;
 
-/// What clients may take.
+/// The limits of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct GateLimits {
     /// Bytes of a request head.
@@ -41,7 +41,7 @@ pub struct GateLimits {
 
 /// The shared state of a gate.
 pub struct Gate {
-    /// What clients may take.
+    /// The limits of clients.
     pub limits: GateLimits,
     /// The log.
     pub log: Log,
@@ -51,9 +51,9 @@ pub struct Gate {
     pub peeked: RefCell<Vec<u8>>,
     /// Connections without a whole request.
     pub incomplete: Incomplete,
-    /// What was shed, and why.
+    /// How many connections and requests were dropped, by reason.
     pub drops: DropCounters,
-    /// Who holds what of the connections that were sent to a guarded server.
+    /// The connections that a guarded server's processes hold.
     pub guarded: Rc<GuardedConnections>,
     /// Networks whose clients are not banned for what fails to decrypt.
     pub tamper_exempt: RefCell<Exempt>,
@@ -208,7 +208,7 @@ impl Gate {
             GateRefusal::NotTls | GateRefusal::Unseen => shed.malformed += 1,
             GateRefusal::NoSuchSite | GateRefusal::Broken | GateRefusal::Redirect(_) => shed.admitted += 1,
             GateRefusal::NoRoom => shed.unavailable += 1,
-            // Whoever has let it wait has counted it.
+            // The code that let it wait has counted it.
             GateRefusal::Unavailable => {}
         });
         let known = self.listener(connection.local).is_some_and(|listener| !listener.shared.get());
@@ -293,7 +293,7 @@ impl Gate {
         self.empty().await;
     }
 
-    /// What `bulkhead status` shows: connections here, those in workers' hands not counted twice.
+    /// The numbers of `bulkhead status`: connections here, those in workers' hands not counted twice.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()
     }

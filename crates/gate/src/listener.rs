@@ -10,7 +10,7 @@ use worker::routes::Routes;
 
 use crate::partition::Partition;
 
-/// What is spoken on a listener.
+/// The protocol spoken on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -22,7 +22,7 @@ pub enum Protocol {
     PlainOrHttp2,
 }
 
-/// Who may say that a connection is somebody else's; if nobody, connections begin with requests.
+/// The proxies that may name another client for a connection; without any, connections begin with requests.
 #[derive(Debug, Default)]
 pub struct Proxies(RefCell<Vec<Network>>);
 
@@ -54,14 +54,14 @@ pub struct RouteTarget {
 
 /// One address that is listened on.
 pub struct Listener {
-    /// What the launcher calls it.
+    /// The launcher's number for it.
     pub number: u16,
     address: SocketAddr,
     /// Whose each request is that comes by it.
     routes: RefCell<Routes<RouteTarget>>,
     /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
     pub shared: Cell<bool>,
-    /// What is spoken on it.
+    /// The protocol spoken on it.
     pub protocol: Cell<Protocol>,
     /// Whether connections on which filters see no requests may pass them by.
     pub unfiltered: Cell<bool>,
@@ -69,7 +69,7 @@ pub struct Listener {
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
     first: RefCell<Option<RouteTarget>>,
-    /// Who may say whose a connection is.
+    /// The proxies that may name a connection's client.
     pub proxies: Proxies,
 }
 

@@ -15,7 +15,7 @@ use worker::dispatcher::Dispatcher;
 
 use crate::policies::Policies;
 
-/// What the owner of a dispatcher and its partition share.
+/// The state that the owner of a dispatcher and its partition share.
 #[derive(Clone, Default)]
 pub struct Reports {
     /// Whether the partition is answered for with 500.
@@ -54,7 +54,7 @@ pub struct Partition {
     ///
     /// SECURITY: only of this partition, for the same reason.
     rate: Rc<RefCell<Option<Rate>>>,
-    /// What counts against clients of connections that its workers have handed back.
+    /// The offences and requests of clients on connections that its workers have handed back.
     returned: RefCell<Option<ReturnedClients>>,
 }
 

@@ -1,7 +1,7 @@
 //! Looking at what has come of a request, without taking it, until its head is whole.
 //!
-//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: looks at the same bytes twice
-//! without need.
+//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: looks at the same bytes
+//! twice without need.
 
 use std::time::Instant;
 

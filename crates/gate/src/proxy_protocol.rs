@@ -17,7 +17,8 @@ use crate::refusal;
 const LOOK_BYTES: usize = 16 + 2048;
 
 impl GateConnection {
-    /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going on.
+    /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going
+    /// on.
     pub fn strip_proxy_header(&mut self, gate: &Gate) -> Result<(), Outcome> {
         let trusted = gate.listener(self.local).is_some_and(|own| own.proxies.trusts(self.peer.ip()));
         if !trusted {

@@ -1,4 +1,4 @@
-//! What a gate says of itself when it is asked what it sheds.
+//! A gate's report of the connections and requests that it drops.
 //!
 //! Runs in: the gate. Sees: addresses of clients, as ranges. Never: says more than the launcher asked for: numbers.
 

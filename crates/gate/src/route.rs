@@ -13,7 +13,7 @@ use crate::listener::RouteTarget;
 use crate::refusal::GateRefusal;
 
 impl GateConnection {
-    /// What becomes of a whole head.
+    /// Decides about a whole head.
     pub fn route(&self, gate: &Gate, raw: &[u8], head: &RequestHead<'_>, now: Instant) -> PeekResult {
         let listener = gate.listener(self.local);
         let counted = listener.as_ref().is_some_and(|listener| !listener.shared.get());
@@ -55,7 +55,7 @@ impl GateConnection {
         }
     }
 
-    /// What becomes of a connection that is for `target`.
+    /// Decides about a connection that is for `target`.
     pub fn route_to(&self, target: Option<RouteTarget>, counted: bool, now: Instant) -> PeekResult {
         match target {
             None => PeekResult::Refused(GateRefusal::NoSuchSite, NO_PARTITION),

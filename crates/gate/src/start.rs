@@ -74,7 +74,7 @@ struct GateSetup {
     unrouted: Vec<(Rc<Listener>, OwnedFd)>,
     /// Those that accept, by the addresses of their sockets.
     accepting: Vec<(SocketAddr, JoinHandle<()>)>,
-    /// What receives from the last filter of the newest chain.
+    /// The task that receives from the last filter of the newest chain.
     from_chain: RefCell<Option<JoinHandle<()>>>,
     /// Whether other gates take what comes from the filters, and this one nothing more.
     leaves_chain: Cell<bool>,
@@ -92,7 +92,7 @@ struct StagedListeners {
     edits: Option<Vec<LauncherToGate>>,
 }
 
-/// What an update says of filters; nothing, if they stay what they are.
+/// An update's changes of filters; empty if the filters stay as they are.
 #[derive(Default)]
 struct StagedChain {
     first: Option<OwnedFd>,
@@ -106,7 +106,7 @@ impl GateSetup {
         let launcher = control.clone();
         gate.speak(move |message| {
             let launcher = launcher.clone();
-            // What waits here, waits for the answer: it is said as soon as there is room.
+            // A message that waits here waits for the answer: it is sent as soon as there is room.
             tokio::task::spawn_local(async move { launcher.send(&message, None).await });
         });
         Self {
@@ -133,8 +133,8 @@ impl GateSetup {
         Ok(())
     }
 
-    /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them whoever
-    /// waits there.
+    /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them
+    /// whoever waits there.
     async fn retire(&mut self) -> Result<(), ProcessFault> {
         self.retires = true;
         self.accepting.drain(..).for_each(|(_, task)| task.abort());
@@ -196,7 +196,7 @@ impl GateSetup {
         Ok(())
     }
 
-    /// What a `Change` has said so far.
+    /// The messages of a `Change` so far.
     fn edits(&mut self) -> Option<&mut Vec<LauncherToGate>> {
         self.staged.as_mut()?.edits.as_mut()
     }
@@ -252,7 +252,8 @@ impl GateSetup {
         Ok(())
     }
 
-    /// What is said of listeners: of those that are to be, or else of those that there are; anything else comes back.
+    /// Handles messages about listeners: about those that are to be, or else those that there are; anything else comes
+    /// back.
     fn set_up_listener(
         &mut self,
         message: LauncherToGate,
@@ -296,7 +297,7 @@ impl GateSetup {
         Ok(None)
     }
 
-    /// What may be said at any time.
+    /// Handles messages that may come at any time.
     fn handle_at_any_stage(
         &self,
         message: LauncherToGate,
@@ -310,7 +311,7 @@ impl GateSetup {
             }
             (LauncherToGate::LeaveChain {}, None) => {
                 self.leaves_chain.set(true);
-                // What is unread stays in the channel, which gates share.
+                // Unread connections stay in the channel, which gates share.
                 self.from_chain.take().into_iter().for_each(|task| task.abort());
             }
             (LauncherToGate::Attach { partition }, Some(channel)) => {
@@ -356,8 +357,8 @@ impl GateSetup {
         Ok(())
     }
 
-    /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees: the
-    /// launcher is told, who replaces the chain.
+    /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees:
+    /// the launcher is told, who replaces the chain.
     fn receive_from_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
         if self.leaves_chain.get() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The listeners of a gate, with all that is said of them. The launcher says them as a whole; those of an update take the
-//! place of the others between two events, or never.
+//! The listeners of a gate, with all that is said of them. The launcher says them as a whole; those of an update take
+//! the place of the others between two events, or never.
 //!
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: mixes the routes of two configurations.
 

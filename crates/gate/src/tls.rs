@@ -22,7 +22,7 @@ use crate::refusal::GateRefusal;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl GateConnection {
-    /// What a connection's first bytes say on such a listener; nothing, where they are those of a request.
+    /// The decision about a connection's first bytes on such a listener; `None` where they are those of a request.
     pub fn parse_first_bytes(
         &mut self,
         gate: &Gate,
@@ -66,7 +66,7 @@ impl GateConnection {
         }
     }
 
-    /// What becomes of a connection of which nothing but a host is known, or not even that.
+    /// Decides about a connection of which nothing but a host is known, or not even that.
     fn route_host(&self, gate: &Gate, listener: &Listener, host: &[u8], now: Instant) -> PeekResult {
         let counted = !listener.shared.get();
         if gate.hides_from_filters(listener) {

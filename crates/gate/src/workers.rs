@@ -1,8 +1,8 @@
 //! The processes that connections are sent to, as the gate makes and hears them: partitions with their workers, and the
 //! chain of filters.
 //!
-//! Runs in: the gate. Sees: what workers and filters say and hand back, which may be compromised. Never: trusts what they say
-//! of a connection; lets those of one partition take the room of others.
+//! Runs in: the gate. Sees: what workers and filters say and hand back, which may be compromised. Never: trusts what
+//! they say of a connection; lets those of one partition take the room of others.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -34,7 +34,7 @@ pub fn route_target(gate: &Rc<Gate>, number: u16, site: u16) -> RouteTarget {
     let partition = gate.partition(number, || new_partition(gate, number, site));
     // Its workers may have come before.
     partition.site.set(site);
-    // What is no site's is a guarded server's, also before any process of that has said so.
+    // A partition that is no site's is a guarded server's, also before any process of that server has said so.
     partition.guarded.set(partition.guarded.get() || site == NO_PARTITION);
     RouteTarget { partition, site }
 }
@@ -62,8 +62,8 @@ pub fn chain(gate: &Rc<Gate>) -> Rc<FilterChain> {
     })
 }
 
-/// Takes the channel from the last filter; what is returned receives from that to its end. An earlier channel is received
-/// from as before.
+/// Takes the channel from the last filter; what is returned receives from that to its end. An earlier channel is
+/// received from as before.
 pub fn end_chain(
     gate: &Rc<Gate>,
     channel: OwnedFd,
@@ -93,7 +93,7 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
     channel.receive_all("the last filter", take).await
 }
 
-/// What is told by the workers of a partition.
+/// The owner of the dispatcher to the workers of a partition.
 struct Workers {
     gate: Weak<Gate>,
     number: u16,
@@ -162,7 +162,7 @@ impl Owner for Workers {
         true
     }
 
-    /// What is gone, or answered for with 500 or 503, is not waited for.
+    /// A client that is gone, or was answered with 500 or 503, is not waited for.
     fn wanted(&self) {
         let Reports { removed, broken, without_room, .. } = &self.reports;
         let is_there = !removed.get() && !broken.get() && !without_room.get();
@@ -170,7 +170,7 @@ impl Owner for Workers {
     }
 }
 
-/// What the chain of filters tells.
+/// The owner of the dispatcher to the chain of filters.
 struct Filters {
     gate: Weak<Gate>,
     flow: Rc<Flow>,

@@ -241,7 +241,8 @@ fn what_a_service_hands_back_counts_for_its_own_partition() {
     hand_back(3, b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n", (1, "a.test"));
 }
 
-/// Has the worker of a partition, which a request leads to, hand back whatever counts against clients; the client is heard at another one.
+/// Has the worker of a partition, which a request leads to, hand back whatever counts against clients; the client is
+/// heard at another one.
 fn hand_back(own: u16, request: &'static [u8], (others, host): (u16, &'static str)) {
     let flood = get(host);
     let kinds: [(&str, Vec<u8>); 5] = [

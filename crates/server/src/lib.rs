@@ -65,8 +65,8 @@ impl Server {
         Self::default()
     }
 
-    /// Has `function` answer what routes with `hook = "NAME"` get. Several requests may be under way at once, each going
-    /// on where another one awaits; what computes for long holds up the whole site.
+    /// Has `function` answer what routes with `hook = "NAME"` get. Several requests may be under way at once, each
+    /// going on where another one awaits; what computes for long holds up the whole site.
     pub fn hook<F, A>(mut self, name: &str, function: F) -> Self
     where
         F: Fn(Request) -> A + 'static,

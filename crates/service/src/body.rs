@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 
 use crate::timer::StallTimer;
 
-/// What a connection knows of its current request.
+/// The state of a connection's current request.
 ///
 /// It is shared with [`Body`], which has to be `Send` for tower's sake; hence atomics, on one thread.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Flow {
         self.late_head.load(Ordering::Relaxed)
     }
 
-    /// What the request has asked for is no HTTP any more, and the service's from here on.
+    /// The connection stops being HTTP after this request, and is the service's from here on.
     pub(crate) fn upgrade(&self) {
         self.upgraded.store(true, Ordering::Relaxed);
     }

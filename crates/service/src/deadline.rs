@@ -19,15 +19,15 @@ pub(crate) struct RequestStart(pub(crate) Instant);
 pub struct Late;
 
 impl Request {
-    /// When an answer must have begun: the site's worker gives 504 after that, 60 s after the request. On connections of the
-    /// service's own nobody does, but a client has given up by then.
+    /// When an answer must have begun: the site's worker gives 504 after that, 60 s after the request. On connections
+    /// of the service's own nobody does, but a client has given up by then.
     pub fn deadline(&self) -> Instant {
         let begun = self.extensions().get::<RequestStart>().map_or_else(Instant::now, |begun| begun.0);
         begun + ANSWER_TIMEOUT
     }
 
-    /// What `work` gives, unless it takes longer than `limit`, or than there is time until a second before the
-    /// [deadline](Self::deadline). Then `work` is dropped where it waits.
+    /// Runs `work` for at most `limit`, and no longer than until a second before the [deadline](Self::deadline). Then
+    /// `work` is dropped where it waits.
     ///
     /// # Errors
     /// It took too long.

@@ -110,8 +110,9 @@ impl Events {
 }
 
 impl Response {
-    /// A stream of server-sent events, which `make` sends. It ends with `make`, with the client, or with the worker: then
-    /// the browser connects again by itself, to the next worker. A comment is sent when nothing else was for a while.
+    /// A stream of server-sent events, which `make` sends. It ends with `make`, with the client, or with the worker:
+    /// then the browser connects again by itself, to the next worker. A comment is sent when nothing else was for a
+    /// while.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,7 +136,7 @@ impl Response {
     }
 }
 
-/// What `make` sends, and comments after each `quiet` without an event.
+/// Sends the events of `make`, and a comment after each `quiet` without an event.
 fn body<F>(cx: &Context, make: impl FnOnce(Events) -> F, quiet: Duration) -> WrittenBody
 where
     F: Future<Output = ()> + 'static,

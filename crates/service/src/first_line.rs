@@ -1,15 +1,15 @@
 //! The version in the first line of a request, for a parser that knows none after HTTP/1.1.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version; decides where a
-//! request ends, which the parser does.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version;
+//! decides where a request ends, which the parser does.
 
-/// What comes before the digit.
+/// The text before the digit.
 const BEFORE: &[u8] = b" HTTP/1.";
 
 /// LIMIT: bytes of a line that are looked at: the longest name and a number of 20 digits, and blanks.
 const LINE_MAX: usize = 64;
 
-/// What the next bytes of a connection are.
+/// The meaning of a connection's next bytes.
 #[derive(Debug, Default, PartialEq)]
 enum NextBytes {
     /// A head.
@@ -21,7 +21,7 @@ enum NextBytes {
     /// The line with the size of a chunk, or the end of the chunk before.
     ChunkSize,
     ChunkEnd,
-    /// What follows the last chunk.
+    /// The lines after the last chunk.
     Trailers,
     /// Something else: where the next head begins, others have to say.
     Lost,
@@ -39,7 +39,7 @@ pub(crate) struct FirstLine {
     /// The first bytes of the line, in lower case, and how many bytes it has.
     line: [u8; LINE_MAX],
     length: usize,
-    /// What follows the head.
+    /// The bytes that follow the head.
     next: NextBytes,
 }
 
@@ -147,12 +147,12 @@ impl FirstLine {
     }
 }
 
-/// What the first line says of what follows the head: what CONNECT asks for is a tunnel.
+/// The bytes that follow the head, as the first line tells: CONNECT asks for a tunnel.
 fn after_first_line(line: &[u8]) -> Option<NextBytes> {
     line.starts_with(b"connect ").then_some(NextBytes::Lost)
 }
 
-/// What a header line says of what follows the head, if it says anything.
+/// The bytes that follow the head, if a header line tells.
 fn after_header(line: &[u8], is_whole: bool) -> Option<NextBytes> {
     let (name, value) = match line.iter().position(|&byte| byte == b':') {
         Some(at) => (&line[..at], line[at + 1..].trim_ascii()),
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn of_each_head_that_follows_a_body_and_nothing_within_one() {
-        // What looks like a head is a body, and is passed on as it came.
+        // A body that looks like a head is passed on as it came.
         let head = "GET / HTTP/1.2\r\nHost: a\r\n\r\n";
         let length = head.len();
         let amended_head = head.replace("1.2", "1.1");

@@ -1,6 +1,7 @@
 //! A client's connection, or a relayed one, as hyper reads and writes it.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets more of them than the version of a request.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets more of them than the version of a
+//! request.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -124,7 +125,7 @@ impl Io {
         }
     }
 
-    /// What ends, with an error, once this connection is gone, wherever it is by then.
+    /// A receiver that ends, with an error, once this connection is gone, wherever it is by then.
     pub(crate) fn end(&mut self) -> oneshot::Receiver<Infallible> {
         let (sender, receiver) = oneshot::channel();
         self.end = Some(sender);

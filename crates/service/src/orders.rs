@@ -26,11 +26,11 @@ pub(crate) async fn attend<P: RequestHandler>(worker: Rc<Worker<P>>, channel: Ow
         Ok(text) => ServiceToAdmin::Done { text: Text::new(text) },
         Err(error) => ServiceToAdmin::Failed { reason: Text::new(error.to_string()) },
     };
-    // Who asked may have given up.
+    // The administrator may have given up.
     let _ = channel.send(&answer, None).await;
 }
 
-/// What the process has done and is doing, as JSON.
+/// The counters and the state of the process, as JSON.
 fn diagnostics<P>(worker: &Worker<P>) -> String {
     let counters = worker.receiver.counters.snapshot();
     let mut text = format!(

@@ -27,7 +27,7 @@ use crate::{Body, Bytes, Level, Request, Response, Service};
 
 type LauncherChannel = Channel<LauncherToService, ChildToLauncher>;
 
-/// Whatever answers requests.
+/// The code that answers requests.
 pub(crate) trait RequestHandler: 'static {
     /// Answers one request; an error is answered with 500 and goes to the error log.
     fn answer(&self, request: Request) -> impl Future<Output = Result<Response, Error>>;
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// What all connections of the worker share.
+/// The state that all connections of the worker share.
 pub(crate) struct Worker<P> {
     pub(crate) process: P,
     pub(crate) context: Context,
@@ -97,7 +97,7 @@ struct Links {
     publisher: Option<RefCell<PublisherLink>>,
 }
 
-/// What the launcher says before `Begin`.
+/// The launcher's settings before `Begin`.
 struct ServiceSetup {
     limits: WorkerLimits,
     site: u16,
@@ -143,7 +143,7 @@ pub(crate) async fn serve<P: RequestHandler>(
             Ok(())
         }
         Ok(Some(process)) => {
-            // What it runs is loaded; from here on it sees what clients send.
+            // The service's code is loaded; from here on it sees bytes of clients.
             if !setup.jit {
                 sys::notify::refuse_new_code()?;
             }
@@ -202,7 +202,7 @@ impl ServiceSetup {
 /// Waits for the end of `init`, and keeps what the launcher says meanwhile for `later`; `None` if the launcher closes
 /// its channel first.
 ///
-/// What blocks the thread cannot be interrupted like this; it can only be killed.
+/// Code that blocks the thread cannot be interrupted like this; the process can only be killed.
 async fn initialise<P>(
     control: &LauncherChannel,
     links: &Links,
@@ -287,8 +287,8 @@ impl<P: RequestHandler> Worker<P> {
         Ok(())
     }
 
-    /// Serves every connection, also those that are still on their way when the worker retires; then waits for what goes on
-    /// in the background.
+    /// Serves every connection, also those that are still on their way when the worker retires; then waits for what
+    /// goes on in the background.
     async fn accept(self: Rc<Self>) -> Result<(), Error> {
         while let Some(arrival) = self.receiver.next().await {
             tokio::task::spawn_local(connection::serve(self.clone(), arrival));

@@ -1,7 +1,7 @@
 //! How often something may be done, for each client or any other key.
 //!
-//! Runs in: a service's worker. Sees: addresses of clients, and keys that they may have made up. Never: takes more memory the
-//! more keys there are; keeps a key itself.
+//! Runs in: a service's worker. Sees: addresses of clients, and keys that they may have made up. Never: takes more
+//! memory the more keys there are; keeps a key itself.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};

@@ -127,7 +127,7 @@ impl From<BodyError> for Response {
             BodyError::Stalled => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };
-        // What is left of the body cannot be told from a next request.
+        // The rest of the body cannot be told from a next request.
         Self::status_page(status).with_close()
     }
 }

@@ -19,7 +19,8 @@ use worker::pair::Pair;
 /// A client's connection, or one to the site's worker.
 #[derive(Debug)]
 pub(crate) enum ServiceStream {
-    /// One that nobody has waited for yet: the request of most has arrived before them, and there is room for the answer.
+    /// One that nobody has waited for yet: the request of most has arrived before them, and there is room for the
+    /// answer.
     Fresh(Fresh),
     /// A client's.
     Tcp(TcpStream),
@@ -32,7 +33,8 @@ pub(crate) enum ServiceStream {
 pub(crate) struct Fresh {
     /// Gone if the event loop did not take it.
     descriptor: Option<OwnedFd>,
-    /// Whether it was read from, and written to. Only once each: what always has more would let nobody else have a turn.
+    /// Whether it was read from, and written to. Only once each: what always has more would let nobody else have a
+    /// turn.
     read: bool,
     written: bool,
 }

@@ -1,6 +1,7 @@
 //! Work in the background, and the order to retire, as the service sees it.
 //!
-//! Runs in: a service's worker. Sees no untrusted bytes. Never: keeps a worker that has retired and has nothing left to do.
+//! Runs in: a service's worker. Sees no untrusted bytes. Never: keeps a worker that has retired and has nothing left to
+//! do.
 
 use std::rc::Rc;
 
@@ -9,7 +10,7 @@ use tokio::task::spawn_local;
 
 use crate::Context;
 
-/// What the tasks of a worker and its end know of each other.
+/// The state that the tasks of a worker and its end share.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks(Rc<TasksState>);
 
@@ -63,8 +64,8 @@ impl Tasks {
 }
 
 impl Context {
-    /// Does `work` in the background. A worker that retires ends after it, within `drain_timeout` of the configuration: work
-    /// without an end has to watch [`Self::drained`], or is for [`Self::spawn_until_drained`].
+    /// Does `work` in the background. A worker that retires ends after it, within `drain_timeout` of the configuration:
+    /// work without an end has to watch [`Self::drained`], or is for [`Self::spawn_until_drained`].
     pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.tasks().spawn(work);
     }
@@ -81,8 +82,8 @@ impl Context {
         });
     }
 
-    /// Waits until the worker retires: another one has taken its place, or the server stops. What it has received is still
-    /// answered.
+    /// Waits until the worker retires: another one has taken its place, or the server stops. What it has received is
+    /// still answered.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.tasks().drained()
     }
@@ -121,7 +122,7 @@ mod tests {
             cx.tasks().drain();
             cx.tasks().ended().await;
             assert_eq!(done.get(), 2);
-            // Whoever asks later hears it, too.
+            // A later call returns as well.
             cx.drained().await;
         });
     }

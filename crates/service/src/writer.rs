@@ -1,7 +1,7 @@
 //! A response's body that is written while it is sent.
 //!
-//! Runs in: a service's worker. Sees: what the service writes. Never: holds more than a few pieces that the client has not
-//! taken; goes on for a client that is known to have gone.
+//! Runs in: a service's worker. Sees: what the service writes. Never: holds more than a few pieces that the client has
+//! not taken; goes on for a client that is known to have gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -36,7 +36,7 @@ impl Writer {
     }
 }
 
-/// What writes a body.
+/// The task that writes a body.
 type Work = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
 /// A body, and the work that writes it: both are dropped together.
@@ -50,7 +50,7 @@ pub(crate) struct WrittenBody {
     idle: Option<Idle>,
 }
 
-/// What is sent when nothing else is, so that a client that has gone is missed, and proxies see a sign of life.
+/// Sends comments while nothing else is sent, so that a disconnected client is noticed, and proxies see a sign of life.
 struct Idle {
     piece: &'static [u8],
     interval: Duration,

@@ -55,8 +55,9 @@ pub(crate) fn watch_for(descriptor: OwnedFd, events: Interest) -> io::Result<Asy
 
 /// Tries until there is room in a socket: `attempt` gives `None` while there is none.
 ///
-/// Sockets of processes that talk are watched for what comes alone, as in [`crate::pair`]: whoever reads a message makes room, and
-/// would wake the sender of each for nothing. A copy of the descriptor is watched for as long as somebody waits for room.
+/// Sockets of processes that talk are watched for what comes alone, as in [`crate::pair`]: whoever reads a message
+/// makes room, and would wake the sender of each for nothing. A copy of the descriptor is watched for as long as
+/// somebody waits for room.
 pub(crate) async fn with_room<T>(
     socket: BorrowedFd<'_>,
     mut attempt: impl FnMut() -> Option<T>,
@@ -93,7 +94,7 @@ pub struct Channel<In, Out> {
 }
 
 impl<In, Out> Drop for Channel<In, Out> {
-    /// Whoever closes a channel closes what waits in it.
+    /// Closing a channel closes the descriptors that wait in it.
     fn drop(&mut self) {
         if !self.is_shared {
             sys::seqpacket::empty(self.socket.get_ref());
@@ -101,7 +102,7 @@ impl<In, Out> Drop for Channel<In, Out> {
     }
 }
 
-/// What a peer may do to a channel.
+/// The rights of a peer to a channel.
 #[derive(Debug)]
 pub enum ChannelError {
     /// The kernel refused.
@@ -203,7 +204,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         }
     }
 
-    /// As [`Self::receive`], where several descriptors may come along: they are in `descriptors` then, and nothing else.
+    /// As [`Self::receive`], where several descriptors may come along: they are in `descriptors` then, and nothing
+    /// else.
     pub async fn receive_many(&self, descriptors: &mut Vec<OwnedFd>) -> Result<Option<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
@@ -221,7 +223,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     }
 
     /// Hears a peer that may be compromised until it is gone, or has sent too much nonsense, which is told as that of
-    /// `whom`. `take` gets each message with a descriptor that nobody waits to be closed, or why it is none, and says how much nonsense that was.
+    /// `whom`. `take` gets each message with a descriptor that nobody waits to be closed, or why it is none, and says
+    /// how much nonsense that was.
     pub async fn receive_all(
         &self,
         whom: impl std::fmt::Display,
@@ -245,8 +248,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         ChannelEnd::Gone
     }
 
-    /// As [`Self::receive_all`], where several descriptors may come along; what `take` leaves of them is left to whoever may wait
-    /// for their closing.
+    /// As [`Self::receive_all`], where several descriptors may come along; what `take` leaves of them is left to
+    /// whoever may wait for their closing.
     pub async fn receive_all_many(
         &self,
         whom: impl std::fmt::Display,

@@ -1,7 +1,7 @@
 //! Connections to servers, which a connector makes for those that have no network.
 //!
-//! Runs in: site workers and data proxies, under their own uids. Untrusted input: the connector's messages, as far as that may be
-//! compromised. Must never: wait for the connector without a deadline.
+//! Runs in: site workers and data proxies, under their own uids. Untrusted input: the connector's messages, as far as
+//! that may be compromised. Must never: wait for the connector without a deadline.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub struct Dialer<S> {
     /// Connections that were asked for.
     wanted: RefCell<HashMap<u64, oneshot::Sender<ConnectResult<S>>>>,
     next_id: Cell<u64>,
-    /// What is done when a target is at other addresses.
+    /// Callbacks for targets whose addresses change.
     on_moved: RefCell<HashMap<u16, Box<dyn Fn()>>>,
     /// Sockets that connect with their first bytes.
     stock: RefCell<HashMap<u16, Rc<Stock>>>,
@@ -140,7 +140,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
     }
 
     fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
-        // What nobody waits for becomes no stream, which the event loop would close.
+        // A socket that no caller waits for becomes no stream, which the event loop would close.
         if !self.wanted.borrow().contains_key(&id) {
             leave(socket);
             return self.take(id, Err(Unreachable::Forbidden));
@@ -198,8 +198,9 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
         Err(Unreachable::Refused)
     }
 
-    /// A socket that connects to `target` with the first bytes that are written to it, if there is one. Whether a server is there
-    /// is known only then: who finds nobody asks for a connection, and says so ([`Self::found_nobody`]).
+    /// A socket that connects to `target` with the first bytes that are written to it, if there is one. Whether a
+    /// server is there is known only then: who finds nobody asks for a connection, and says so
+    /// ([`Self::found_nobody`]).
     pub fn aimed(&self, target: u16) -> Option<S> {
         let stock = self.stock.borrow_mut().entry(target).or_default().clone();
         let (socket, is_low) = stock.take();

@@ -97,7 +97,7 @@ pub struct Dispatcher {
     held_max: usize,
     /// How many connections a guarded server can serve at once, if that is known: it holds no more.
     capacity: Cell<Option<u32>>,
-    /// Who holds what, if a guarded server is behind the partition.
+    /// The connections held by a guarded server's processes, if such a server is behind the partition.
     guarded: OnceCell<Rc<GuardedConnections>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
@@ -160,7 +160,7 @@ impl Dispatcher {
     /// waits then does so here, where it is in order, and not in the channel.
     pub fn limit(&self, capacity: u32) {
         self.capacity.set(Some(capacity));
-        // What is kept would hold places in which others could be served.
+        // Kept connections would hold places in which others could be served.
         self.guarded.get().into_iter().for_each(|guarded| guarded.keep_nothing());
         self.shares_of(capacity);
     }
@@ -419,7 +419,7 @@ impl Dispatcher {
     }
 
     fn serve_queue(&self) {
-        // Whoever asks a guarded server for room has its turn when there is some.
+        // A client that asks a guarded server for room has its turn when there is some.
         while !self.queue.borrow().is_empty() {
             let room = self.room();
             let mut batch: VecDeque<_> = std::iter::from_fn(|| self.pop()).take(room).collect();

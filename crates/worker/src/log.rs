@@ -254,7 +254,7 @@ impl Log {
     }
 }
 
-/// What became of a batch.
+/// The outcome of offering a batch to the logger.
 enum Offer {
     Sent,
     Full,
@@ -368,7 +368,7 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, test());
     }
 
-    /// What has arrived: the batches' first numbers and counts of records.
+    /// The batches that have arrived: their first numbers and counts of records.
     fn arrived(logger: &OwnedFd) -> Vec<(u64, u64)> {
         let mut buffer = vec![0; wire::MESSAGE_MAX];
         let mut batches = Vec::new();

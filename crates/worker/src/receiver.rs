@@ -31,12 +31,12 @@ const CREDITS: u16 = 64;
 
 /// How many it may have on their way while it uses all that it is given, and the worker has room for them.
 ///
-/// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at most
-/// so many new ones. More would be more than a worker that hangs takes down with it.
+/// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at
+/// most so many new ones. More would be more than a worker that hangs takes down with it.
 const CREDITS_BURST: u16 = 512;
 
-/// LIMIT: how long a connection that no gate takes is kept for a gate that is about to be attached. A gate leaves once its
-/// successor's channels are under way; a busy worker reads of them within a turn of its loop.
+/// LIMIT: how long a connection that no gate takes is kept for a gate that is about to be attached. A gate leaves once
+/// its successor's channels are under way; a busy worker reads of them within a turn of its loop.
 const RETURN_TIME: Duration = Duration::from_secs(1);
 
 type SourceChannel = Channel<ToWorker, FromWorker>;
@@ -47,8 +47,8 @@ pub struct Receiver {
     sources: RefCell<Vec<Rc<ReceiverSource>>>,
     arrived: RefCell<VecDeque<Arrival>>,
     arrival: Notify,
-    /// The worker retires, or has no connection any more. Whoever waits for the first is woken for nothing else: a connection does
-    /// not look again for what it was woken.
+    /// The worker retires, or has no connection any more. Whoever waits for the first is woken for nothing else: a
+    /// connection does not look again for what it was woken.
     changed: Notify,
     /// There is another source, or there will be none.
     attached: Notify,
@@ -66,7 +66,7 @@ struct ReceiverSource {
     channel: SourceChannel,
     /// Whether it relays requests of several clients on each connection.
     relays: bool,
-    /// What is to be said to it.
+    /// The returns to be reported to it.
     returns: RefCell<Returns>,
     /// Credits that the source has and has not used.
     granted: Cell<u32>,
@@ -77,7 +77,7 @@ struct ReceiverSource {
     refuses: Cell<bool>,
 }
 
-/// What a source has not been told since the last message.
+/// The returns that a source has not been told since the last message.
 #[derive(Debug, Default)]
 struct Returns {
     /// Whether connections have arrived: it waits for a word, also if their credits do not come back.
@@ -106,7 +106,7 @@ pub struct Arrival {
     pub local: SocketAddr,
     /// Whether a site worker is at the other end.
     pub relayed: bool,
-    /// What is spoken on it, as its source says.
+    /// The protocol spoken on it, as its source says.
     pub kind: Kind,
     /// Says that the connection ended when dropped.
     pub guard: ConnectionGuard,
@@ -213,8 +213,8 @@ impl Receiver {
         }
     }
 
-    /// Waits until there has been no connection for `time`, of which it looks at so many `steps`: whoever serves need not look at
-    /// the clock.
+    /// Waits until there has been no connection for `time`, of which it looks at so many `steps`: whoever serves need
+    /// not look at the clock.
     pub async fn rested(&self, time: Duration, steps: u32) {
         let (mut quiet, mut seen) = (0, self.counters.snapshot().connections);
         while quiet < steps {
@@ -341,8 +341,8 @@ impl Receiver {
         }
     }
 
-    /// How many credits are to be returned to a source in the place of `credits`: more if it has used up all of them, so
-    /// that others wait there, and there is room for them; fewer when it does not need them any more.
+    /// How many credits are to be returned to a source in the place of `credits`: more if it has used up all of them,
+    /// so that others wait there, and there is room for them; fewer when it does not need them any more.
     fn adapted(&self, source: &ReceiverSource, credits: u16) -> u16 {
         let window = source.window.get();
         if window == 0 {
@@ -365,8 +365,8 @@ impl Receiver {
         credits + adapted - window
     }
 
-    /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may have
-    /// a successor and be about to end.
+    /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may
+    /// have a successor and be about to end.
     fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<ReceiverSource>> {
         let takes = |source: &Rc<ReceiverSource>| !source.relays && !source.refuses.get();
         guard

@@ -1,7 +1,8 @@
-//! Lines of the error log about requests that were refused: each reason at once, and then no more often than people read.
+//! Lines of the error log about requests that were refused: each reason at once, and then no more often than people
+//! read.
 //!
-//! Untrusted input: what clients send; the logger escapes it. Must never: let clients fill the log, or keep silent about
-//! what was left out.
+//! Untrusted input: what clients send; the logger escapes it. Must never: let clients fill the log, or keep silent
+//! about what was left out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -61,7 +62,7 @@ impl fmt::Display for Untold {
 /// A request that was refused, as the log tells of it.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusedRequest<'a> {
-    /// What the client was told.
+    /// The status that the client got.
     pub status: u16,
     /// The client.
     pub client: IpAddr,
@@ -75,9 +76,9 @@ pub struct RefusedRequest<'a> {
     pub reason: &'static str,
     /// The rule of the site that it is about, so that one server that fails does not hide another; 0 for none.
     pub rule: u16,
-    /// What more there is to say of this one, such as a file or an upstream; may be empty.
+    /// The object of the refusal, such as a file or an upstream; may be empty.
     pub about: &'a str,
-    /// What the operator can do; may be empty.
+    /// The remedy for the operator; may be empty.
     pub remedy: &'a str,
 }
 

@@ -12,7 +12,7 @@ use tokio::runtime::LocalOptions;
 
 use crate::channel::ChannelError;
 
-/// What a process begins with.
+/// The channels with which a process starts.
 #[derive(Debug)]
 pub struct ProcessStart {
     /// The channel from and to the launcher.
@@ -23,7 +23,7 @@ pub struct ProcessStart {
     pub log: Option<OwnedFd>,
 }
 
-/// What ends a process of ours before its time.
+/// The faults that end a process of ours before its time.
 #[derive(Debug)]
 pub enum ProcessFault {
     /// The kernel refused.
@@ -72,7 +72,7 @@ pub fn allow_dump(allow: bool) -> std::io::Result<()> {
 
 /// Runs `main` on a runtime of this one thread, where it may spawn local tasks, with what this process inherited.
 ///
-/// What `main` returns as an error goes to standard error, that is, to the error log, with exit status 1.
+/// Runs `main`; an error of it goes to standard error, that is, to the error log, with exit status 1.
 pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(ProcessStart) -> Result<(), E>) -> ExitCode {
     let inherited = match Inherited::take() {
         Ok(inherited) => inherited,

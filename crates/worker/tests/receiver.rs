@@ -410,7 +410,8 @@ fn a_source_that_uses_all_its_credits_gets_more_while_there_is_room() {
             let FromWorker::Returns { credits, .. } = said(&peer).await else { panic!("no credits") };
             assert_eq!(u64::from(credits), window);
         }
-        // While it uses few of them, these do not come back until it has 64 again; the worker only says that they have arrived.
+        // While it uses few of them, these do not come back until it has 64 again; the worker only says that they have
+        // arrived.
         for number in 0..=window - u64::from(CREDITS) {
             held.push(arrival(&receiver, &peer, sent + number).await);
             let credits = u16::from(number == window - u64::from(CREDITS));

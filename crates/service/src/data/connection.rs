@@ -63,8 +63,8 @@ struct ProxyConnection {
     is_alone: bool,
 }
 
-/// Makes calls until the proxy has gone, or no more come. What is under way then is lost; what was not sent goes back, to wait for
-/// another proxy.
+/// Makes calls until the proxy has gone, or no more come. What is under way then is lost; what was not sent goes back,
+/// to wait for another proxy.
 pub(super) async fn serve(
     descriptor: OwnedFd,
     token: Token,
@@ -155,7 +155,8 @@ impl ProxyConnection {
         self.calls.insert(id, PendingCall { key, name, made, reply, is_cancelled: false, is_paused: false });
     }
 
-    /// Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version before does not say.
+    /// Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version
+    /// before does not say.
     fn until(&self, name: &str, made: Instant) -> Option<Instant> {
         let unheard = (!self.is_welcome).then(|| made + PROXY_WAIT);
         self.timeouts.until(name, made).or(unheard)

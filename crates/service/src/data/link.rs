@@ -1,7 +1,7 @@
 //! The way to one data proxy, whichever process that is.
 //!
-//! Calls go to the proxy that came last; what an earlier one has under way it goes on with. A call for which there is no proxy waits
-//! for a while: it has been sent to nobody, so nothing happens twice.
+//! Calls go to the proxy that came last; what an earlier one has under way it goes on with. A call for which there is
+//! no proxy waits for a while: it has been sent to nobody, so nothing happens twice.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ pub(super) struct DataCall {
     pub(super) reply: ReplyReceiver,
 }
 
-/// What callers want.
+/// An order of a caller.
 #[derive(Debug)]
 pub(super) enum CallerOrder {
     Call(DataCall),

@@ -1,6 +1,7 @@
 //! Databases, by named statements: what a service may ask, and what comes back.
 //!
-//! Sees: answers of a data proxy. Never: sends SQL, knows a password of a database, or repeats a call that may have been done.
+//! Sees: answers of a data proxy. Never: sends SQL, knows a password of a database, or repeats a call that may have
+//! been done.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3.
 
@@ -38,8 +39,8 @@ use timeouts::Timeouts;
 
 /// A data source of the site; a clone is the same source, and may go to other threads.
 ///
-/// Calls are made at once and answered in any order. One whose future is dropped is cancelled: it has changed nothing, or all
-/// of what it was to change.
+/// Calls are made at once and answered in any order. One whose future is dropped is cancelled: it has changed nothing,
+/// or all of what it was to change.
 #[derive(Clone, Debug)]
 pub struct DataSource {
     orders: UnboundedSender<CallerOrder>,
@@ -65,8 +66,8 @@ impl DataSource {
         AttachedSource { source: Self { orders, keys: Arc::default(), timeouts }, channels }
     }
 
-    /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple by
-    /// their order, and a plain value if there is one column.
+    /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple
+    /// by their order, and a plain value if there is one column.
     ///
     /// # Errors
     /// As [`DataError`] says.
@@ -127,7 +128,7 @@ impl DataSource {
     }
 }
 
-/// What doors to data sources do for services of other machines.
+/// Calls that doors to data sources pass on for services of other machines.
 #[doc(hidden)]
 impl DataSource {
     /// The timeouts that its data proxy says.
@@ -135,8 +136,8 @@ impl DataSource {
         SaidTimeouts(self.timeouts.clone())
     }
 
-    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants. The call is
-    /// cancelled if what is returned is dropped before the answer has ended.
+    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants.
+    /// The call is cancelled if what is returned is dropped before the answer has ended.
     pub fn pass_on(
         &self,
         name: &str,

@@ -8,10 +8,11 @@ use wire::data::CallFault;
 
 use super::DataError;
 
-/// LIMIT: bytes of one answer that is kept; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
+/// LIMIT: bytes of one answer that is kept; a statement may give 256 MiB, and a proxy that sends more is not what it
+/// should be.
 const ANSWER_BYTES_MAX: usize = 257 << 20;
 
-/// What comes of a call that is passed on.
+/// The outcome of a call that is passed on.
 #[derive(Debug)]
 pub enum Passed {
     /// A part of the answer; more follows.
@@ -41,10 +42,10 @@ pub(crate) enum ReplyReceiver {
     Parts(Box<dyn FnMut(Passed) -> Wants + Send>, Arc<AtomicBool>),
 }
 
-/// What has become of a part.
+/// The outcome of receiving a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PartOutcome {
-    /// What is wanted now.
+    /// The caller's current wish for more parts.
     Wants(Wants),
     /// No proxy sends so much.
     TooMuch,

@@ -1,4 +1,4 @@
-//! What the compiler checks of the text of `html!`.
+//! Checks the text of `html!`, in the compiler.
 //!
 //! Runs in: the compiler. Sees: the text of a service's author. Never: lets a value stand where escaping does not make
 //! it harmless, as far as a text shows that by itself.

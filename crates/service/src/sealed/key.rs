@@ -41,7 +41,7 @@ pub(crate) struct UserKey {
     scope: Box<[u8]>,
 }
 
-/// What an entry holds.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealedKind {
     /// A user's state.
@@ -127,7 +127,7 @@ impl UserKey {
         XChaCha20Poly1305::new(key.into())
     }
 
-    /// What an entry is bound to: its kind, its place and its cache.
+    /// The associated data of an entry: its kind, its place and its cache.
     fn associated(&self, kind: SealedKind) -> Vec<u8> {
         let kind = match kind {
             SealedKind::State => 0,

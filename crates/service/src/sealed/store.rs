@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::key::{EntryIndex, SealedKind};
 
-/// What an entry takes besides its content: its places in one map and two trees.
+/// The memory that an entry takes besides its content: its places in one map and two trees.
 ///
 /// LIMIT: 210 to 320 bytes, by the sizes of what is stored and how full maps (7/16 to 7/8), trees (about 2/3) and the
 /// allocator's blocks are; the most of it.
@@ -54,7 +54,7 @@ impl SealedEntry {
         Self { kind: SealedKind::State, sealed, key_made: now, uses: 0, expires, known, turn: 0 }
     }
 
-    /// What a key leaves that was replaced at `now`.
+    /// The entry in place of a key that was replaced at `now`.
     pub(crate) fn successor(sealed: Vec<u8>, now: Instant, expires: Instant) -> Self {
         Self { kind: SealedKind::Successor, ..Self::state(sealed, true, now, expires) }
     }
@@ -74,7 +74,7 @@ impl Store {
         }
     }
 
-    /// What a sealed content of `length` bytes counts for.
+    /// The counted size of a sealed content of `length` bytes.
     pub(crate) const fn size(length: usize) -> usize {
         length + ENTRY_OVERHEAD
     }

@@ -60,8 +60,8 @@ pub struct Sessions<T> {
     values: PhantomData<fn() -> T>,
 }
 
-/// The session of one request's user. It is as it was when it was opened: open it after the request's body was read, and
-/// await nothing before it is saved, or what another request of this user has changed meanwhile is lost.
+/// The session of one request's user. It is as it was when it was opened: open it after the request's body was read,
+/// and await nothing before it is saved, or what another request of this user has changed meanwhile is lost.
 #[must_use = "what has changed is lost unless the session is saved"]
 pub struct Session<'s, T> {
     user: User<'s>,
@@ -69,7 +69,7 @@ pub struct Session<'s, T> {
     change: SessionChange,
 }
 
-/// What is sealed for a user.
+/// The sealed state of a user.
 #[derive(Serialize, Deserialize)]
 struct StoredSession<T> {
     /// None until the user is given a form.
@@ -78,7 +78,7 @@ struct StoredSession<T> {
     value: Option<T>,
 }
 
-/// What a session has to have done when it is saved.
+/// The work that a session needs when it is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionChange {
     /// Nothing but to live on.
@@ -110,7 +110,7 @@ impl<T: Serialize + DeserializeOwned> Sessions<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Session<'_, T> {
-    /// What was kept for this user.
+    /// The value that was kept for this user.
     pub fn get(&self) -> Option<&T> {
         self.stored.as_ref()?.value.as_ref()
     }
@@ -120,8 +120,8 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         self.stored().value = Some(value);
     }
 
-    /// Keeps `value` for this user, who has just logged in: under a new key, as somebody may have planted or seen the one
-    /// before, and with a new token for forms.
+    /// Keeps `value` for this user, who has just logged in: under a new key, as somebody may have planted or seen the
+    /// one before, and with a new token for forms.
     pub fn log_in(&mut self, value: T) {
         self.log_out();
         self.set(value);
@@ -133,7 +133,8 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         self.stored = None;
     }
 
-    /// A hidden field for a form, by which [`Self::check`] knows that the form is ours. A user without a session gets one.
+    /// A hidden field for a form, by which [`Self::check`] knows that the form is ours. A user without a session gets
+    /// one.
     ///
     /// # Errors
     /// There are no random bytes. The error converts into the [`Response`] to be given.
@@ -155,8 +156,8 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         token.masked()
     }
 
-    /// Checks that a form was sent by a page of this service to this user: by `Sec-Fetch-Site` or else `Origin`, where the
-    /// browser sends them, and by the field that [`Self::csrf_field`] has made.
+    /// Checks that a form was sent by a page of this service to this user: by `Sec-Fetch-Site` or else `Origin`, where
+    /// the browser sends them, and by the field that [`Self::csrf_field`] has made.
     ///
     /// # Errors
     /// It was not, or may not have been. The error converts into 403.
@@ -191,7 +192,7 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
             self.user.forget(headers);
         }
         let bytes = match (self.change, &self.stored) {
-            // What is there now: another request may have changed it.
+            // The current state: another request may have changed it.
             (SessionChange::None, _) => self.user.get().map(|opened| Zeroizing::new(opened.to_vec())),
             (_, Some(stored)) => {
                 let bytes = serde_json::to_vec(stored).map_err(|_| SealedError::NotSerializable)?;
@@ -205,7 +206,7 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         Ok(response)
     }
 
-    /// What is kept, which is about to be changed.
+    /// The stored state, which is about to be changed.
     fn stored(&mut self) -> &mut StoredSession<T> {
         if self.change == SessionChange::None {
             self.change = SessionChange::Set;

@@ -17,7 +17,8 @@ use worker::channel::Channel;
 use super::Templates;
 use crate::Error;
 
-/// LIMIT: how long the first version may take to come: a publisher starts with the services, and is replaced within a second.
+/// LIMIT: how long the first version may take to come: a publisher starts with the services, and is replaced within a
+/// second.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// LIMIT: the same once its publisher has gone: a start whose templates have a mistake is not to be waited for.
 const NEXT_WAIT: Duration = Duration::from_secs(2);
@@ -100,7 +101,8 @@ impl PublisherLink {
         }
     }
 
-    /// Waits until no version is on its way that others have already; from then on, none is activated without this process.
+    /// Waits until no version is on its way that others have already; from then on, none is activated without this
+    /// process.
     pub(crate) fn serve(&self) -> impl Future<Output = ()> + use<> {
         let is_heard = self.task.as_ref().is_some_and(|task| !task.is_finished());
         self.stage.send_replace(if is_heard { LinkStage::Asks } else { LinkStage::Goes });

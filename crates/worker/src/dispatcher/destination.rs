@@ -45,13 +45,13 @@ pub struct Destination {
     unheard: Cell<Option<Instant>>,
     /// Notified when a channel has no more room.
     pub(super) full: Notify,
-    /// What the worker holds, and whose it is.
+    /// The connections that the worker holds, with their clients.
     pub(super) sent: RefCell<HashMap<u64, (CountedClient, SocketAddr)>>,
     /// Whether its nonsense was told; once is enough.
     pub(super) violation_logged: Cell<bool>,
     /// Whether it is to keep what it would hand back.
     refuses: Cell<bool>,
-    /// What hears the worker.
+    /// The task that receives from the worker.
     listening: Cell<Option<JoinHandle<()>>>,
 }
 
@@ -62,7 +62,7 @@ impl Destination {
         // Filters and guarded servers have a channel for all gates.
         let channel = if limited { Channel::new(descriptor)? } else { Channel::shared(descriptor)? };
         if !limited {
-            // What waits in the channel waits in order. The kernel makes a handful of bundles of the least.
+            // Bundles wait in the channel in their order. The kernel allows a handful even with the least backlog.
             channel.set_backlog(0)?;
         }
         Ok(Rc::new(Self {
@@ -135,7 +135,8 @@ impl Destination {
         self.listening.set(Some(listening));
     }
 
-    /// Takes nothing more from the worker, which keeps it and learns so, and waits until all that it said before is heard.
+    /// Takes nothing more from the worker, which keeps it and learns so, and waits until all that it said before is
+    /// heard.
     pub async fn refuse(&self) {
         self.refuses.set(true);
         self.channel.refuse();
@@ -149,8 +150,9 @@ impl Destination {
         self.refuses.get()
     }
 
-    /// Sends the first `count` of `batch`, which [`Self::room`] allows, and leaves the others; those too that the channel
-    /// does not take. `sent` is called for each of those that it takes, with the client's address; whether it takes any.
+    /// Sends the first `count` of `batch`, which [`Self::room`] allows, and leaves the others; those too that the
+    /// channel does not take. `sent` is called for each of those that it takes, with the client's address; whether it
+    /// takes any.
     pub fn send_batch(
         &self,
         batch: &mut VecDeque<Ready>,
@@ -158,7 +160,7 @@ impl Destination {
         next_id: &Cell<u64>,
         sent: impl Fn(IpAddr),
     ) -> bool {
-        // What was read before makes a message long; it goes by itself.
+        // Bytes that were read before make a message long, so such a bundle goes by itself.
         let alone = |ready: &Ready| !ready.outgoing.preread.is_empty();
         let several = batch.iter().take(count).take_while(|ready| !alone(ready)).count();
         if several < 2 {

@@ -1,5 +1,5 @@
-//! Who holds what of the connections that were sent to guarded servers: processes that are not ours, which take
-//! connections from channels that they share, and each say on a channel of its own what they have taken.
+//! Tracks the connections that were sent to guarded servers: processes that are not ours, which take connections from
+//! channels that they share, and each say on a channel of its own which ones they have taken.
 //!
 //! Runs in: gates. Sees: what such a process says, which may be anything. Never: lets it take more memory than what
 //! was sent, or keep the share of a client when it is gone.

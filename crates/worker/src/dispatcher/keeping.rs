@@ -42,7 +42,7 @@ pub(super) struct Keeping {
     processes: RefCell<Vec<(Weak<ProcessChannel>, Cell<u32>)>>,
     /// How many connections were sent, from any number on.
     sent: Cell<u64>,
-    /// What may wait.
+    /// The partitions whose connections may wait.
     partitions: RefCell<Vec<Weak<dyn WaitingPartition>>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a dispatcher is given to send, for whom it does that, and who waits for room.
+//! The connections that a dispatcher sends, its owner, and the clients that wait for room.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub struct Outgoing {
     pub peer: SocketAddr,
     /// The address of ours that it connected to.
     pub local: SocketAddr,
-    /// What is spoken on it; `Relayed` where this process is at its other end.
+    /// The protocol spoken on it; `Relayed` where this process is at its other end.
     pub kind: wire::Kind,
     /// Bytes that were read from it already.
     pub preread: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct Ready {
     pub deadline: Option<Instant>,
 }
 
-/// What an owner of [`Dispatcher`] is told.
+/// The events that the owner of a [`Dispatcher`] learns of.
 pub trait Owner {
     /// A worker has been sent a connection; it is out of our hands.
     fn delivered(&self);
@@ -58,14 +58,16 @@ pub trait Owner {
     fn served(&self, requests: u32) {
         let _ = requests;
     }
-    /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again and again.
+    /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again
+    /// and again.
     fn wanted(&self) {}
-    /// So many wait, and every worker has all that it was sent and asks for no more: until something ends there, none is sent.
+    /// So many wait, and every worker has all that it was sent and asks for no more: until something ends there, none
+    /// is sent.
     fn full(&self, waiting: usize) {
         let _ = waiting;
     }
-    /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not be used
-    /// for new work.
+    /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not
+    /// be used for new work.
     fn workers_changed(&self, count: usize) {
         let _ = count;
     }
@@ -73,7 +75,8 @@ pub trait Owner {
 
 /// A partition of a guarded server, as the server's processes see it.
 pub trait WaitingPartition {
-    /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their turn.
+    /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their
+    /// turn.
     fn connection_ended(self: Rc<Self>, client: CountedClient, serve_others: &dyn Fn());
     /// There may be room for connections that wait.
     fn serve_queue(&self);

@@ -1,4 +1,4 @@
-//! What workers say to a dispatcher, and what becomes of connections when a channel ends.
+//! Handles messages of workers to a dispatcher, and connections whose channel ends.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Dispatcher {
                 self.note_full();
                 violations
             }
-            // One that another source had sent, which is gone, has no number here. A worker can make up a connection, as any
-            // client can; it is treated as one.
+            // One that another source had sent, which is gone, has no number here. A worker can make up a connection,
+            // as any client can; it is treated as one.
             (FromWorker::Back { id, preread }, Some(stream)) => {
                 let client = destination.sent.borrow().get(&id).map(|(_, peer)| *peer);
                 self.owner.handed_back(stream, preread.0, client);
