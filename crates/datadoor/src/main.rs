@@ -1,10 +1,11 @@
 //! A door to data sources, for a service that runs on another machine.
 //!
-//! It is a service of its own, with the name of that one, so that it has its grants, its token and its limits. The data proxy of the
-//! other machine comes with a certificate and a WebSocket; what it says is parsed here, where no database is.
+//! It is a service of its own, with the name of that one, so that it has its grants, its token and its limits. The data
+//! proxy of the other machine comes with a certificate and a WebSocket; what it says is parsed here, where no database
+//! is.
 //!
-//! Runs in: a service's worker, under that service's uid, inside its jail. Sees: what a machine with a certificate sends. Never: opens
-//! to whoever has shown none, or makes a call for another service.
+//! Runs in: a service's worker, under that service's uid, inside its jail. Sees: what a machine with a certificate
+//! sends. Never: opens to whoever has shown none, or makes a call for another service.
 
 mod session;
 
@@ -17,7 +18,8 @@ use wire::data::{DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE};
 
 use session::DoorSession;
 
-/// LIMIT: how often a connection is made again within `drain_timeout`: two thirds of that are for calls that are under way.
+/// LIMIT: how often a connection is made again within `drain_timeout`: two thirds of that are for calls that are under
+/// way.
 const RENEWALS: u32 = 3;
 const BY_HAND: &str = "this program is started by the launcher";
 

@@ -1,7 +1,7 @@
 //! One WebSocket: the calls that come on it, and their answers.
 //!
-//! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their limit, or goes on
-//! with calls for which nobody waits any more.
+//! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their
+//! limit, or goes on with calls for which nobody waits any more.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,10 +19,11 @@ use wire::data::{
 };
 use wire::{Bytes, Text};
 
-/// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives more fails.
+/// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives
+/// more fails.
 const UNREAD_MAX: usize = 32 << 20;
-/// With so many, calls whose rows come are paused. What is on its way then has room: it is [`wire::data::UNREAD_MAX`] at most, and the
-/// ends of calls that change something.
+/// With so many, calls whose rows come are paused. What is on its way then has room: it is [`wire::data::UNREAD_MAX`]
+/// at most, and the ends of calls that change something.
 const PAUSE_AT: usize = UNREAD_MAX / 2;
 /// With so many, they are resumed.
 const RESUME_AT: usize = PAUSE_AT / 2;
@@ -62,7 +63,7 @@ pub(crate) struct DoorSession {
     is_said: Cell<bool>,
 }
 
-/// What no data proxy says.
+/// A message that no data proxy sends.
 struct Nonsense(String);
 
 impl From<Nonsense> for Error {
@@ -79,8 +80,8 @@ impl DoorSession {
         Self { source, says_timeouts, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
     }
 
-    /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when this worker
-    /// retires, the other machine is told to make its next calls on another connection.
+    /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when
+    /// this worker retires, the other machine is told to make its next calls on another connection.
     ///
     /// # Errors
     /// It sends nonsense, or has gone.

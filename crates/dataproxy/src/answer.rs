@@ -1,7 +1,7 @@
 //! The answer to a call, as its rows come, within what its statements may give.
 //!
-//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, goes on while its service does not read, or says
-//! after the end that there is no answer.
+//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, goes on while its service does not
+//! read, or says after the end that there is no answer.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can be called, by whom: the statements of a file, after the database has prepared all of them.
+//! The statements of a file, after the database has prepared all of them, and the services that may call each.
 //!
 //! Sees: the operator's file, names and values from services. Never: lets a call pass that was not granted.
 
@@ -12,7 +12,7 @@ use wire::data::{CallFault, Value};
 
 use crate::queue::Lane;
 
-/// What a name stands for.
+/// The statement or transaction of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CatalogEntry {
     /// The statement of this number.
@@ -83,7 +83,8 @@ impl Catalog {
         (usual > 0).then(|| Duration::from_micros(usual.into()))
     }
 
-    /// What a service may call by this name; `None` also if there is no such thing: it learns no names.
+    /// The entry that a service may call by this name; `None` also if there is no such name: the service learns no
+    /// names.
     pub fn granted(&self, service: &str, name: &str) -> Option<CatalogEntry> {
         let call = *self.names.get(name)?;
         let services = match call {
@@ -114,14 +115,14 @@ impl Catalog {
         }
     }
 
-    /// What a service may call that may take another time than usual, and how long.
+    /// The calls of a service with a timeout of their own, and that timeout.
     pub fn timeouts<'c>(&'c self, service: &'c str) -> impl Iterator<Item = (&'c str, Duration)> {
         let granted = self.names.keys().filter_map(move |name| Some((name, self.granted(service, name)?)));
         let timeouts = granted.map(|(name, call)| (name.as_str(), self.timeout(call)));
         timeouts.filter(|(_, timeout)| *timeout != statements::TIMEOUT)
     }
 
-    /// Who carries a call out.
+    /// The lane that carries a call out.
     pub fn lane(&self, call: CatalogEntry) -> Lane {
         let only_reads = matches!(call, CatalogEntry::Statement(number) if self.reads[number]);
         if only_reads || !self.one_writes { Lane::Read } else { Lane::Write }
@@ -130,7 +131,7 @@ impl Catalog {
     /// Checks the values of a call against the parameters of its statements.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The parameter that does not fit.
     pub fn check(&self, call: CatalogEntry, values: &[Value]) -> Result<(), (CallFault, String)> {
         let steps = self.steps(&call).iter();
         let parameters = steps.flat_map(|step| &self.file.statements[*step].parameters);

@@ -1,7 +1,7 @@
-//! What is wrong with a file of statements, beside a database; or what its statements give.
+//! Checks a file of statements against a database, or describes the rows of its statements.
 //!
-//! Runs in: the programs `dataproxy check` and `dataproxy describe`, as the user who checks a configuration. Sees: files of the operator's, what a database
-//! server says. Never: changes a database, or asks it for a row.
+//! Runs in: the programs `dataproxy check` and `dataproxy describe`, as the user who checks a configuration. Sees:
+//! files of the operator's, what a database server says. Never: changes a database, or asks it for a row.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::remote::Door;
 use crate::server::{LoginFiles, Road, ServerSession, Way, password_of};
 use crate::{describe, setup, sqlite};
 
-/// What is to be checked, by the words of the command line.
+/// The files to be checked, by the words of the command line.
 #[derive(Debug, Default)]
 struct Options {
     statements: PathBuf,
@@ -27,7 +27,7 @@ struct Options {
     /// Whether another machine has the database.
     is_remote: bool,
     server: String,
-    /// What is known of the login without the files.
+    /// The login's settings without the files.
     login: LoginFiles,
     password: Option<PathBuf>,
     server_ca: Option<PathBuf>,
@@ -37,9 +37,10 @@ struct Options {
 }
 
 impl Options {
-    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server ADDRESS --name
-    /// DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME [--certificate FILE --key FILE]]`, as
-    /// `bulkhead data check` writes them. Where `--engine` is `remote`, there are neither statements nor a user.
+    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server
+    /// ADDRESS --name DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME [--certificate
+    /// FILE --key FILE]]`, as `bulkhead data check` writes them. Where `--engine` is `remote`, there are neither
+    /// statements nor a user.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -66,7 +67,7 @@ impl Options {
         Some(options)
     }
 
-    /// What the statements give, a line for each column; or every mistake, if there is any.
+    /// The columns of the statements, a line for each; or every mistake, if there is any.
     fn check(self) -> Result<String, Vec<String>> {
         if self.is_remote {
             return self.check_doors();
@@ -140,7 +141,8 @@ fn lines(refusal: CatalogError) -> Vec<String> {
     }
 }
 
-/// The whole program: fails if there are mistakes, and prints each on a line; else prints what statements give, if that is wanted.
+/// The whole program: fails if there are mistakes, and prints each on a line; else prints what statements give, if that
+/// is wanted.
 pub fn main(describes: bool) -> ExitCode {
     let Some(options) = Options::read(std::env::args_os().skip(2)) else {
         eprintln!("error: this program is started by `bulkhead data check`");

@@ -1,6 +1,7 @@
 //! One process of a service: its login, its calls, its answers.
 //!
-//! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the channel.
+//! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the
+//! channel.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,7 +31,8 @@ pub(crate) type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>
 /// LIMIT: nonsense that a service may send before its channel is closed.
 pub(crate) const VIOLATIONS_MAX: u32 = 10;
 
-/// Why a call is not made whose parameters have so many bytes, and those of all that have no answer so many, if they are too many.
+/// Why a call is not made whose parameters have so many bytes, and those of all that have no answer so many, if they
+/// are too many.
 pub(crate) fn too_many_parameters(own: usize, all: usize) -> Option<(CallFault, String)> {
     if own > PARAMETERS_BYTES_MAX {
         let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
@@ -43,7 +45,7 @@ pub(crate) fn too_many_parameters(own: usize, all: usize) -> Option<(CallFault, 
     }
 }
 
-/// What all channels share.
+/// The state that all channels share.
 #[derive(Debug)]
 pub(crate) struct ProxyState {
     pub(crate) queue: Arc<Queue>,
@@ -68,7 +70,7 @@ struct PendingCall {
     paused: Arc<AtomicBool>,
     /// Bytes of its parameters.
     length: usize,
-    /// What it wants, and the parameters that have come, unless they are complete.
+    /// The call, and the parameters that have come, unless they are complete.
     unfinished: Option<(CatalogEntry, Arc<Catalog>, Vec<u8>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Who carries the calls of a data proxy out.
+//! The databases that carry out the calls of a data proxy.
 
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ impl Database {
     /// Has the other side say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The database's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         match self {
             Self::Own { source, .. } => source.try_login().await,

@@ -1,4 +1,4 @@
-//! What the columns of a statement's rows are, as the database says.
+//! The columns of a statement's rows, as the database describes them.
 //!
 //! Runs in: the program `dataproxy describe`, as the user who has code generated. Never: carries a statement out.
 
@@ -14,7 +14,8 @@ pub(crate) struct DescribedColumn {
     pub(crate) nullable: bool,
 }
 
-/// A line for each column: the statement, the column, its type or `any`, and whether it may be NULL, with tabs between them.
+/// A line for each column: the statement, the column, its type or `any`, and whether it may be NULL, with tabs between
+/// them.
 pub(crate) fn lines(file: &Statements, columns: &[Vec<DescribedColumn>]) -> String {
     let line = |statement: &Statement, column: &DescribedColumn| {
         let kind = column.kind.map_or("any", Type::word);

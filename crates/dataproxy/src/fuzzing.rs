@@ -21,7 +21,7 @@ use crate::job::{AnswerPart, Job, Replies};
 use crate::mysql::Mysql;
 use crate::server::{CallProgress, Login, ServerSession as _, SessionFault};
 
-/// What the proxy has the server prepare, and then calls.
+/// The statements that the proxy has the server prepare, and then calls.
 const STATEMENTS: &str = "-- name: one :many\n-- services: s\nSELECT 1;\n";
 
 thread_local! {
@@ -44,8 +44,8 @@ pub fn postgresql_value(data: &[u8]) {
     }
 }
 
-/// All that a server says on a connection, from the login to the rows of a statement: the session comes to an end, and an answer
-/// that a service is given to its end is one that it can read.
+/// All that a server says on a connection, from the login to the rows of a statement: the session comes to an end, and
+/// an answer that a service is given to its end is one that it can read.
 pub fn mysql_session(data: &[u8]) {
     RUNTIME.with(|runtime| {
         let Some(runtime) = runtime else { return };
@@ -118,7 +118,7 @@ fn is_result(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What the seeds lead to, as far as to the rows; else the target would try the login alone.
+    /// The seeds reach the rows; else the target would try the login alone.
     #[test]
     fn fuzzing_comes_as_far_as_the_rows() {
         for seed in [

@@ -34,7 +34,7 @@ impl AnswerPart {
     }
 }
 
-/// What a service has not read yet of its answers, in bytes, and whether it reads at all.
+/// The bytes of answers that a service has not read yet, and whether it reads at all.
 #[derive(Debug, Default)]
 pub struct Budget {
     unread: AtomicI64,
@@ -71,7 +71,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Whether the call is given up: its time is over, its answer is not wanted any more, or the service has read nothing for too long.
+    /// Whether the call is given up: its time is over, its answer is not wanted any more, or the service has read
+    /// nothing for too long.
     pub(crate) fn is_over(&mut self, job: &Job) -> bool {
         let (budget, now) = (&job.replies.budget, Instant::now());
         let read = budget.read.load(Ordering::Relaxed);
@@ -91,7 +92,7 @@ impl Wait {
 pub struct Job {
     /// The number that the service has given it.
     pub id: u32,
-    /// What is called, of which statements.
+    /// The called statement or transaction.
     pub call: CatalogEntry,
     /// The statements that held when it came.
     pub catalog: Arc<Catalog>,
@@ -115,8 +116,8 @@ const PARTLY: u8 = 4;
 
 /// Where the answer of a call goes, and when.
 ///
-/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. Who is told before its
-/// change holds that there is no answer can rely on that nothing changes: [`Replies::may_hold`].
+/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. Who is
+/// told before its change holds that there is no answer can rely on that nothing changes: [`Replies::may_hold`].
 #[derive(Clone, Debug)]
 pub struct Replies {
     to: UnboundedSender<AnswerPart>,
@@ -206,7 +207,7 @@ impl Job {
         Wait { since: Instant::now(), read: self.replies.budget.read.load(Ordering::Relaxed) }
     }
 
-    /// What the operator calls it.
+    /// The operator's name for it.
     pub(crate) fn name(&self) -> &str {
         match self.call {
             CatalogEntry::Statement(number) => &self.catalog.file.statements[number].name,
@@ -235,8 +236,8 @@ impl Job {
         })
     }
 
-    /// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has to be undone
-    /// if these are too many.
+    /// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has
+    /// to be undone if these are too many.
     pub(crate) fn holds_by_itself(&self, number: usize) -> bool {
         self.catalog.reads[number] || !self.catalog.file.statements[number].kind.has_rows()
     }
@@ -261,7 +262,7 @@ impl Job {
 pub(crate) struct CallStep<'a> {
     /// Its number in the file.
     pub(crate) number: usize,
-    /// What the file says of it.
+    /// The statement in the file.
     pub(crate) about: &'a Statement,
     /// The values of its parameters, which fit.
     pub(crate) values: &'a [Value],

@@ -1,7 +1,7 @@
 //! Calls that wait for a thread or a connection: in turns among the services, so that none can keep the others waiting.
 //!
-//! Sees no input. Never: gives one service all threads or connections, where there are several, or a turn to a call whose service has
-//! too much to read.
+//! Sees no input. Never: gives one service all threads or connections, where there are several, or a turn to a call
+//! whose service has too much to read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,8 +34,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left when all
-    /// connections that the service may have now take the same.
+    /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left
+    /// when all connections that the service may have now take the same.
     pub(crate) fn take_along(&self, mut fits: impl FnMut(&Job) -> bool) -> Vec<Job> {
         self.queue.state().lanes[self.lane as usize].take_along(self.service, &mut fits)
     }
@@ -54,7 +54,8 @@ struct ServiceJobs {
 }
 
 impl ServiceJobs {
-    /// The first job that can have its turn. Those before are of another process of the service, which has too much to read.
+    /// The first job that can have its turn. Those before are of another process of the service, which has too much to
+    /// read.
     fn ready(&self) -> Option<usize> {
         self.jobs.iter().position(Job::is_ready)
     }

@@ -1,7 +1,7 @@
-//! What is read again while the proxy serves: statements, and how to log in.
+//! Reads statements and logins again while the proxy serves.
 //!
-//! Sees: the operator's files, what the database says of them. Never: lets what the database does not take hold in place of what it
-//! took.
+//! Sees: the operator's files, what the database says of them. Never: lets what the database does not take hold in
+//! place of what it took.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ const HALF_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct Renewal {
     database: Database,
     told: Rc<ProcessLog>,
-    /// What was read last.
+    /// The files that were read last.
     files: LoginFiles,
     statements: JoinSet<()>,
     login: JoinSet<()>,
@@ -54,8 +54,8 @@ impl Renewal {
         }
     }
 
-    /// Has another password, certificate or key, or other authorities, hold for connections from here on, if the other side takes them.
-    /// Those that are there stay: the other side has let them in.
+    /// Has another password, certificate or key, or other authorities, hold for connections from here on, if the other
+    /// side takes them. Those that are there stay: the other side has let them in.
     pub(crate) fn login(&mut self, message: &LauncherToDataProxy, file: &OwnedFd) {
         let Some(way) = self.database.way() else { return };
         let mut files = self.files.clone();

@@ -1,7 +1,8 @@
-//! The life of the process: told its source and its statements, then one task per channel, until the launcher is done with it.
+//! The life of the process: told its source and its statements, then one task per channel, until the launcher is done
+//! with it.
 //!
-//! Sees: the launcher's messages (trusted: a malformed one ends the process); the operator's files. Never: serves anybody before
-//! the database has prepared every statement.
+//! Sees: the launcher's messages (trusted: a malformed one ends the process); the operator's files. Never: serves
+//! anybody before the database has prepared every statement.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -43,7 +44,7 @@ struct Opening {
     control: LauncherChannel,
     setup: Rc<ProxySetup>,
     dialer: Rc<Dialer<ServerStream>>,
-    /// What is for later.
+    /// Messages for later.
     early: Vec<(LauncherToDataProxy, Option<OwnedFd>)>,
 }
 
@@ -86,7 +87,7 @@ impl Opening {
         }
     }
 
-    /// What the launcher says next.
+    /// The launcher's next message.
     async fn next(&mut self) -> Result<Option<(LauncherToDataProxy, Option<OwnedFd>)>, ProcessFault> {
         match self.early.is_empty() {
             true => Ok(self.control.receive().await?),

@@ -1,4 +1,4 @@
-//! What the launcher says before a data proxy opens its source.
+//! The launcher's messages before a data proxy opens its source.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -34,8 +34,8 @@ pub(crate) struct ProxySetup {
 }
 
 impl ProxySetup {
-    /// Receives everything up to `Begin`, and how often log records are handed over; `None` if the launcher wants no data proxy any
-    /// more.
+    /// Receives everything up to `Begin`, and how often log records are handed over; `None` if the launcher wants no
+    /// data proxy any more.
     pub(crate) async fn receive(control: &LauncherChannel) -> Result<Option<(Self, u32)>, ProcessFault> {
         let Some((LauncherToDataProxy::Limits { flush_ms }, _)) = control.receive().await? else {
             return Err(ProcessFault::Launcher("it did not begin with the limits".into()));

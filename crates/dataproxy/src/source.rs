@@ -13,7 +13,7 @@ use crate::redis::Redis;
 use crate::server::{self, Way};
 use crate::sqlite;
 
-/// What the launcher says of the database.
+/// The launcher's settings for the database.
 #[derive(Debug)]
 pub(crate) enum DatabasePlace {
     /// A file, made if it is not there, and how much memory SQLite may have.
@@ -106,7 +106,7 @@ impl DatabaseSource {
     /// Has the server say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The server's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         match self {
             Self::Sqlite(_) => Ok(()),

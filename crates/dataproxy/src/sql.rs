@@ -1,4 +1,4 @@
-//! What the first word of a statement says of it.
+//! Classifies a statement by its first word.
 
 use statements::{Statement, first_word};
 

@@ -1,4 +1,4 @@
-//! What is counted, and what the operator is told of: of all channels of the process.
+//! The counters and the log of the process, for all its channels.
 //!
 //! Sees: names that services made up. Never: writes a line of the log for each of them.
 

@@ -11,12 +11,12 @@ struct Open {
     values: Vec<RespReply>,
 }
 
-/// What becomes of the values of a list.
+/// The use of a list's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListKind {
     List,
     Map,
-    /// What nobody has asked for: it stands beside the replies.
+    /// A message that was not asked for: it stands beside the replies.
     Beside,
 }
 
@@ -178,7 +178,7 @@ impl ReplyDecoder {
         loop {
             self.count(&value);
             let Some(open) = self.open.last_mut() else { return Some(value) };
-            // What is not wanted is read, and left; what has failed is always heard.
+            // Unwanted values are read, and dropped; errors are always kept.
             if open.kind != ListKind::Beside && (!self.is_cut || matches!(value, RespReply::Failed(_))) {
                 open.values.push(value);
             }

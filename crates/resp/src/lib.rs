@@ -1,7 +1,7 @@
 //! RESP 3, what Redis and Valkey speak: commands as arrays of strings with their lengths, and replies.
 //!
-//! Runs in: data proxies; pure. Sees: what a server says, and values from services. Never: looks into a word of a command, makes
-//! room for a length that is only claimed, or keeps more of a reply than it may.
+//! Runs in: data proxies; pure. Sees: what a server says, and values from services. Never: looks into a word of a
+//! command, makes room for a length that is only claimed, or keeps more of a reply than it may.
 //!
 //! Source: the Redis serialization protocol specification; RESP 3 is RESP 2 with more types.
 
@@ -17,7 +17,7 @@ pub use decoder::ReplyDecoder;
 pub const LINE_MAX: usize = 16 << 10;
 /// LIMIT: lists in lists.
 pub const DEPTH_MAX: usize = 8;
-/// What each value of a reply counts beside its bytes: what it takes in an answer.
+/// The size of each value of a reply beside its bytes: its bytes in an answer.
 pub const VALUE_BYTES: usize = 5;
 
 /// A reply, or a value of one.
@@ -39,7 +39,7 @@ pub enum RespReply {
     Failed(String),
 }
 
-/// What is no RESP.
+/// Bytes that are no RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RespError(pub &'static str);
 

@@ -131,7 +131,8 @@ impl BodyReader<'_> {
     }
 }
 
-/// Where a string, a quoted name or a comment ends that begins at a place of a text, if one does; `Some(None)` if it has no end.
+/// Where a string, a quoted name or a comment ends that begins at a place of a text, if one does; `Some(None)` if it
+/// has no end.
 pub(crate) fn quoted_end(text: &str, at: usize, dialect: Dialect) -> Option<Option<usize>> {
     let byte = *text.as_bytes().get(at)?;
     if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$' | b'#') {
@@ -167,7 +168,7 @@ fn is_escape_string(before: &[u8]) -> bool {
     matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_word)
 }
 
-/// What to write for a parameter without a type.
+/// The remedy for a parameter without a type.
 pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be";
 
 pub(crate) fn untyped(name: &str) -> String {

@@ -1,7 +1,8 @@
 //! A command of Redis's: its words, as redis-cli takes them, and where its parameters are in them.
 //!
-//! Blanks stand between words, and one that has blanks in it stands in quotes: `"..."` with redis-cli's escapes, or `'...'`. A word
-//! `:name` is a parameter, and so is `{:name}` within a word. Words in quotes are text, whatever they say.
+//! Blanks stand between words, and one that has blanks in it stands in quotes: `"..."` with redis-cli's escapes, or
+//! `'...'`. A word `:name` is a parameter, and so is `{:name}` within a word. Words in quotes are text, whatever they
+//! say.
 
 use crate::body::{Body, BodyFault, HOW_TO_TYPE, untyped, unused};
 use crate::{Parameter, Word, WordPart};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{NAME_MAX, PARAMETERS_MAX, Parameter, Type};
 
-/// What is wrong with an annotation: the rule, and what to write.
+/// The fault of an annotation: the rule, and what to write.
 pub(crate) type HeaderFault = (String, Option<String>);
 
 /// A line such as `-- services: search, profile`.

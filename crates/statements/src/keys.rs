@@ -1,13 +1,14 @@
 //! Keys of Redis's that two statements can both reach: a value of the one makes a key of the other.
 //!
-//! Two statements with the same key, `visits:{:page}` in both, are meant to. `user:{:id}` and `user:{:id}:secret` are not: `7:secret` is
-//! a value as well.
+//! Two statements with the same key, `visits:{:page}` in both, are meant to. `user:{:id}` and `user:{:id}:secret` are
+//! not: `7:secret` is a value as well.
 
 use std::fmt::Write as _;
 
 use crate::{Parameter, Statement, StatementMistake, Statements, Type, Word, WordPart};
 
-/// The first and the last word that is a key, negative from the end on, and from one to the next: as the server says it of a command.
+/// The first and the last word that is a key, negative from the end on, and from one to the next: as the server says it
+/// of a command.
 pub type KeyPlaces = (i64, i64, i64);
 
 /// The places of the keys among so many words.
@@ -20,7 +21,7 @@ pub fn key_places((first, last, step): KeyPlaces, count: usize) -> impl Iterator
 }
 
 impl Statements {
-    /// What is odd about keys: for each two that are not the same and can be, the statements that come first with them.
+    /// The oddities of keys: for each two that are not the same and can be, the statements that come first with them.
     pub fn overlaps(&self, places: impl Fn(usize, &Statement) -> KeyPlaces) -> Vec<StatementMistake> {
         let mut kinds: Vec<StatementKey<'_>> = Vec::new();
         for (number, statement) in self.statements.iter().enumerate() {
@@ -65,13 +66,13 @@ struct StatementKey<'s> {
     word: &'s Word,
 }
 
-/// What stands at a place of a key.
+/// The text at a place of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
     Byte(u8),
-    /// What integers have.
+    /// The characters of integers.
     Digits,
-    /// What real numbers have.
+    /// The characters of real numbers.
     Number,
     Any,
 }
@@ -120,7 +121,7 @@ impl StatementKey<'_> {
     }
 }
 
-/// What the values of a parameter are, written out.
+/// The characters of a parameter's values, written out.
 fn of_values(parameter: &Parameter) -> Vec<Item> {
     match parameter.kind {
         Type::Bool => vec![(Set::Digits, false)],

@@ -34,11 +34,11 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Statements, Vec<StatementMi
     if parser.mistakes.is_empty() { Ok(parser.found) } else { Err(parser.mistakes) }
 }
 
-/// What stands from one `-- name:` or `-- transaction:` to the next.
+/// The lines from one `-- name:` or `-- transaction:` to the next.
 struct Section<'a> {
     begin: Annotation<'a>,
     annotations: Vec<Annotation<'a>>,
-    /// What is below the annotations, and the line where that begins, from 1 on.
+    /// The text below the annotations, and its first line, from 1 on.
     body: (&'a str, usize),
 }
 
@@ -205,8 +205,8 @@ impl<'a> Parser<'a> {
         self.mistake(line, "it does not say which services may call it".into(), Some(help));
     }
 
-    /// A statement may leave its services out if a transaction has it: then it is called as a part of that alone. One that nobody can
-    /// call is good for nothing.
+    /// A statement may leave its services out if a transaction has it: then it is called as a part of that alone. One
+    /// that nobody can call is good for nothing.
     fn check_grants(&mut self) {
         let transactions = &self.found.transactions;
         let used: Vec<usize> = transactions.iter().flat_map(|group| group.steps.iter().copied()).collect();
@@ -272,7 +272,7 @@ fn is_comment(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with("--")
 }
 
-/// What is above the first section, and the sections.
+/// The text above the first section, and the sections.
 fn sections(text: &str) -> (&str, Vec<Section<'_>>) {
     let mut begins: Vec<(usize, Annotation<'_>)> = Vec::new();
     let (mut at, mut lines) = (0, Vec::new());

@@ -1,6 +1,8 @@
-//! The usual commands of Redis's, for those who cannot ask a server: which of them only read, and which of their words are keys.
+//! The usual commands of Redis's, for those who cannot ask a server: which of them only read, and which of their words
+//! are keys.
 //!
-//! What it says of them is what Redis 7 says (`COMMAND INFO`), as a test compares. A data proxy asks its server, and does not look here.
+//! The facts are those of Redis 7 (`COMMAND INFO`), as a test compares. A data proxy asks its server, and does not look
+//! here.
 
 use crate::keys::KeyPlaces;
 use crate::{Statement, Word, WordPart};

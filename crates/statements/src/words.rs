@@ -1,4 +1,4 @@
-//! What the words of a statement say of it: whether it writes, and which tables it names.
+//! Classifies a statement by its words: whether it writes, and which tables it names.
 //!
 //! The database alone knows: a view, a function and a trigger reach tables that no word names.
 
@@ -151,7 +151,7 @@ fn made_here<'a>(tokens: &[SqlToken<'a>]) -> Vec<&'a str> {
     starts.filter_map(name).collect()
 }
 
-/// What stands between parentheses, or around all of them.
+/// The text between parentheses, or around all of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     /// Whether it is a statement of its own, whose `FROM` names tables; that of `EXTRACT(YEAR FROM day)` does not.
@@ -180,7 +180,7 @@ impl Finder<'_, '_> {
         for (at, &token) in self.tokens.iter().enumerate() {
             match token {
                 SqlToken::Symbol('(') => self.groups.push(Group::default()),
-                // What has too many does not come past the database.
+                // The database refuses a statement with too many.
                 SqlToken::Symbol(')') if self.groups.len() > 1 => drop(self.groups.pop()),
                 SqlToken::Symbol(',') => {
                     if let Some(writes) = self.group().lists {

@@ -1,7 +1,7 @@
 //! Reading a folder of templates.
 //!
-//! Sees: the operator's files, by names in the folder. Never: leaves the folder, follows a link out of it, or reads more than the
-//! limits allow.
+//! Sees: the operator's files, by names in the folder. Never: leaves the folder, follows a link out of it, or reads
+//! more than the limits allow.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ const MISTAKES_MAX: usize = 20;
 /// Reads every file below a folder, but those whose names begin with a dot or end in `~`.
 ///
 /// # Errors
-/// What cannot be read, is no text, or is too much.
+/// The files that cannot be read, are no text, or are too much.
 pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<TemplateMistake>> {
     let mut reader = FolderReader { root: folder, sources: Sources::default(), mistakes: Vec::new() };
     reader.folder("", 0);

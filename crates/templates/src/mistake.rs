@@ -1,4 +1,4 @@
-//! What is wrong with a template: where, and what stands there.
+//! A mistake in a template: its place, and the text there.
 
 use std::fmt;
 

@@ -129,8 +129,8 @@ fn a_folder_is_read_to_its_depth_and_never_left() {
     assert!(told()[0].contains("not UTF-8"), "{:?}", told());
 }
 
-/// All ways in which the grammar lets one thing stand in another of its kind: what stands before each, what is in the middle, and what comes
-/// behind each.
+/// All ways in which the grammar lets one thing stand in another of its kind: what stands before each, what is in the
+/// middle, and what comes behind each.
 const NESTED: [(&str, &str, &str); 44] = [
     ("-", "a", ""),
     ("- ", "a", ""),

@@ -74,7 +74,8 @@ impl PacketStream {
 
     /// The packets of the next command's answer come, which are numbered from 1 on, as the command's own is 0.
     pub(super) fn begin_answer(&mut self) {
-        // The codec counts by what it writes, and has not written the command, so that others may have been written since.
+        // The codec counts by what it writes, and has not written the command, so that others may have been written
+        // since.
         self.codec.reset_seq_id();
         let _ = self.codec.encode(&mut [].as_slice(), &mut BytesMut::new());
     }

@@ -11,7 +11,7 @@ use mysql_common::packets::{
 use super::line::{PacketStream, read};
 use crate::server::Login;
 
-/// What the proxy asks the server to do: rows that a statement has found count as changed, as with other databases.
+/// The capabilities that the proxy asks for: rows that a statement has found count as changed, as with other databases.
 const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
     .union(CapabilityFlags::CLIENT_SECURE_CONNECTION)
     .union(CapabilityFlags::CLIENT_LONG_PASSWORD)
@@ -30,10 +30,10 @@ const UTF8MB4: u8 = 45;
 ///
 /// SECURITY: what the server says of its version is not read: `mysql_common` panics at digits that are not ASCII's.
 const VERSION: (u16, u16, u16) = (5, 7, 0);
-/// What a server sends within the proof of `caching_sha2_password` if it wants the password itself.
+/// The bytes within the proof of `caching_sha2_password` by which a server asks for the password itself.
 const WANTS_PASSWORD: [u8; 2] = [0x01, 0x04];
 
-/// What the proof is made of.
+/// The inputs of the proof.
 struct LoginSecret<'a> {
     password: &'a [u8],
     nonce: &'a [u8],
@@ -59,7 +59,7 @@ impl Context for LoginSecret<'_> {
     }
 }
 
-/// Who is logged in: the number by which the server knows the connection, and what both ends can do.
+/// The connection's number at the server, and the capabilities of both ends.
 pub(super) struct LoggedIn {
     pub(super) id: u32,
     pub(super) capabilities: CapabilityFlags,
@@ -155,8 +155,8 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &LoginSecret<'_>) -> io::Result<(AuthP
     }
 }
 
-/// SECURITY: where somebody else could sit between, the password is not sent, not even encrypted with a key that the server sends: it
-/// could be that of whoever sits there.
+/// SECURITY: where somebody else could sit between, the password is not sent, not even encrypted with a key that the
+/// server sends: it could be that of whoever sits there.
 fn check_who_sees_the_password(line: &PacketStream, packet: &[u8]) -> io::Result<()> {
     if packet == WANTS_PASSWORD && !line.is_local() && !line.is_secured() {
         return Err(io::Error::other(
@@ -172,8 +172,8 @@ fn secret<'a>(line: &PacketStream, login: &'a Login, nonce: &'a [u8]) -> LoginSe
     LoginSecret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
 }
 
-/// Refuses a first packet that says of its nonce that it has 128 bytes or more: `mysql_common` takes that for a negative number, and
-/// may panic when it subtracts from it.
+/// Refuses a first packet that says of its nonce that it has 128 bytes or more: `mysql_common` takes that for a
+/// negative number, and may panic when it subtracts from it.
 fn check_nonce_length(hello: &[u8]) -> io::Result<()> {
     // The version of the protocol, that of the server up to a NUL, and 20 bytes.
     let length = hello.iter().skip(1).position(|&byte| byte == 0).and_then(|end| hello.get(end + 22));
@@ -209,7 +209,7 @@ mod tests {
     /// A server with `caching_sha2_password` that asks for the password itself.
     const ASKS: &[u8] = include_bytes!("../../../../fuzz/seeds/mysql_session/sha2_password");
 
-    /// What becomes of a login, and all that the server has been sent.
+    /// The outcome of a login, and all bytes that were sent to the server.
     async fn log_in_at(stream: impl Into<OwnedFd>, mut server: impl io::Read) -> (io::Result<()>, Vec<u8>) {
         let stream = stream.into().try_into().unwrap();
         let login = Login {

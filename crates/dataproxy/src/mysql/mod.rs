@@ -1,7 +1,7 @@
 //! MariaDB and MySQL.
 //!
-//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value, or
-//! sends the server a file.
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a
+//! value, or sends the server a file.
 
 mod line;
 mod login;
@@ -28,15 +28,16 @@ use crate::sql::{self, mistake};
 use line::{PacketStream, read};
 use login::LoggedIn;
 
-/// What holds for each session: a text ends at its quote, a value that does not fit is refused, changes hold by themselves.
+/// The settings of each session: a text ends at its quote, a value that does not fit is refused, changes hold by
+/// themselves.
 const SETTINGS: &str = "SET SESSION sql_mode = CONCAT_WS(',', @@sql_mode, 'STRICT_ALL_TABLES', 'NO_BACKSLASH_ESCAPES'), autocommit = 1";
 /// A query, without parameters.
 const COM_QUERY: u8 = 3;
 /// A statement to be prepared.
 const COM_STMT_PREPARE: u8 = 22;
-/// What ends a result.
+/// The first byte of the packet that ends a result.
 const END: u8 = 0xFE;
-/// What says that a statement has failed.
+/// The first byte of the packet that says that a statement has failed.
 const FAILED: u8 = 0xFF;
 /// LIMIT: what ends a result is shorter than a row that begins like that can be.
 const END_MAX: usize = 0xFF_FFFF;
@@ -182,7 +183,7 @@ impl ServerSession for Mysql {
 
     async fn cancel(id: u32, stream: ServerStream, login: Login) {
         if let Ok(mut other) = Self::log_in(stream, &login).await {
-            // Who is not heard is seen to be by the call, which is given up.
+            // A kill that does not arrive shows by the call, which is given up.
             let _ = other.query(&format!("KILL QUERY {id}")).await;
         }
     }
@@ -332,7 +333,8 @@ impl Mysql {
     }
 }
 
-/// The entry for fuzzing: what the server says of columns, and then a row of these, each behind its length; the row for a service.
+/// The entry for fuzzing: what the server says of columns, and then a row of these, each behind its length; the row for
+/// a service.
 pub(crate) fn fuzz_row(data: &[u8]) -> Option<Vec<u8>> {
     let mut input = ParseBuf(data);
     let columns: Vec<Column> = (0..input.checked_eat_u8()?)
@@ -361,8 +363,8 @@ fn text(about: &Statement) -> (String, Vec<usize>) {
     (text, places)
 }
 
-/// Whether an error says that a statement is not what it was when it was prepared: it is not known, or has to be prepared anew; a
-/// table, column, view, function or database that it names is not there.
+/// Whether an error says that a statement is not what it was when it was prepared: it is not known, or has to be
+/// prepared anew; a table, column, view, function or database that it names is not there.
 fn is_outdated(code: u16) -> bool {
     matches!(code, 1243 | 1615 | 1210 | 1046 | 1049 | 1051 | 1054 | 1146 | 1305 | 1347 | 1356 | 1412 | 3138)
 }
@@ -377,7 +379,7 @@ impl mysql_common::proto::MySerialize for TextCommand<'_> {
     }
 }
 
-/// What to do about a column whose values cannot be passed on, if there is one.
+/// The remedy for a column whose values cannot be passed on, if there is one.
 fn strange(columns: &[Column]) -> Option<String> {
     let column = columns.iter().find(|column| !value::gives(column.column_type()))?;
     let (name, kind) = (column.name_str(), column.column_type());
@@ -397,7 +399,7 @@ fn lost(error: io::Error) -> SessionFault {
     SessionFault::Broken(format!("the server is lost: {error}"))
 }
 
-/// What a failure means for the service that called.
+/// The meaning of a failure for the service that called.
 fn fault(packet: &[u8], capabilities: CapabilityFlags) -> SessionFault {
     let error = match read::<ErrPacket<'_>>(packet, capabilities) {
         Ok(ErrPacket::Error(error)) => error,
@@ -423,7 +425,7 @@ fn fault(packet: &[u8], capabilities: CapabilityFlags) -> SessionFault {
     }
 }
 
-/// What is wrong with a statement, and the line of the file where that is: the server counts the statement's own.
+/// A statement's fault, with its line in the file: the server counts the statement's own lines.
 fn at_line(about: &Statement, sql: &str, rule: String) -> (usize, String) {
     let line = rule.rsplit_once(" at line ").and_then(|(_, line)| line.parse::<usize>().ok());
     match line.filter(|line| (1..=sql.lines().count()).contains(line)) {

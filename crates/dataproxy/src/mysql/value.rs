@@ -42,7 +42,7 @@ pub(super) fn gives(kind: ColumnType) -> bool {
     !moments.contains(&kind)
 }
 
-/// What a column's values are for a service.
+/// The type that a column's values have for a service.
 pub(super) fn described(column: &Column) -> Option<Type> {
     use ColumnType as T;
     Some(match column.column_type() {

@@ -1,10 +1,12 @@
-//! What the server asks for at the login, as far as it must not ask for the password as it is, or for a proof that gives it away; and
-//! which process of the server it says it is.
+//! Checks the server's questions at the login: the server must not ask for the password as it is, or for a proof that
+//! gives the password away. Notes the number of the server's process.
 //!
-//! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a question.
+//! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a
+//! question.
 //!
-//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody: MD5 of a password
-//! is guessed fast, and is a password itself for who has it. Behind a Unix socket there is who may make it.
+//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody: MD5
+//! of a password is guessed fast, and is a password itself for who has it. Behind a Unix socket there is who may make
+//! it.
 
 use std::io;
 use std::pin::Pin;
@@ -160,7 +162,8 @@ mod tests {
         [&[kind][..], &length, content].concat()
     }
 
-    /// Whether the login is over and which process has it, or why it is refused, if the bytes come in pieces of this size.
+    /// Whether the login is over and which process has it, or why it is refused, if the bytes come in pieces of this
+    /// size.
     fn said(bytes: &[u8], piece: usize, is_local: bool) -> Result<(bool, Option<u32>), String> {
         let mut login = Login { is_local, ..Login::default() };
         for piece in bytes.chunks(piece) {
@@ -192,7 +195,7 @@ mod tests {
                 assert!(said(&asked, piece, false).is_err_and(|why| why.contains("MD5")), "{piece}");
                 assert_eq!(said(&asked, piece, true), Ok((false, None)), "{piece}");
             }
-            // What its length says it is not: the client takes no more of it, either.
+            // A message that is shorter than its length claims: the client takes no more of it, either.
             assert_eq!(said(&message(AUTHENTICATION, b"\0\0"), piece, false), Ok((false, None)), "{piece}");
         }
     }

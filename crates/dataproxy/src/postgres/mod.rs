@@ -1,6 +1,7 @@
 //! PostgreSQL.
 //!
-//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value.
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a
+//! value.
 
 mod login;
 mod search_path;
@@ -32,7 +33,8 @@ use tls::TlsDialer;
 pub(crate) use value::fuzz as fuzz_value;
 use value::{BoundValue, Column};
 
-/// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given up.
+/// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given
+/// up.
 const NAMES_TAKEN_MAX: usize = 16;
 /// LIMIT: search paths that one statement is looked for in: the role may get the next one meanwhile.
 const SEARCH_PATHS_MAX: usize = 4;
@@ -40,10 +42,10 @@ const SEARCH_PATHS_MAX: usize = 4;
 /// A connection to a server.
 pub(crate) struct Postgres {
     client: Client,
-    /// What speaks with the server; ends with the connection.
+    /// The task that speaks with the server; ends with the connection.
     driver: JoinHandle<()>,
-    /// Whether statements are sent as text each time, since what was prepared may be another connection's of the server: a pooler is in
-    /// between. A name that another client of the pooler has given would be another statement.
+    /// Whether statements are sent as text each time, since what was prepared may be another connection's of the
+    /// server: a pooler is in between. A name that another client of the pooler has given would be another statement.
     by_text: bool,
     /// Whether the process of the server is the one that the login has named: no pooler is in between.
     is_alone: bool,
@@ -211,7 +213,7 @@ impl ServerSession for Postgres {
     }
 
     async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
-        // Who is not heard is seen to be by the call, which is given up.
+        // A cancellation that does not arrive shows by the call, which is given up.
         let _ = canceller
             .cancel_query_raw(GuardedStream::new(stream, login.tls.is_some()), TlsDialer(login.tls))
             .await;
@@ -301,7 +303,8 @@ impl Postgres {
         row.map_or(Ok(false), |row| row.try_get(0))
     }
 
-    /// Whether a pooler is between this connection and the process of the server that has it: that is another than was said at the login.
+    /// Whether a pooler is between this connection and the process of the server that has it: that is another than was
+    /// said at the login.
     async fn is_pooled(&self, backend: u32) -> Result<bool, Error> {
         let said = self.client.simple_query("SELECT pg_backend_pid()").await?;
         let pid = said.iter().find_map(|message| match message {
@@ -311,8 +314,9 @@ impl Postgres {
         Ok(pid.is_some_and(|pid| pid != backend.to_string()))
     }
 
-    /// What it means that a statement could not be prepared anew. Behind a pooler this connection's own question for a new type may be
-    /// what is not known: it is put by a name, of another connection of the server's, and only a new connection puts it again.
+    /// The meaning of a statement that could not be prepared anew. Behind a pooler this connection's own question for a
+    /// new type may be unknown: it is put by a name, of another connection of the server's, and only a new connection
+    /// puts it again.
     fn why_not_renewed(&self, reason: String) -> SessionFault {
         match self.by_text && reason.contains("prepared statement \"s") {
             true => SessionFault::Broken(reason),
@@ -320,7 +324,8 @@ impl Postgres {
         }
     }
 
-    /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as that takes.
+    /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as
+    /// that takes.
     async fn prepare_alone(
         &self,
         about: &Statement,
@@ -348,7 +353,7 @@ impl Postgres {
         }
     }
 
-    /// What was prepared, if values and columns fit.
+    /// The prepared statement, if values and columns fit.
     fn checked(
         &self,
         about: &Statement,
@@ -378,7 +383,7 @@ impl Postgres {
     }
 }
 
-/// What is wrong with a statement, and the line of the file where that is.
+/// A statement's fault, and its line in the file.
 fn at_line(about: &Statement, sql: &str, error: &Error) -> (usize, String) {
     use tokio_postgres::error::ErrorPosition::Original;
     let position = match error.as_db_error().and_then(|error| error.position()) {
@@ -389,7 +394,7 @@ fn at_line(about: &Statement, sql: &str, error: &Error) -> (usize, String) {
     (about.sql_line + before.filter(|&c| c == '\n').count(), words(error))
 }
 
-/// What a failure means for the service that called.
+/// The meaning of a failure for the service that called.
 fn fault(error: Error) -> SessionFault {
     let Some(code) = error.code().cloned() else {
         let is_of_value = error.to_string().starts_with("error serializing parameter");
@@ -406,7 +411,7 @@ fn fault(error: Error) -> SessionFault {
     }
     match &code.code()[..2] {
         "23" => SessionFault::Refused(CallFault::Constraint, words(&error)),
-        // What a value says is no such number, date or the like.
+        // The value's text is no such number, date or the like.
         "22" => SessionFault::Refused(CallFault::Parameters, words(&error)),
         // The server shuts down, or ends this connection.
         "57" => SessionFault::Broken(words(&error)),
@@ -414,8 +419,9 @@ fn fault(error: Error) -> SessionFault {
     }
 }
 
-/// Whether an error says that a statement is not what it was when it was prepared, and that nothing of it was carried out: it is not known
-/// or another one's; the result has other types; a table, column, type, function or schema that it names is not there, or another by now.
+/// Whether an error says that a statement is not what it was when it was prepared, and that nothing of it was carried
+/// out: it is not known or another one's; the result has other types; a table, column, type, function or schema that it
+/// names is not there, or another by now.
 ///
 /// Source: appendix A of PostgreSQL's documentation, "PostgreSQL Error Codes".
 fn is_outdated(code: &str, error: &Error) -> bool {
@@ -429,7 +435,7 @@ fn is_outdated(code: &str, error: &Error) -> bool {
     }
 }
 
-/// What the server has said, or else what has happened.
+/// The server's message, or else the event.
 fn words(error: &Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),

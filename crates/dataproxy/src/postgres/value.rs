@@ -9,8 +9,8 @@ use wire::data::{Value, ValueRef};
 
 type ConversionError = Box<dyn Error + Sync + Send>;
 
-/// Whether the server's type takes a parameter that was declared so. Other types than ours are written as text: dates, numerics,
-/// JSON, UUIDs.
+/// Whether the server's type takes a parameter that was declared so. Other types than ours are written as text: dates,
+/// numerics, JSON, UUIDs.
 pub(super) fn takes(wanted: &Type, declared: Declared) -> bool {
     match declared {
         Declared::Int => is_integer(wanted) || *wanted == Type::NUMERIC,
@@ -29,7 +29,7 @@ pub(super) fn gives(kind: &Type) -> bool {
     is_integer(kind) || is_real(kind) || is_text(kind) || others.contains(kind)
 }
 
-/// What a column's values are for a service.
+/// The type that a column's values have for a service.
 pub(super) fn described(kind: &Type) -> Option<Declared> {
     Some(match kind {
         kind if is_integer(kind) => Declared::Int,

@@ -1,7 +1,7 @@
-//! What the server says of a command before it is carried out for anybody.
+//! Checks a command by the server's own description, before the command is carried out for any service.
 //!
-//! SECURITY: a command reaches the keys that stand in its statement, and each begins with text of the operator's. What reaches others,
-//! or changes what holds for all, is refused.
+//! SECURITY: a command reaches the keys that stand in its statement, and each begins with text of the operator's. What
+//! reaches others, or changes what holds for all, is refused.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ struct About {
     has_subcommands: bool,
 }
 
-/// What the server has said of the commands of a file.
+/// The server's descriptions of the commands of a file.
 #[derive(Debug, Default)]
 pub(super) struct Commands(HashMap<String, Option<About>>);
 
@@ -128,7 +128,7 @@ fn unknown(name: &str) -> String {
     format!("the server knows no command `{name}`")
 }
 
-/// What a server says of a command.
+/// Reads a server's description of a command.
 fn read(reply: &RespReply) -> Option<About> {
     let RespReply::List(parts) = reply else { return None };
     let number = |at: usize| match parts.get(at) {

@@ -1,7 +1,7 @@
 //! Redis and Valkey.
 //!
-//! Sees: the operator's commands, values from services; what the server says. Never: makes a command, an option or the beginning of a
-//! key of a value, or carries out a command that the server does not say is for everybody.
+//! Sees: the operator's commands, values from services; what the server says. Never: makes a command, an option or the
+//! beginning of a key of a value, or carries out a command that the server does not say is for everybody.
 
 mod check;
 mod line;
@@ -251,7 +251,7 @@ fn failed(steps: &[CallStep<'_>], replies: &[RespReply], is_cut: bool) -> Option
     Some(fault(reason.clone()))
 }
 
-/// What it means that an answer cannot be passed on: what a command has changed stays so.
+/// The meaning of an answer that cannot be passed on: a command's changes stay.
 fn after(writes: bool, fault: SessionFault) -> SessionFault {
     match fault {
         SessionFault::Refused(_, reason) if writes => {
@@ -287,7 +287,7 @@ fn put(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// What a failure means for the service that called. Nothing has changed.
+/// The meaning of a failure for the service that called. Nothing has changed.
 fn fault(reason: String) -> SessionFault {
     let code = reason.split(' ').next().unwrap_or_default();
     let fault = match code {

@@ -1,7 +1,7 @@
 //! Replies as rows.
 //!
-//! A value is a row with one column, `value`, and NULL is no row. A list has a row for each of its values, a map one for each of its
-//! pairs; for `:one`, either is one row.
+//! A value is a row with one column, `value`, and NULL is no row. A list has a row for each of its values, a map one
+//! for each of its pairs; for `:one`, either is one row.
 
 use resp::RespReply;
 use statements::StatementKind;

@@ -1,7 +1,7 @@
 //! One process of a service whose database is on another machine: its login, its calls, and their answers from there.
 //!
-//! Sees: messages of a service, which may be compromised; answers of the other machine. Never: passes on what is no message, or a
-//! token; makes a call again that may have been carried out.
+//! Sees: messages of a service, which may be compromised; answers of the other machine. Never: passes on what is no
+//! message, or a token; makes a call again that may have been carried out.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -50,7 +50,7 @@ struct RemoteChannel {
     until: Instant,
     pause: Duration,
     reason: String,
-    /// What the service is told.
+    /// The messages to the service.
     answers: Vec<DataProxyToService>,
     violations: u32,
 }
@@ -132,10 +132,10 @@ impl RemoteChannel {
                     self.send(call.line, message);
                 }
             }
-            // What the service does not read from its channel is not read from the door either.
+            // Bytes that the service does not read from its channel are not read from the door either.
             ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
-            // The other machine knows, and says so when there is a connection, which is made now: the first call is to end in its
-            // time as well. Until then, and if the other machine never says anything, what is usual holds.
+            // The other machine knows, and says so when there is a connection, which is made now: the first call is to
+            // end in its time as well. Until then, and if the other machine never says anything, what is usual holds.
             ServiceToDataProxy::Timeouts {} => {
                 let usual_ms = statements::TIMEOUT.as_millis() as u32;
                 self.answers.push(DataProxyToService::Timeouts { usual_ms });
@@ -187,7 +187,7 @@ impl RemoteChannel {
         let own = self.calls.get(&id).map_or(0, |call| call.length);
         let all: usize = self.calls.values().map(|call| call.length).sum();
         let Some((fault, reason)) = too_many_parameters(own, all) else { return true };
-        // What came of it is not complete, and never will be.
+        // The call's answer is not complete, and never will be.
         let line = self.calls.get(&id).and_then(|call| call.line);
         self.send(line, ServiceToDataProxy::Cancel { id });
         self.fail(id, fault, &reason);

@@ -1,7 +1,7 @@
 //! One connection to a door: a WebSocket under TLS, on which calls go and answers come.
 //!
-//! Sees: what the other machine says, once its certificate has shown which one it is. Never: reads more answers than the service takes,
-//! or waits for one that gives no sign of life.
+//! Sees: what the other machine says, once its certificate has shown which one it is. Never: reads more answers than
+//! the service takes, or waits for one that gives no sign of life.
 //!
 //! INVARIANT: what waits to be sent keeps no answer from being read, or the two machines would wait for each other.
 
@@ -29,7 +29,7 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream>;
 
-/// What is said of a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub(super) enum DoorEvent {
     /// It is there. Whether the door says how long calls may take.
@@ -44,7 +44,7 @@ pub(super) enum DoorEvent {
     Ended { reason: String, unknown: HashSet<u32> },
 }
 
-/// What goes to the service: by which connection, and what.
+/// The events for the service, each with the number of its connection.
 pub(super) type Events = Sender<(u64, DoorEvent)>;
 
 /// See the file's head.
@@ -53,7 +53,7 @@ struct DoorConnection {
     says_timeouts: bool,
     sink: SplitSink<Socket, Frame>,
     stream: SplitStream<Socket>,
-    /// What waits to be sent, and whether some of what was sent is still here.
+    /// Messages that wait to be sent, and whether some that were sent are still here.
     outgoing: VecDeque<ServiceToDataProxy>,
     is_unflushed: bool,
     /// Calls that were sent whole, and have no answer.
@@ -74,7 +74,7 @@ pub(super) async fn run(
         connected = door.connect(&service) => connected,
         () = events.closed() => return,
     };
-    // Who does not hear it any more wants nothing.
+    // A receiver that has gone wants nothing.
     match connected {
         Ok(OpenDoor { socket, says_timeouts }) => {
             let (sink, stream) = socket.split();
@@ -152,7 +152,7 @@ impl DoorConnection {
         self.sink.start_send_unpin(Frame::binary(bytes))
     }
 
-    /// What a frame says, if it says anything.
+    /// The event of a frame, if it has one.
     fn take(&mut self, frame: Frame) -> Result<Option<DoorEvent>, String> {
         match frame {
             Frame::Binary(bytes) => {

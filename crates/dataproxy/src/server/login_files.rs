@@ -1,6 +1,8 @@
-//! What the operator's files say of the login to a server, and the login that they make: at the start, and whenever one is read again.
+//! The operator's files for the login to a server, and the login that they make: at the start, and whenever one is read
+//! again.
 //!
-//! Sees: passwords, keys and certificates of the operator's. Never: makes a login of a certificate and the key of another.
+//! Sees: passwords, keys and certificates of the operator's. Never: makes a login of a certificate and the key of
+//! another.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -24,9 +26,9 @@ pub(crate) struct LoginFiles {
     pub(crate) password: Option<String>,
     /// For whom the server's certificate must be.
     pub(crate) name: String,
-    /// Who may have signed it; without, there is no TLS.
+    /// The authorities that may have signed it; without, there is no TLS.
     pub(crate) authorities: Option<Vec<u8>>,
-    /// What the server is shown.
+    /// The certificate that the server is shown.
     pub(crate) certificate: Option<Vec<u8>>,
     pub(crate) key: Option<Vec<u8>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct LoginFiles {
 pub(crate) enum LoginFault {
     /// The certificate and the key are not of one pair: perhaps one of the two is about to be replaced.
     Halves,
-    /// What is wrong with which of them.
+    /// The fault of one of the files.
     File(String),
 }
 

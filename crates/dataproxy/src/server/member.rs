@@ -20,8 +20,8 @@ use crate::queue::{Lane, Work};
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor are woken for
-/// each answer alone.
+/// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor
+/// are woken for each answer alone.
 const TOGETHER_MAX: usize = 32;
 /// LIMIT: bytes of their parameters: a server that answers before it has read all of them must not be waited for.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
@@ -41,7 +41,7 @@ pub(super) struct PoolMember<S: ServerSession> {
     next: Option<Work>,
 }
 
-/// What has become of a call, and what it means for the call if the connection is broken.
+/// The outcome of a call, and its meaning for the call if the connection is broken.
 struct CallOutcome<'j> {
     outcome: Result<AnswerWriter<'j>, SessionFault>,
     is_stopped: bool,
@@ -113,8 +113,8 @@ impl<S: ServerSession> PoolMember<S> {
         }
     }
 
-    /// Lets the server alone for a while. If no other connection is there, calls fail meanwhile: nobody waits for what may not
-    /// come.
+    /// Lets the server alone for a while. If no other connection is there, calls fail meanwhile: nobody waits for what
+    /// may not come.
     async fn wait(&mut self, pause: Duration, reason: &str) {
         let over = sleep(pause);
         tokio::pin!(over);
@@ -184,8 +184,9 @@ impl<S: ServerSession> PoolMember<S> {
 
     /// Carries one call out; whether the connection can be used again.
     ///
-    /// After a change of tables, types or rights, or behind a pooler, the server may not know a statement as it was prepared. It has
-    /// carried nothing of the call out then, so the statements are prepared anew, and the call is made again.
+    /// After a change of tables, types or rights, or behind a pooler, the server may not know a statement as it was
+    /// prepared. It has carried nothing of the call out then, so the statements are prepared anew, and the call is made
+    /// again.
     async fn carry_out(&mut self, session: &mut S, job: &Job) -> bool {
         let Some((catalog, mut prepared)) = self.prepared.take() else { return false };
         let mut renewals = 0;
@@ -208,7 +209,7 @@ impl<S: ServerSession> PoolMember<S> {
                 }
                 outcome => outcome,
             };
-            // What stops a call may come late, and must not stop the next one.
+            // A cancellation may come late, and must not stop the next call.
             break settle(job, outcome, broken) && !is_stopped;
         };
         self.prepared = Some((catalog, prepared));
@@ -256,8 +257,8 @@ impl<S: ServerSession> PoolMember<S> {
         CallOutcome { outcome, is_stopped, broken }
     }
 
-    /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that nothing is
-    /// lost by them if the connection is, and nobody waits long for those before.
+    /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that
+    /// nothing is lost by them if the connection is, and nobody waits long for those before.
     fn along(&self, work: &Work) -> Vec<Job> {
         let catalog = &work.job.catalog;
         let (mut count, mut bytes, mut time) = (0, 0, Duration::ZERO);
@@ -338,7 +339,8 @@ impl<S: ServerSession> PoolMember<S> {
     }
 }
 
-/// Tells a service what has become of its call, if the connection is broken that is `broken`; whether it can be used again.
+/// Tells a service what has become of its call, if the connection is broken that is `broken`; whether it can be used
+/// again.
 fn settle(job: &Job, outcome: Result<AnswerWriter<'_>, SessionFault>, broken: CallFault) -> bool {
     let (fault, reason, is_broken) = match outcome {
         Ok(answer) => {

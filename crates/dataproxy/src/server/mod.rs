@@ -1,10 +1,11 @@
-//! Databases at servers: a few connections, each of which carries out one call at a time, and is made again when it is lost.
+//! Databases at servers: a few connections, each of which carries out one call at a time, and is made again when it is
+//! lost.
 //!
-//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value, or makes
-//! a call again that may have been carried out.
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a
+//! value, or makes a call again that may have been carried out.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent connections, opened
-//! again by themselves).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent
+//! connections, opened again by themselves).
 
 mod login_files;
 mod member;
@@ -49,8 +50,8 @@ impl Way {
     }
 }
 
-/// Has the server prepare all statements for a session, in time. What a later connection hears against one of them does not keep it
-/// from the others: a migration may have broken that one.
+/// Has the server prepare all statements for a session, in time. What a later connection hears against one of them does
+/// not keep it from the others: a migration may have broken that one.
 async fn prepare<S: ServerSession>(
     session: &mut S,
     file: &Statements,
@@ -68,7 +69,7 @@ fn catalog<S: ServerSession>(file: Statements, prepared: &PreparedStatements<S::
     Arc::new(Catalog::new(file, reads, false))
 }
 
-/// What all connections of a source share.
+/// The state that all connections of a source share.
 struct Pool {
     way: Way,
     queue: Arc<Queue>,
@@ -128,7 +129,7 @@ impl<S: ServerSession> ServerSource<S> {
     /// Has the server say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The server's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         self.pool.way.try_newer(async |stream, login| S::log_in(stream, login).await).await
     }

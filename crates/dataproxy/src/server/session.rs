@@ -1,4 +1,4 @@
-//! What a connection to a server does, whatever the server speaks.
+//! The operations of a connection to a server, in any protocol.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,8 +20,8 @@ pub(crate) enum SessionFault {
     Said,
     /// The server has refused it, and nothing has changed.
     Refused(CallFault, String),
-    /// The server does not know the statement as it was prepared, or not any more, and has carried nothing of it out: it has to be
-    /// prepared anew.
+    /// The server does not know the statement as it was prepared, or not any more, and has carried nothing of it out:
+    /// it has to be prepared anew.
     Outdated(CallFault, String),
     /// The connection is of no use any more.
     Broken(String),
@@ -33,12 +33,12 @@ impl From<ErrorSent> for SessionFault {
     }
 }
 
-/// What a server has said of all statements of a file, by number: each as it knows it, or what is wrong with it, in a line.
+/// A server's result for each statement of a file, by number: the prepared statement, or its fault in a line.
 #[derive(Debug)]
 pub(crate) struct PreparedStatements<T>(Vec<Result<T, String>>);
 
 impl<T> PreparedStatements<T> {
-    /// What was said of each.
+    /// Takes the result for each statement.
     pub(crate) fn new(said: Vec<Result<T, String>>) -> Self {
         Self(said)
     }
@@ -55,7 +55,7 @@ impl<T> PreparedStatements<T> {
     /// The statement of a number.
     ///
     /// # Errors
-    /// What was wrong with it when the connection was made: it has to be prepared anew.
+    /// The statement's fault when the connection was made: it has to be prepared anew.
     pub(crate) fn get(&self, number: usize) -> Result<&T, SessionFault> {
         self.0[number]
             .as_ref()
@@ -93,7 +93,7 @@ impl CallProgress {
 pub(crate) trait ServerSession: Sized + 'static {
     /// A statement that the server has prepared.
     type Statement;
-    /// What stops the call under way, from another connection.
+    /// Stops the call under way, from another connection.
     type Canceller: 'static;
 
     /// Logs in.
@@ -105,7 +105,7 @@ pub(crate) trait ServerSession: Sized + 'static {
         file: &Statements,
     ) -> impl Future<Output = Result<PreparedStatements<Self::Statement>, CatalogError>>;
 
-    /// What the rows of each statement have in them.
+    /// The columns of each statement's rows.
     fn describe(
         &mut self,
         prepared: &PreparedStatements<Self::Statement>,
@@ -114,7 +114,7 @@ pub(crate) trait ServerSession: Sized + 'static {
     /// Whether a statement only reads; in doubt it does not.
     fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
 
-    /// What is odd about statements that hold all the same.
+    /// The oddities of statements that hold all the same.
     fn warnings(
         _file: &Statements,
         _prepared: &PreparedStatements<Self::Statement>,
@@ -130,8 +130,8 @@ pub(crate) trait ServerSession: Sized + 'static {
         progress: &CallProgress,
     ) -> impl Future<Output = Result<AnswerWriter<'j>, SessionFault>>;
 
-    /// Carries calls out that are each one statement and only read: the server has all of them before the first answer comes.
-    /// `settle` takes what has become of each, in their order; nothing follows [`SessionFault::Broken`].
+    /// Carries calls out that are each one statement and only read: the server has all of them before the first answer
+    /// comes. `settle` takes what has become of each, in their order; nothing follows [`SessionFault::Broken`].
     fn read_together<'j>(
         &mut self,
         prepared: &PreparedStatements<Self::Statement>,
@@ -139,8 +139,8 @@ pub(crate) trait ServerSession: Sized + 'static {
         settle: &mut dyn FnMut(Result<AnswerWriter<'j>, SessionFault>),
     ) -> impl Future<Output = ()>;
 
-    /// Has the statements of a call prepared anew, which the server does not know as they were; what it says against that. `again` says
-    /// that it did not help before.
+    /// Has the statements of a call prepared anew, which the server does not know as they were; what it says against
+    /// that. `again` says that it did not help before.
     fn renew(
         &mut self,
         prepared: &mut PreparedStatements<Self::Statement>,
@@ -151,7 +151,7 @@ pub(crate) trait ServerSession: Sized + 'static {
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;
 
-    /// What stops a call under way; `None` where the server cannot be told to.
+    /// Makes the canceller of a call under way; `None` where the server cannot be told to stop.
     fn canceller(&self) -> Option<Self::Canceller>;
     /// Stops the call under way, if there is one.
     fn cancel(

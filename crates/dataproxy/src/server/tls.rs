@@ -1,7 +1,7 @@
 //! TLS to a database server.
 //!
-//! Sees: what claims to be the server, until its certificate shows that. Never: goes on with a server whose certificate is of no
-//! authority of the operator's, or for another name.
+//! Sees: what claims to be the server, until its certificate shows that. Never: goes on with a server whose certificate
+//! is of no authority of the operator's, or for another name.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use worker::server_stream::ServerStream;
 
 use super::login_files::LoginFault;
 
-/// What the proxy shows to a server that asks for a certificate.
+/// The certificate that the proxy shows to a server that asks for one.
 #[derive(Debug)]
 pub(crate) struct ProxyCertificate(CertifiedKey);
 
@@ -28,7 +28,7 @@ impl ProxyCertificate {
     /// Reads a certificate, with those between it and the authority, and its key, PEM.
     ///
     /// # Errors
-    /// What is wrong with which of the two.
+    /// The fault of the certificate or the key.
     pub(crate) fn read(certificate: &[u8], key: &[u8]) -> Result<Self, LoginFault> {
         let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| LoginFault::File(format!("the `certificate`: {error}")))?;
@@ -47,7 +47,7 @@ impl ProxyCertificate {
     }
 }
 
-/// What the server's certificate is checked by, and what it is shown.
+/// The authorities for the server's certificate, and the certificate that the server is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerTls {
     config: Arc<ClientConfig>,
@@ -55,10 +55,11 @@ pub(crate) struct ServerTls {
 }
 
 impl ServerTls {
-    /// Certificates are to be for `name`, and of one of these authorities, PEM; a server that asks for one is shown `identity`.
+    /// Certificates are to be for `name`, and of one of these authorities, PEM; a server that asks for one is shown
+    /// `identity`.
     ///
     /// # Errors
-    /// What is wrong with the file or the name.
+    /// The fault of the file or the name.
     pub(crate) fn new(file: &[u8], name: &str, identity: Option<ProxyCertificate>) -> Result<Self, String> {
         let roots = authorities::read(file).map_err(|fault| format!("the `server_ca`: {fault}"))?;
         let name = ServerName::try_from(name.to_owned());
@@ -103,7 +104,7 @@ impl MaybeTlsStream {
     }
 }
 
-/// What is read from and written to.
+/// A stream for reading and writing.
 trait Both: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Both for S {}

@@ -1,4 +1,4 @@
-//! What SQLite says of the columns of statements: the types that tables declare, which bind nobody there.
+//! The columns of statements, as SQLite describes them: by the types that tables declare, which bind nobody there.
 
 use rusqlite::{Connection, OptionalExtension as _, Result};
 use statements::{Statements, Type};
@@ -6,7 +6,7 @@ use statements::{Statements, Type};
 use super::open::sql;
 use crate::describe::DescribedColumn;
 
-/// What the rows of each statement have in them.
+/// The columns of each statement's rows.
 pub(crate) fn describe(connection: &Connection, file: &Statements) -> Result<Vec<Vec<DescribedColumn>>> {
     let of_statement = |statement| {
         let prepared = connection.prepare(&sql(statement))?;

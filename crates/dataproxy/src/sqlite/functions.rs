@@ -1,10 +1,10 @@
-//! Functions in the place of SQLite's own whose work is the product of two lengths: `LIKE`, `GLOB`, `instr`, `replace`, `trim`, `unhex`,
-//! `json_patch`. These give the same, in time that grows with the sum, or look at the clock.
+//! Functions in the place of SQLite's own whose work is the product of two lengths: `LIKE`, `GLOB`, `instr`, `replace`,
+//! `trim`, `unhex`, `json_patch`. These give the same, in time that grows with the sum, or look at the clock.
 //!
 //! Sees: values from services and of the database. Never: works for long without a look at the clock.
 //!
-//! SECURITY: SQLite looks at the clock between instructions only, and such a call is one instruction. With 20,000 bytes of pattern and
-//! 4 MiB of text its `LIKE` takes minutes, for which it would hold the one connection that writes.
+//! SECURITY: SQLite looks at the clock between instructions only, and such a call is one instruction. With 20,000 bytes
+//! of pattern and 4 MiB of text its `LIKE` takes minutes, for which it would hold the one connection that writes.
 //!
 //! Source: `func.c` and `json.c` of SQLite; a test compares what they give.
 
@@ -23,11 +23,11 @@ use super::watch::Watch;
 
 /// LIMIT: steps between two looks at the clock; some 50 µs.
 const LOOK_EVERY: usize = 1 << 15;
-/// LIMIT: the length of the patch of a `json_patch`, times that of both texts: SQLite looks for each member of the patch among all that the
-/// target has, and was given of the patch before. 1 MiB may be patched with 511 bytes, 16 KiB with as much, and nothing with 22 KiB; that
-/// takes some 100 ms at worst.
+/// LIMIT: the length of the patch of a `json_patch`, times that of both texts: SQLite looks for each member of the
+/// patch among all that the target has, and was given of the patch before. 1 MiB may be patched with 511 bytes, 16 KiB
+/// with as much, and nothing with 22 KiB; that takes some 100 ms at worst.
 const PATCH_MAX: usize = 1 << 29;
-/// What SQLite calls text that is JSON.
+/// The subtype of text that is JSON.
 const JSON: SubType = Some(b'J' as u32);
 
 /// Looks at the clock now and then.
@@ -90,7 +90,7 @@ pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
-/// What a function gives.
+/// The result of a function.
 enum FunctionResult {
     Null,
     Int(i64),
@@ -109,7 +109,7 @@ impl ToSql for FunctionResult {
     }
 }
 
-/// What all functions of a connection share.
+/// The state that all functions of a connection share.
 #[derive(Clone)]
 struct Functions {
     watch: Watch,
@@ -168,7 +168,7 @@ impl Functions {
         }))
     }
 
-    /// What SQLite's own functions say.
+    /// The result of SQLite's own function.
     fn ask<T: rusqlite::types::FromSql>(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<T> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let values = values.iter().map(|value| ToSqlOutput::Borrowed(*value));

@@ -2,7 +2,8 @@
 //!
 //! Sees: the operator's statements, values from services. Never: makes a statement's text of a value.
 //!
-//! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is acknowledged.
+//! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is
+//! acknowledged.
 
 mod describe;
 mod fault;
@@ -40,14 +41,14 @@ const REOPEN_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct SqliteSource {
     path: PathBuf,
-    /// What is to be done.
+    /// The jobs to be done.
     pub queue: Arc<Queue>,
     threads: JoinHandle<()>,
 }
 
 impl SqliteSource {
-    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work. SQLite may have so many bytes of
-    /// memory in this process.
+    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work. SQLite may have
+    /// so many bytes of memory in this process.
     ///
     /// # Errors
     /// In words for the operator.

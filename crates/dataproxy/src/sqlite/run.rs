@@ -14,7 +14,8 @@ use crate::job::{CallStep, Job};
 use crate::sqlite::fault;
 use crate::sqlite::watch::Watch;
 
-/// LIMIT: how long a call may have worked that lacks memory and is tried again. One that has worked for longer has taken it.
+/// LIMIT: how long a call may have worked that lacks memory and is tried again. One that has worked for longer has
+/// taken it.
 const SOON: Duration = Duration::from_millis(50);
 /// How soon it is tried again.
 pub(super) const MEMORY_AGAIN: Duration = Duration::from_millis(5);

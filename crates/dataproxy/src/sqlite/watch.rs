@@ -1,5 +1,5 @@
-//! What a connection does now and then while it works: it sees whether its call is over, and lets others go first, also within a
-//! function of SQLite's. And what is done about a call that is over without its having seen it.
+//! Watches a connection while it works: the connection sees whether its call is over, and lets others go first, also
+//! within a function of SQLite's. Ends a call that is over without the connection's having seen it.
 //!
 //! INVARIANT: a call that was given up changes nothing: the connection asks before it commits.
 
@@ -16,15 +16,17 @@ use crate::queue::Lane;
 
 /// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
 const LOOK_EVERY: i32 = 1000;
-/// LIMIT: processor time that a call has between two pauses. A process that wakes elsewhere would wait for the kernel's next tick, up
-/// to 4 ms, though its turn has come: a few long statements would keep all services waiting so. Priorities do not help, as processes
-/// are in control groups of their own, and a yield gives way only within one's own.
+/// LIMIT: processor time that a call has between two pauses. A process that wakes elsewhere would wait for the kernel's
+/// next tick, up to 4 ms, though its turn has come: a few long statements would keep all services waiting so.
+/// Priorities do not help, as processes are in control groups of their own, and a yield gives way only within one's
+/// own.
 const TURN_READING: Duration = Duration::from_micros(300);
 /// The same for the one that writes, for whose lock others wait.
 const TURN_WRITING: Duration = Duration::from_micros(500);
 /// LIMIT: after this time a call is long. Those that are not, have no timer, which costs some 10 µs.
 const LONG: Duration = Duration::from_millis(1);
-/// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction of SQLite's.
+/// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction
+/// of SQLite's.
 pub(super) const GRACE: Duration = Duration::from_millis(30);
 
 /// See the file's head.
@@ -45,7 +47,7 @@ struct WatchState {
     is_replaced: bool,
 }
 
-/// What holds for the call under way.
+/// The state of the call under way.
 #[derive(Debug)]
 struct RunningCall {
     id: u32,
@@ -145,8 +147,8 @@ impl Watch {
         is_long
     }
 
-    /// Interrupts a call that is over, and answers it if that has no effect; then, `replace` says whether another thread has taken the
-    /// place of this one.
+    /// Interrupts a call that is over, and answers it if that has no effect; then, `replace` says whether another
+    /// thread has taken the place of this one.
     pub(super) fn keep(&self, now: Instant, replace: impl FnOnce() -> bool) {
         let mut state = self.state();
         let WatchState { call: Some(call), interrupt, is_replaced, .. } = &mut *state else { return };

@@ -79,7 +79,8 @@ impl Bench {
         (end(&mut answers), began.elapsed())
     }
 
-    /// Calls a statement that is tried, when calls of before that were given up have ended: they still count as the service's.
+    /// Calls a statement that is tried, when calls of before that were given up have ended: they still count as the
+    /// service's.
     fn ask_when_free(&self, name: &str, values: &[&str]) -> (Option<(CallFault, String)>, Duration) {
         let began = Instant::now();
         loop {
@@ -119,8 +120,8 @@ pub fn end(answers: &mut UnboundedReceiver<AnswerPart>) -> Option<(CallFault, St
     }
 }
 
-/// Whether a call that was alone may have ended with this word: late only what had its time, too large what a bound of its own has
-/// stopped, and as a fault of the database only what is none of these.
+/// Whether a call that was alone may have ended with this word: late only what had its time, too large what a bound of
+/// its own has stopped, and as a fault of the database only what is none of these.
 fn is_right(fault: CallFault, reason: &str, took: Duration) -> bool {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     let (is_late, is_too_large) = (says(&["interrupt", "too long"]), says(&["too big", "memory"]));

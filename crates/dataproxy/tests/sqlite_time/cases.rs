@@ -1,4 +1,5 @@
-//! What is tried: each function and operator that SQLite has, by its own lists, each kind of table, and statements without an end.
+//! What is tried: each function and operator that SQLite has, by its own lists, each kind of table, and statements
+//! without an end.
 
 use std::collections::BTreeSet;
 
@@ -70,8 +71,8 @@ pub const WITHOUT_FUNCTION: [&str; 1] = [":a REGEXP :b"];
 /// The function whose second argument has to be a number of the statement's own; it gives the first one.
 const WITH_NUMBER: [(&str, &str); 1] = [("likelihood", "likelihood(:a, 0.5)")];
 
-/// How long the values of a statement are at most. A search takes the product of its words and its texts, and the calls after it wait for
-/// its end, in a program that is not optimised: the longest one has a test of its own.
+/// How long the values of a statement are at most. A search takes the product of its words and its texts, and the calls
+/// after it wait for its end, in a program that is not optimised: the longest one has a test of its own.
 pub fn longest(statement: &str) -> usize {
     if statement.contains("MATCH :") { 1 << 14 } else { 1 << 20 }
 }
