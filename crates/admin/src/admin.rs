@@ -38,7 +38,7 @@ pub(crate) type LauncherChannel = Channel<LauncherToAdmin, AdminToLauncher>;
 pub(crate) struct Admin {
     pub(crate) control: LauncherChannel,
     pub(crate) counters: Counters,
-    /// What every order begins with.
+    /// The secret with which every order begins.
     pub(crate) secret: OnceCell<ServerSecret>,
     pub(crate) targets: RefCell<Targets>,
     pending: RefCell<HashMap<u32, Pending>>,
@@ -57,7 +57,7 @@ struct Pending {
     reply: oneshot::Sender<LauncherAnswer>,
 }
 
-/// What the launcher has said so far in answer to an order.
+/// The launcher's answer to an order so far.
 #[derive(Debug, Default)]
 pub(crate) struct PartialReply {
     processes: Vec<ProcessStatus>,
@@ -428,7 +428,7 @@ impl Admin {
     }
 }
 
-/// What is said on a socket, to its end.
+/// Reads a socket to its end.
 pub(crate) async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
     let mut text = Vec::new();
     let read = match readable(output) {

@@ -12,7 +12,7 @@ use wire::tls::{Holding, Verdict};
 pub(crate) struct Certificate {
     site: String,
     file: String,
-    /// What is wrong with the file; what is in use then is what it said before.
+    /// The fault of the file; its contents from before are in use then.
     fault: Option<&'static str>,
     /// The kind of the key that is in use, if one is.
     key: Option<&'static str>,

@@ -22,8 +22,8 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 ///
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the templates of
-/// all sites.
+/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the
+/// templates of all sites.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.

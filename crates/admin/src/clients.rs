@@ -87,7 +87,7 @@ impl ClientSlot {
         self.clients.waiting.borrow_mut().insert(self.number, sender);
         self.clients.changed.notify_one();
         let outcome = tokio::select! {
-            // What the client has sent is looked at before it loses its place.
+            // Bytes that the client has sent are read before it loses its place.
             biased;
             outcome = client => Some(outcome),
             _ = evicted => None,

@@ -1,4 +1,4 @@
-//! What gates and sites have shed, as it leaves: a line of JSON for each process.
+//! The connections and requests that gates and sites have dropped, as a line of JSON for each process.
 //!
 //! Runs in: the admin role. Sees: the launcher's messages (trusted), with numbers of gates and sites, which may be
 //! compromised. Never: takes a number for anything but a number.

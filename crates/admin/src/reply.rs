@@ -93,7 +93,7 @@ pub(crate) struct Before {
     pub(crate) is_upgrading: bool,
 }
 
-/// What a status says of all processes.
+/// The part of a status about all processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StatusSummary {
     /// The layers that the machine lacks.
@@ -132,7 +132,7 @@ impl ChangedItem {
     }
 }
 
-/// What a reload means for a process.
+/// The effect of a reload on a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct AffectedProcess {
     pub(crate) action: &'static str,
@@ -144,7 +144,7 @@ pub(crate) struct AffectedProcess {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct LeftOutFile {
     pub(crate) file: String,
-    /// What there is instead.
+    /// The configuration in its place.
     pub(crate) instead: &'static str,
     pub(crate) sites: Vec<String>,
     pub(crate) hosts: Vec<String>,
@@ -173,7 +173,7 @@ impl LeftOutFile {
     }
 }
 
-/// What an upgrade has done to the processes of a role.
+/// The effect of an upgrade on the processes of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct UpgradedRole {
     pub(crate) role: &'static str,
@@ -183,17 +183,17 @@ pub(crate) struct UpgradedRole {
     pub(crate) kept: u32,
 }
 
-/// What has become of the templates of a site.
+/// The outcome of publishing a site's templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RepublishedSite {
     pub(crate) site: String,
-    /// What its publisher says; `null` if it says nothing.
+    /// The publisher's report; `null` if it says nothing.
     pub(crate) report: serde_json::Value,
     /// Why there is no report.
     pub(crate) error: Option<String>,
 }
 
-/// What a process of a service has answered.
+/// The answer of a service's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ProcessAnswer {
     pub(crate) process: String,
@@ -216,28 +216,29 @@ pub(crate) enum OrderReply {
         /// Where the next page begins, if this one has an end.
         next: Option<u32>,
     },
-    /// What every gate and site has shed.
+    /// The connections and requests that each gate and site has dropped.
     Conditioning { ok: bool, processes: Vec<ConditioningReport> },
     /// Clients that sites refuse.
     Bans { ok: bool, bans: Vec<Ban> },
     /// Certificates of sites.
     Certificates { ok: bool, certificates: Vec<Certificate> },
-    /// What has changed, or would.
+    /// The changes that a reload has made, or would make.
     Reloaded {
         ok: bool,
         changes: Vec<ChangedItem>,
         processes: Vec<AffectedProcess>,
         left_out: Vec<LeftOutFile>,
     },
-    /// What an upgrade has done, or of which version the new programs are; `half` says why some processes are those of before.
+    /// The effects of an upgrade, or the versions of the new programs; `half` says why some processes are those of
+    /// before.
     Upgraded { ok: bool, roles: Vec<UpgradedRole>, half: Option<String> },
-    /// What publishers said, by sites.
+    /// The reports of publishers, by sites.
     Republished { ok: bool, sites: Vec<RepublishedSite> },
-    /// What the processes of a service said.
+    /// The answers of a service's processes.
     Sent { ok: bool, answers: Vec<ProcessAnswer> },
-    /// What a publisher said.
+    /// The report of a publisher.
     Reported { ok: bool, report: serde_json::Value },
-    /// What a probe said.
+    /// The report of a probe.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.
     Done { ok: bool },

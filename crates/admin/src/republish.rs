@@ -1,7 +1,7 @@
 //! Having publishers read their templates again: one site after the other, and what each publisher says.
 //!
-//! Runs in: the admin role. Sees: reports of publishers, which may be compromised. Never: hands a name on; it finds the number that the
-//! launcher gave it.
+//! Runs in: the admin role. Sees: reports of publishers, which may be compromised. Never: hands a name on; it finds the
+//! number that the launcher gave it.
 
 use std::os::fd::OwnedFd;
 
@@ -9,7 +9,7 @@ use crate::admin::{Admin, read_output};
 use crate::command::Command;
 use crate::reply::{OrderReply, RepublishedSite};
 
-/// What the name of a site's publisher ends in, as the launcher gives it.
+/// The end of the name of a site's publisher, as the launcher gives it.
 pub(crate) const TEMPLATES_OF: &str = wire::Role::Publisher.facts().suffix;
 
 impl Admin {

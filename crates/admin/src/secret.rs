@@ -1,7 +1,7 @@
-//! What every order begins with: the secret of a file that only those can read who may give orders.
+//! The secret with which every order begins, from a file that only those can read who may give orders.
 //!
-//! Runs in: the admin role. Sees: the first line of any process that can reach the socket. Never: tells by the time that
-//! it takes how much of a guess is right, or prints the secret.
+//! Runs in: the admin role. Sees: the first line of any process that can reach the socket. Never: tells by the time
+//! that it takes how much of a guess is right, or prints the secret.
 
 use subtle::ConstantTimeEq as _;
 

@@ -1,7 +1,7 @@
 //! Orders to services: each process gets the order on a channel of its own, and has a time to answer.
 //!
-//! Runs in: the admin role. Sees: answers of services, which may be compromised. Never: waits longer for one than the time, or lets
-//! one keep another from answering.
+//! Runs in: the admin role. Sees: answers of services, which may be compromised. Never: waits longer for one than the
+//! time, or lets one keep another from answering.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The names that orders may have, with the numbers that the launcher gave them.
 //!
-//! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: keeps a name that the launcher has
-//! taken back.
+//! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: keeps a name that the
+//! launcher has taken back.
 
 use std::collections::{BTreeMap, HashMap};
 

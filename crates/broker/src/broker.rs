@@ -1,6 +1,7 @@
-//! What the calls of all processes of the service share.
+//! The state that the calls of all processes of the service share.
 //!
-//! Runs in: the broker. Sees: results of calls that an earlier broker has taken. Never: keeps more of them than a limit.
+//! Runs in: the broker. Sees: results of calls that an earlier broker has taken. Never: keeps more of them than a
+//! limit.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -52,7 +53,7 @@ impl Broker {
         }
     }
 
-    /// What it has counted: of connections those that are waited for.
+    /// Its counters: of connections those that are waited for.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()
     }

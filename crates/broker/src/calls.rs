@@ -1,8 +1,8 @@
 //! The calls of one process of the service, and of its descendants.
 //!
 //! Runs in: the broker. Sees: the arguments of `socket` and `connect`, memory that they point at, descriptors that they
-//! name. Never: does anything with what it has copied of a caller before it knows that the caller still waits; only then
-//! is it the caller's.
+//! name. Never: does anything with what it has copied of a caller before it knows that the caller still waits; only
+//! then is it the caller's.
 //!
 //! A call is received only when somebody can answer it. Until then it waits in the kernel, where the next broker finds
 //! it if this one ends.
@@ -45,7 +45,7 @@ pub(crate) struct Calls {
 /// A caller's wish.
 struct Wish {
     message: BrokerToConnector,
-    /// What goes along.
+    /// The socket that goes along.
     socket: Option<Foreign>,
     /// How the caller wants its new socket.
     flags: SocketFlags,
@@ -116,7 +116,7 @@ impl Calls {
         });
     }
 
-    /// What the call asks for, with all that it points at; nothing, unless the caller still waits.
+    /// The connection that the call asks for, with all that it points at; nothing, unless the caller still waits.
     fn wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
         let wish = match call.kind {
             Kind::Socket => socket_wish(call),

@@ -18,7 +18,7 @@ use worker::channel::Channel;
 
 type ConnectorChannel = Channel<ConnectorToBroker, BrokerToConnector>;
 
-/// What was answered.
+/// The connector's answer.
 #[derive(Debug)]
 pub enum ConnectorAnswer {
     /// The new socket.

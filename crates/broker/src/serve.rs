@@ -1,7 +1,7 @@
 //! The broker's life: one task per process of its service, until the launcher is done with it.
 //!
-//! Runs in: the broker. Sees: the launcher's messages (trusted: a malformed one ends the process). Never: receives a call
-//! before it knows its limits.
+//! Runs in: the broker. Sees: the launcher's messages (trusted: a malformed one ends the process). Never: receives a
+//! call before it knows its limits.
 
 use std::rc::Rc;
 use std::time::Duration;

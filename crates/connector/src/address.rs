@@ -21,7 +21,7 @@ pub enum Address {
     Unix(OwnedFd, String),
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub enum ConnectOutcome {
     /// A connection, non-blocking.
@@ -48,8 +48,8 @@ impl Address {
         }
     }
 
-    /// A socket that connects with its first bytes; `None` if that cannot be. Only to this machine: elsewhere, what is on
-    /// the way may not expect bytes that come so early.
+    /// A socket that connects with its first bytes; `None` if that cannot be. Only to this machine: elsewhere, what is
+    /// on the way may not expect bytes that come so early.
     pub fn aim(&self) -> Option<io::Result<OwnedFd>> {
         match self {
             Self::Tcp(address) if address.ip().is_loopback() => Some(sys::aimed::aim(*address)),

@@ -1,7 +1,8 @@
-//! What a service's broker asks for on its channel, and what it is answered.
+//! Answers the requests of a service's broker on its channel.
 //!
-//! Runs in: the connector of a service. Sees: addresses and descriptors of the service's, by its broker, either of which
-//! may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its limit.
+//! Runs in: the connector of a service. Sees: addresses and descriptors of the service's, by its broker, either of
+//! which may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its
+//! limit.
 //!
 //! A broker that ends leaves callers behind that wait. What it has asked for is done all the same, and its successor is
 //! told of it, which then ends those calls.
@@ -212,8 +213,8 @@ impl Calls {
         }
     }
 
-    /// What a broker has asked that is gone: a socket is not of use to a successor, which knows nothing of the call but
-    /// that it is to end.
+    /// Answers a broker that is gone by its newest successor: a socket is not of use to a successor, which knows
+    /// nothing of the call but that it is to end.
     fn answer_newest(&self, message: ConnectorToBroker) {
         let message = match message {
             ConnectorToBroker::Made { id } => ended(id, Err(Errno::NOBUFS)),

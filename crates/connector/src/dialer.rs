@@ -1,4 +1,4 @@
-//! What a site's worker asks for on its channel, and what it is answered.
+//! Answers the requests of a site's worker on its channel.
 //!
 //! Runs in: the connector. Sees: numbers from a site's worker, which may be compromised. Never: does more for one
 //! channel at once than its limit.
@@ -21,14 +21,15 @@ use crate::member::TargetAddress;
 use crate::named::{NamedServer, Resolver};
 use crate::target::ServerGroup;
 
-/// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for each.
+/// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for
+/// each.
 const AIMED: usize = 32;
 
-/// LIMIT: connections of one channel of which it is known to which of several servers they are: those that were made last, more than
-/// wait for an answer at once.
+/// LIMIT: connections of one channel of which it is known to which of several servers they are: those that were made
+/// last, more than wait for an answer at once.
 const KNOWN_MAX: usize = 4096;
 
-/// What all channels share.
+/// The state that all channels share.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub targets: HashMap<u16, ServerGroup>,
@@ -38,7 +39,7 @@ pub(crate) struct Dialer {
     pub waiting_max: usize,
     pub counters: Rc<Counters>,
     pub log: Log,
-    /// What looks up the servers that have names.
+    /// Looks up the servers that have names.
     pub resolver: Resolver,
     pub sites: RefCell<Vec<Weak<SiteChannel>>>,
 }

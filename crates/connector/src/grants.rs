@@ -1,7 +1,7 @@
-//! What a service was granted: ports of networks by TCP, and UDP.
+//! The grants of a service: ports of networks by TCP, and UDP.
 //!
-//! Runs in: the connector of a service. Sees: addresses that the service wants to reach. Never: allows what the launcher
-//! has not named.
+//! Runs in: the connector of a service. Sees: addresses that the service wants to reach. Never: allows what the
+//! launcher has not named.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -54,7 +54,7 @@ pub fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What an operator would write to grant this.
+/// The lines by which an operator would grant this.
 pub fn remedy(datagram: bool, address: SocketAddr) -> String {
     if datagram { "\"udp\"".into() } else { format!("\"tcp:{address}\"") }
 }

@@ -18,7 +18,8 @@ use crate::address::{Address, ConnectOutcome};
 /// LIMIT: how long a server that could not be connected to is left out, where there are others.
 const LEFT_OUT: Duration = Duration::from_secs(5);
 
-/// LIMIT: how long a server that has left a request unanswered for all of its time is left out, likewise: as long as nginx does.
+/// LIMIT: how long a server that has left a request unanswered for all of its time is left out, likewise: as long as
+/// nginx does.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// LIMIT: how often a full queue is tried again: a server takes a connection within a millisecond or is busy for
@@ -36,7 +37,7 @@ pub(crate) struct TargetAddress {
     out_until: Cell<Option<Instant>>,
     /// Held by who is the first of those that wait for a place in its queue.
     queue: Mutex<()>,
-    /// What was wrong the last time, so that it is told once.
+    /// The last fault, so that it is logged once.
     fault: RefCell<Option<String>>,
     /// Whether the system has not said that it has no sockets that connect with their first bytes.
     can_be_aimed_at: Cell<bool>,
@@ -145,7 +146,7 @@ fn is_shortage(error: i32) -> bool {
         .any(|known| known.raw_os_error() == error)
 }
 
-/// What an operator can do about a server that cannot be reached.
+/// The operator's remedy for a server that cannot be reached.
 fn remedy(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

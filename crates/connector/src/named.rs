@@ -28,7 +28,7 @@ const ABSENT_HOLD: Duration = Duration::from_secs(30);
 /// LIMIT: names that are looked up at once.
 const AT_ONCE: usize = 8;
 
-/// What looks names up.
+/// Looks names up.
 #[derive(Debug)]
 pub struct Resolver {
     names: RefCell<Rc<LocalNames>>,
@@ -67,7 +67,7 @@ pub struct NamedServer {
     first: Notify,
     /// Since when there is no such name.
     absent_since: Cell<Option<Instant>>,
-    /// What was wrong the last time, so that it is said once.
+    /// The last fault, so that it is logged once.
     fault: RefCell<Option<String>>,
 }
 

@@ -57,7 +57,7 @@ pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
     Ok(())
 }
 
-/// What serves a site's worker, and what serves a service's broker.
+/// The tasks that serve a site's worker, and those that serve a service's broker.
 struct Roles {
     dialer: Rc<Dialer>,
     calls: Rc<Calls>,

@@ -33,7 +33,7 @@ enum ConfiguredServer {
     Named(Rc<NamedServer>),
 }
 
-/// What came of one round of attempts.
+/// The outcome of one round of attempts.
 enum Round {
     Connected(OwnedFd, Rc<TargetAddress>),
     /// A server is there whose queue is full.
@@ -94,8 +94,8 @@ impl ServerGroup {
         }
     }
 
-    /// Sockets that connect with their first bytes, at most so many. Only where there is one server: which of several it is to
-    /// be is not known before.
+    /// Sockets that connect with their first bytes, at most so many. Only where there is one server: which of several
+    /// it is to be is not known before.
     pub fn aim(&self, count: usize) -> Vec<OwnedFd> {
         let [ConfiguredServer::At(member)] = &*self.servers else { return Vec::new() };
         std::iter::from_fn(|| member.aim()).take(count).collect()

@@ -35,7 +35,7 @@ const FILTERS_VARIABLE: &str = "BULKHEAD_GUARD_FILTERS";
 pub struct RunningCommand {
     /// Its first process.
     pub child: Child,
-    /// What its processes say of their sockets.
+    /// The messages of its processes about their sockets.
     pub control: OwnedFd,
     /// Where its calls arrive, if they are answered.
     pub listener: Option<Listener>,
@@ -46,7 +46,7 @@ pub struct RunningCommand {
 pub struct CommandOrder {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// What was asked for.
+    /// The way that was asked for.
     pub by: By,
     /// Whether the guard listens itself.
     pub listens: bool,
@@ -54,7 +54,7 @@ pub struct CommandOrder {
     pub persists: bool,
     /// Whether there are filters.
     pub filtered: bool,
-    /// What the command's limit of descriptors was before the guard raised its own.
+    /// The command's limit of descriptors, from before the guard raised its own.
     pub descriptors: Rlimit,
 }
 
@@ -105,7 +105,7 @@ impl CommandOrder {
             .map_err(|error| ("parent death", error.into()))?;
         match by {
             By::Notify => answer_calls(calls),
-            // What it read by a ring, no library would see, nor keep back what filters have not had.
+            // No library would see the bytes that it read by a ring, nor keep back those that filters have not had.
             _ if self.filtered => no_new_privileges().and_then(|()| sys::notify::refuse_rings()),
             _ => Ok(()),
         }

@@ -83,8 +83,8 @@ impl Filters {
         Ok(Some(ChainEnds { number: self.number, first: duplicate(first)?, last: duplicate(last)? }))
     }
 
-    /// The gate has cut off the last filter for nonsense: it is ended, and its successor gets a new channel. Returns what
-    /// the gate is told of that.
+    /// The gate has cut off the last filter for nonsense: it is ended, and its successor gets a new channel. Returns
+    /// what the gate is told of that.
     pub(crate) fn cut(&mut self, number: u32) -> Result<Option<(LauncherToGate, OwnedFd)>, Error> {
         let (Some(filter), Some(channel)) = (self.filters.last(), self.channels.last_mut()) else {
             return Ok(None);

@@ -95,7 +95,7 @@ impl GateProcess {
         Some((process.child.pidfd(), process.control()?.heard(), stderr))
     }
 
-    /// What it has said.
+    /// Its messages.
     pub fn heard(&mut self) -> Vec<ChildToLauncher> {
         let mut heard = Vec::new();
         let Some((process, _)) = &mut self.running else {
@@ -129,8 +129,8 @@ impl GateProcess {
         heard
     }
 
-    /// Asks it whether it is there, while connections come, and ends one that hangs; returns whether somebody is to say when the
-    /// next connection comes.
+    /// Asks it whether it is there, while connections come, and ends one that hangs; returns whether somebody is to say
+    /// when the next connection comes.
     pub fn look_after(&mut self, now: Instant) -> bool {
         let running = self.running.as_ref().filter(|(process, _)| process.stage == Stage::Serving);
         let serving = |(process, _): &(Process, StderrRelay)| Serving {

@@ -1,4 +1,4 @@
-//! What the guarded server listens on, and the channels by which its processes take and return connections.
+//! The sockets of the guarded server, and the channels by which its processes take and return connections.
 //!
 //! Runs in: the guard. Sees: descriptors and numbers from the server's processes, of which the least trusted may have
 //! made them up. Never: lets the gate have a descriptor of another kind than it expects; never reads a channel.
@@ -35,7 +35,7 @@ struct GuardedListener {
     shared: Vec<(u32, Foreign)>,
 }
 
-/// What holds for all that the server listens on.
+/// The settings of all sockets of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terms {
     /// How many connections the server can serve at once, if that is known.
@@ -106,7 +106,7 @@ impl Listeners {
             .flat_map(|listener| listener.sockets.iter().map(|(_, socket)| socket))
     }
 
-    /// What a gate is sent before it begins.
+    /// The messages to a gate before it begins.
     pub fn at_first(&self) -> Result<Vec<GateMessage>, Error> {
         let mut messages = Vec::new();
         for (partition, listener) in &self.listeners {
@@ -115,7 +115,7 @@ impl Listeners {
         Ok(messages)
     }
 
-    /// What a gate is sent once it has begun.
+    /// The messages to a gate once it has begun.
     pub fn then(&self) -> Result<Vec<GateMessage>, Error> {
         let mut messages = Vec::new();
         for (&partition, listener) in &self.listeners {

@@ -55,7 +55,7 @@ pub struct Supervisor {
     buffer: Vec<u8>,
 }
 
-/// What becomes of a call.
+/// The decision about a call.
 enum CallAnswer {
     /// The kernel does it.
     Allow,
@@ -78,7 +78,8 @@ impl Supervisor {
         }
     }
 
-    /// Says what has waited for room; returns whether something is to be looked at again soon, of which no event will tell.
+    /// Says what has waited for room; returns whether something is to be looked at again soon, of which no event will
+    /// tell.
     pub fn flush(&mut self) -> bool {
         self.servers.flush() | !self.waiting.is_empty()
     }
@@ -88,7 +89,7 @@ impl Supervisor {
         let Ok(Some(call)) = self.listener.receive() else {
             return;
         };
-        // What cannot be found out about the caller is the kernel's to judge.
+        // The kernel judges a call whose caller cannot be examined.
         let answer = self.answer(&call, reactor).unwrap_or(CallAnswer::Allow);
         // A caller that was interrupted or has ended needs no answer.
         let _ = match answer {

@@ -1,4 +1,4 @@
-//! What `bulkhead guard` hands on: a configuration, as text, and what is about the guard alone.
+//! The options of `bulkhead guard`: a configuration, as text, and settings of the guard alone.
 //!
 //! Runs in: the guard. Sees: words that `bulkhead guard` has checked, or that somebody made up. Never: guesses.
 
@@ -24,7 +24,7 @@ pub enum By {
     Notify,
 }
 
-/// What is guarded.
+/// The guarded server.
 #[derive(Debug)]
 pub enum GuardTarget {
     /// A command that the guard starts.
@@ -65,15 +65,15 @@ pub struct Options {
     pub report: Option<Duration>,
     /// Whether kept-alive connections return to the gate.
     pub persists: bool,
-    /// What holds for all that the server listens on.
+    /// The settings of all sockets of the server.
     pub terms: Terms,
-    /// What is guarded.
+    /// The guarded server.
     pub guarded: GuardTarget,
     /// For tests: the jail to probe instead of guarding, and the words for the probe.
     pub probe: Option<(ProbeTarget, Vec<OsString>)>,
 }
 
-/// What is gathered before it is checked.
+/// The options so far, before they are checked.
 #[derive(Default)]
 struct Words {
     text: Option<String>,

@@ -1,7 +1,8 @@
-//! `bulkhead-guard --probe PROCESS -- WORDS`: `bulkhead-probe` in the jail of a process that no order to a launcher reaches.
+//! `bulkhead-guard --probe PROCESS -- WORDS`: `bulkhead-probe` in the jail of a process that no order to a launcher
+//! reaches.
 //!
-//! Runs in: the guard, for tests. Sees: the end of the probe, which writes to the guard's standard output. Never: starts
-//! the probe in a jail that was not made as the real one is.
+//! Runs in: the guard, for tests. Sees: the end of the probe, which writes to the guard's standard output. Never:
+//! starts the probe in a jail that was not made as the real one is.
 //!
 //! The option gives its caller nothing: the guard has the caller's rights and no others, the program is fixed (the one
 //! beside the guard's own), and the jails only take rights away.

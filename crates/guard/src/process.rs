@@ -17,7 +17,7 @@ use supervisor::spawn::process_spec::ProcessSpec;
 pub struct ChildProcess {
     /// The child.
     pub child: Child,
-    /// What it says.
+    /// Its standard error.
     pub stderr: StderrRelay,
     /// When it was started.
     pub since: Instant,

@@ -1,4 +1,4 @@
-//! What every part of the guard acts on: the descriptors that are watched, the server's sockets, the gate.
+//! The state that every part of the guard acts on: the descriptors that are watched, the server's sockets, the gate.
 //!
 //! Runs in: the guard. Sees: descriptors from the server's processes, as `listeners` has checked them. Never: waits.
 
@@ -14,24 +14,24 @@ use crate::listeners::{GateMessage, Listeners};
 use crate::stderr_relay::say;
 use supervisor::error::{Error, during};
 
-/// What an event is about; of some there are several, by a number.
+/// The object of an event; of some there are several, by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventSource {
     /// Signals to the guard.
     Signals,
-    /// What the server's processes say of their sockets.
+    /// Messages of the server's processes about their sockets.
     Control,
     /// The end of the command.
     Command,
     /// The gate's end.
     GateEnd,
-    /// What the gate says.
+    /// Messages of the gate.
     Gate,
-    /// What the gate writes to standard error.
+    /// The standard error of the gate.
     GateStderr,
     /// The end of this filter.
     FilterEnd,
-    /// What this filter writes to standard error.
+    /// The standard error of this filter.
     FilterStderr,
     /// Calls of a server that wait for an answer.
     Calls,
@@ -114,8 +114,8 @@ impl Reactor {
         }
     }
 
-    /// Has the next connection be seen that waits for the gate: at any socket, or at that which the server calls so. Of a socket
-    /// that does not listen any more, one event at most comes after its end.
+    /// Has the next connection be seen that waits for the gate: at any socket, or at that which the server calls so. Of
+    /// a socket that does not listen any more, one event at most comes after its end.
     pub fn await_arrival(&self, number: Option<u64>) {
         let data = epoll::EventData::new_u64(EventSource::Arrival.key(0));
         let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
@@ -126,7 +126,7 @@ impl Reactor {
         }
     }
 
-    /// What is accepted on `number` goes to `end`.
+    /// Sends connections that are accepted on `number` to `end`.
     pub fn accepting(&mut self, number: u64, end: Foreign) {
         let came = self.listeners.accepting(number, end);
         self.new_end(came);

@@ -1,4 +1,4 @@
-//! What the gate has shed, in words.
+//! The gate's dropped connections, in words.
 //!
 //! Runs in: the guard. Sees: numbers of the gate. Never: more than a line for each range.
 

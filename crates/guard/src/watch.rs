@@ -42,9 +42,9 @@ pub struct Guard {
     order: Option<CommandOrder>,
     /// How often what was shed is sent.
     report_every: Option<Duration>,
-    /// What every start needs.
+    /// The context of every start.
     pub context: SpawnContext,
-    /// What every part of the guard acts on.
+    /// The state that every part of the guard acts on.
     pub reactor: Reactor,
     filters: Filters,
     signals: OwnedFd,
@@ -215,8 +215,8 @@ impl Guard {
                     Ok(Some((message, last))) => self.reactor.gate.send(&message, Some(last)),
                     Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
                 },
-                // What is guarded is always there, and looked after by whoever has started it. No site, no signer, no stapler,
-                // no logger; and nothing that the gate would have to be told while it ends.
+                // A guarded server is always there, and looked after by its own starter. No site, no signer, no
+                // stapler, no logger; and nothing that the gate would have to be told while it ends.
                 ChildToLauncher::TakesRetire {}
                 | ChildToLauncher::Wanted { .. }
                 | ChildToLauncher::Used { .. }

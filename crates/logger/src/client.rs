@@ -11,7 +11,7 @@ use wire::{AccessRight, DecodeError};
 use crate::error_log_limiter::ErrorLogLimiter;
 use crate::output::LogFiles;
 
-/// What the logger knows of a client.
+/// The logger's state of a client.
 #[derive(Debug)]
 pub struct LogClient {
     right: AccessRight,
@@ -46,7 +46,7 @@ impl LogClient {
         for record in records {
             match record {
                 Ok(record) => self.record(&record, files, now),
-                // What is not read of this batch is seen as a gap before the next one.
+                // The unread rest of this batch shows as a gap before the next one.
                 Err(error) => {
                     self.malformed(error);
                     break;
@@ -127,7 +127,7 @@ mod tests {
         bytes
     }
 
-    /// What is lost and what goes backwards after some batches.
+    /// The records that are lost, and those that go backwards, after some batches.
     fn gaps(batches: &[Vec<u8>]) -> (u64, u64) {
         let mut client = LogClient::new("a", AccessRight::Site(1));
         for bytes in batches {

@@ -1,4 +1,4 @@
-//! What one source may say in the error log, and what the logger says of it: both are throttled.
+//! Limits the lines of one source in the error log, and the logger's lines about it.
 //!
 //! Runs in: the logger. Sees: events of any client. Never: lets one source fill the error log, or keeps silent
 //! about what it left out.
@@ -16,7 +16,7 @@ use crate::output::LogFiles;
 /// LIMIT: a compromised source fills at most about 1 MiB of disk a second, and usual ones stay far below.
 const LINES_MAX: u32 = 1000;
 
-/// What a line has before and behind its text, about.
+/// The length of a line before and behind its text, about.
 const HEAD_BYTES: usize = 40;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(crate) struct ErrorLogLimiter {
     noticed_at: Option<Instant>,
 }
 
-/// What the logger has to say of a source, summed up since it was said last.
+/// The logger's report about a source, summed up since the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Records that never arrived.

@@ -19,7 +19,7 @@ use crate::terminal::{Tail, push};
 /// LIMIT: as long as the text of an event.
 const LINE_MAX: usize = wire::log::TEXT_MAX;
 
-/// What the logger knows of a process's standard error.
+/// The logger's state of a process's standard error.
 #[derive(Debug)]
 pub struct LineReader {
     partial: Vec<u8>,

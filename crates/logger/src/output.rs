@@ -51,7 +51,7 @@ pub struct LogFiles {
     /// Whether none is opened any more.
     is_last: bool,
     syslog: Option<Syslog>,
-    /// What sites may still write into the error log.
+    /// The bytes that sites may still write into the error log.
     pub(crate) quotas: Quotas,
 }
 
@@ -325,7 +325,7 @@ impl LogFile {
         Some(&mut self.pending)
     }
 
-    /// What is to be said of lines that were left out, if any were.
+    /// The line about lines that were left out, if any were.
     fn tell_excess(&mut self) -> Option<String> {
         let count = std::mem::take(&mut self.excess.untold);
         (count > 0).then(|| format!("{}: left out {count} lines: {FULL}; {ROTATE}", self.name))
@@ -544,7 +544,7 @@ mod tests {
             said.ends_with(&format!("access log of site a: left out 1 lines: {FULL}; {ROTATE}\n")),
             "{said}"
         );
-        // What was there before counts as well.
+        // The lines of before count as well.
         files.set_access(7, "a", OpenOptions::new().append(true).open(&first).unwrap());
         fill(&mut files, 1);
         assert_eq!(std::fs::metadata(&first).unwrap().len(), 10 * line);

@@ -1,5 +1,5 @@
-//! How much the processes of a site may write into the error log in the long run, whatever they say in a second and however often they start
-//! anew.
+//! How much the processes of a site may write into the error log in the long run, whatever they say in a second and
+//! however often they start anew.
 //!
 //! Runs in: the logger. Sees: labels, which the launcher gives. Never: takes from one site what another has written.
 
@@ -13,7 +13,7 @@ pub(crate) const BYTES_PER_SECOND: u64 = 4 << 10;
 /// LIMIT: sites that are remembered before those that have written nothing for long are forgotten.
 const SITES_MAX: usize = 4096;
 
-/// What a site has left, and when that was.
+/// The remaining quota of a site, and when that was.
 #[derive(Clone, Copy, Debug)]
 struct RemainingQuota {
     bytes: u64,
@@ -30,7 +30,7 @@ impl RemainingQuota {
     }
 }
 
-/// What every site has left.
+/// The remaining quotas of all sites.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas(HashMap<String, RemainingQuota>);
 
@@ -52,8 +52,8 @@ impl Quotas {
     }
 }
 
-/// The site of a process: `main` of `site main`, `service main/shop` and `dataproxy main/catalog`; or the label itself, of a process that
-/// is of no site.
+/// The site of a process: `main` of `site main`, `service main/shop` and `dataproxy main/catalog`; or the label itself,
+/// of a process that is of no site.
 fn site_of(label: &str) -> &str {
     let name = label.split_once(' ').map_or(label, |(_, name)| name);
     name.split(['/', ':', ' ']).next().unwrap_or(name)

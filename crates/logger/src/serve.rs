@@ -125,7 +125,7 @@ enum SourceReader {
     Lines(LineReader),
 }
 
-/// What a source has left after it was read.
+/// The rest that a source has after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadRemainder {
     Nothing,
@@ -173,7 +173,7 @@ impl Logger {
                     self.opened.notify_waiters();
                     continue;
                 }
-                // What came before is done by now: what waited for the old files is in them.
+                // Messages before this one are done by now: lines that waited for the old files are in them.
                 LauncherToLogger::Confirm { ticket } => ChildToLauncher::Confirmed { ticket },
                 other => {
                     self.set_up(other, descriptor)?;
@@ -241,7 +241,7 @@ impl Logger {
         let fills = |source: &&Rc<LogSource>| matches!(&*source.reader.borrow(), SourceReader::Lines(lines) if lines.fills(&tail));
         let source = self.sources.borrow().iter().find(fills).cloned();
         if let Some(source) = source.filter(|_| self.reads.get()) {
-            // What is left of its descendants may go on writing.
+            // Its surviving descendants may go on writing.
             let mut turns = 0..LAST_TURNS;
             while turns.next().is_some() && self.read(&source) == ReadRemainder::More {}
             source.finish(&mut self.files.borrow_mut());
@@ -274,7 +274,7 @@ impl Logger {
         loop {
             match self.read(&source) {
                 ReadRemainder::More => tokio::task::yield_now().await,
-                // Whoever was asked may have been unable to answer.
+                // The launcher may have been unable to answer.
                 ReadRemainder::Held => drop(tokio::time::timeout(RETRY, self.opened.notified()).await),
                 ReadRemainder::Nothing => {
                     if self.wait(&source).await == ReadRemainder::Ended {
@@ -350,8 +350,8 @@ impl Logger {
         })
     }
 
-    /// Writes the records of the next batch, and then takes the batch out of the channel: the next logger finds there what
-    /// one that is killed has not written.
+    /// Writes the records of the next batch, and then takes the batch out of the channel: the next logger finds there
+    /// what one that is killed has not written.
     fn read_batch(
         &self,
         source: &LogSource,
@@ -425,7 +425,7 @@ impl Logger {
     /// Writes the files once per turn of the loop in which something arrived.
     async fn write_when_quiet(self: Rc<Self>) {
         loop {
-            // What could not be written is tried again even if nothing arrives.
+            // Lines that could not be written are tried again even if nothing arrives.
             let waits = self.files.borrow().waits();
             if waits {
                 let _ = tokio::time::timeout(RETRY, self.dirty.notified()).await;

@@ -18,11 +18,11 @@ pub struct Attempt {
     /// The letter of the list that it belongs to: A inherited, B processes, C files, D network and IPC, E kernel,
     /// F resources, G identity.
     pub group: char,
-    /// What an attacker would get, in words.
+    /// The gain of an attacker, in words.
     pub name: &'static str,
     /// The layer of the jail that is to close it.
     pub closed_by: &'static str,
-    /// What is right.
+    /// The right result.
     pub expected: ExpectedResult,
     /// Where it is refused outside of any jail as well, and why; empty if nowhere.
     pub refused_anyway: &'static str,
@@ -31,7 +31,7 @@ pub struct Attempt {
     pub(crate) run: fn(&Cx<'_>) -> AttemptOutcome,
 }
 
-/// What is right for an attempt.
+/// The right result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedResult {
     /// No process of the server may succeed.
@@ -96,7 +96,7 @@ impl Attempt {
         self
     }
 
-    /// What is right for a process of this kind, as a word.
+    /// The right result for a process of this kind, as a word.
     pub fn expected_of(&self, kind: ProbedKind) -> &'static str {
         match (self.expected, kind) {
             (ExpectedResult::Refused, _) | (ExpectedResult::ServicesMay, ProbedKind::Role) => "refused",
@@ -105,10 +105,10 @@ impl Attempt {
     }
 }
 
-/// What an attempt is given.
+/// The input of an attempt.
 #[derive(Debug)]
 pub struct Cx<'h> {
-    /// What is known of the world outside.
+    /// The hints about the world outside.
     pub hints: &'h Hints,
     /// The number of the process that is probed, as it sees itself.
     pub own: i32,
@@ -118,7 +118,7 @@ pub struct Cx<'h> {
     pub number: i64,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptOutcome {
     pub(crate) result: Result,

@@ -1,10 +1,10 @@
-//! What the probe is told about the world outside of its jail, so that it knows what to go for.
+//! Hints for the probe about the world outside of its jail, so that it knows what to go for.
 //!
 //! Runs in: the probe. Sees: one argument, from who starts it. Never: needs any of it.
 
 use serde_json::Value;
 
-/// What the probe is told; every part may be missing.
+/// The hints; every part may be missing.
 #[derive(Clone, Debug)]
 pub struct Hints {
     /// `role` or `service`: what is expected of some attempts depends on it.
@@ -39,7 +39,7 @@ pub struct Hints {
     pub known_refused: Vec<String>,
 }
 
-/// What kind of process is probed.
+/// The kind of process that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbedKind {
     /// A program of the server itself: gate, site, logger, admin.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         "sweep" => probe::sweep::run(),
         "filter" => return filter(),
         "score" => probe::score::score(&hints).to_json(),
-        // What is in the table, without trying any of it.
+        // Prints the table, without trying any of it.
         "list" => probe::run::list(ProbedKind::Role),
         _ => return usage("what to do is missing"),
     };

@@ -48,7 +48,7 @@ fn search(reader: &mut Reader, mut look: impl FnMut(&[u8])) -> usize {
             let mut page = [0; PAGE];
             if reader.page(address, &mut page) {
                 (missing, pages) = (0, pages + 1);
-                // What spans two pages is seen with the second one.
+                // Text that spans two pages is seen with the second one.
                 text.drain(..text.len().saturating_sub(256));
                 text.extend_from_slice(&page);
                 look(&text);

@@ -33,7 +33,7 @@ pub struct ProbeReport {
 pub struct ProbeEntry {
     /// The attempt.
     pub attempt: &'static Attempt,
-    /// What came of it.
+    /// The outcome.
     pub outcome: AttemptOutcome,
 }
 
@@ -70,7 +70,7 @@ fn one(attempt: &Attempt, hints: &Hints, own: i32, children: bool) -> AttemptOut
     }
 }
 
-/// What `body` gives, from a child.
+/// Runs `body` in a child.
 pub(crate) fn aside(body: impl FnOnce() -> AttemptOutcome) -> AttemptOutcome {
     match child::isolated(TIME, || body().pack()) {
         Err(errno) => not_applicable(format!("no child: {}", crate::errno::name(errno))),

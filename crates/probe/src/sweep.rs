@@ -3,7 +3,7 @@
 //! Runs in: the probe, and in programs of the tests that got a client's connection. Sees: nothing. Never: says more
 //! of a call than whether it gets past the policy.
 //!
-//! What is *meant* to get past is told in the same words by a test from the tables of the policies
+//! A test tells from the tables of the policies, in the same words, which calls are *meant* to get past
 //! (`tests/allowed.rs`), for the same domain; the two are compared.
 
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ fn held() -> BTreeMap<&'static str, i32> {
     held
 }
 
-/// What a process may hold later and does not hold now, as far as it can make it; and the folder that the file is in.
+/// The descriptors that a process may hold later, as far as it can make them now; and the folder that the file is in.
 fn stand_ins() -> (Vec<(&'static str, OwnedFd)>, Option<look::Own>) {
     let socket = |kind| socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).ok();
     let own = look::Own::new().ok();
@@ -94,7 +94,7 @@ fn stand_ins() -> (Vec<(&'static str, OwnedFd)>, Option<look::Own>) {
     (made.into_iter().filter_map(|(kind, made)| Some((kind, made?))).collect(), own)
 }
 
-/// What a descriptor is. Policies leave a role few questions: what is no socket is then nothing more.
+/// The kind of a descriptor. Policies leave a role few questions: a descriptor that is no socket is then nothing more.
 fn kind_of(number: i32) -> &'static str {
     let Some(copy) = odd::duplicate(number) else { return "descriptor" };
     match (sockopt::socket_domain(&copy), sockopt::socket_type(&copy)) {

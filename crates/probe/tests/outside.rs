@@ -92,8 +92,8 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a server that
-/// obeys, which tests/isolation/test_mutation.py has.
+/// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a server
+/// that obeys, which tests/isolation/test_mutation.py has.
 const DEPENDS: [&str; 10] = [
     "oom-score",
     "give-orders",

@@ -1,12 +1,12 @@
-//! Versions that outlive this process: each is written down before it is activated anywhere. So a publisher that follows a killed one
-//! has every process hold what was decided last, and nothing else.
+//! Versions that outlive this process: each is written down before it is activated anywhere. So a publisher that
+//! follows a killed one has every process hold what was decided last, and nothing else.
 //!
-//! Sees: what the publisher before has kept, which may have been taken over. Never: takes of it a version that is not whole, does not
-//! compile, or has public values that are not the operator's.
+//! Sees: what the publisher before has kept, which may have been taken over. Never: takes of it a version that is not
+//! whole, does not compile, or has public values that are not the operator's.
 //!
-//! The memory has two halves, for one version each: a head, and the parts that a service is sent, each behind its length. The older
-//! version is overwritten, so that one which was not written to its end leaves the newer one whole. What is whole is seen by the
-//! number of the version, which follows from its content.
+//! The memory has two halves, for one version each: a head, and the parts that a service is sent, each behind its
+//! length. The older version is overwritten, so that one which was not written to its end leaves the newer one whole.
+//! What is whole is seen by the number of the version, which follows from its content.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -117,7 +117,7 @@ fn half(file: &mut File, place: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What a head says: how many versions were written up to this one, its number, and the length of its parts.
+/// Reads a head: how many versions were written up to this one, its number, and the length of its parts.
 fn head(bytes: &[u8]) -> Result<(u64, u64, usize), String> {
     let none = || "there is no version".to_owned();
     let (magic, numbers) = bytes.split_at_checked(MAGIC.len()).ok_or_else(none)?;

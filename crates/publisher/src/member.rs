@@ -1,7 +1,7 @@
 //! One process of a service: versions go to it, and how far it has come is heard.
 //!
-//! Sees: messages of a service, which may be compromised. Never: lets one keep the publisher from another, but by not compiling
-//! what is to hold for all.
+//! Sees: messages of a service, which may be compromised. Never: lets one keep the publisher from another, but by not
+//! compiling what is to hold for all.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

@@ -1,6 +1,7 @@
 //! The processes of services that have the templates, and how far each has come.
 //!
-//! Never: counts a process that takes no requests yet; one that is starting may be busy for long, and is sent everything in order.
+//! Never: counts a process that takes no requests yet; one that is starting may be busy for long, and is sent
+//! everything in order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// LIMIT: what waits to be sent to a process: half as many versions at most. One that takes requests and reads nothing keeps every
-/// further version from being activated, so it misses none; one that does not is heard no more.
+/// LIMIT: what waits to be sent to a process: half as many versions at most. One that takes requests and reads nothing
+/// keeps every further version from being activated, so it misses none; one that does not is heard no more.
 const ORDERS_MAX: usize = 32;
 
 /// A version, with its number.
@@ -22,7 +23,7 @@ pub(crate) struct Version {
     pub(crate) sources: Sources,
 }
 
-/// What a process is to be sent.
+/// A message to a process.
 #[derive(Clone, Debug)]
 pub(crate) enum MemberOrder {
     Stage(Rc<Version>),
@@ -31,7 +32,7 @@ pub(crate) enum MemberOrder {
     Go,
 }
 
-/// What a process has done with the version that was staged last.
+/// The state of a process in regard to the version that was staged last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum StagedVersion {
     /// Nothing that is known.
@@ -58,7 +59,7 @@ pub(crate) struct PublishProgress {
     pub(crate) done: usize,
     /// The services of those that have not yet.
     pub(crate) missing: Vec<String>,
-    /// What is wrong with it, by services.
+    /// The mistakes in it, by services.
     pub(crate) refused: Vec<String>,
 }
 
@@ -148,7 +149,7 @@ impl Members {
         }
     }
 
-    /// Who has compiled a version.
+    /// The processes that have compiled a version.
     pub(crate) fn staging(&self, version: u64) -> PublishProgress {
         self.progress(|member, progress| match &member.staged {
             StagedVersion::Compiled(of) if *of == version => progress.done += 1,
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(members.staging(two.number).missing, ["b"]);
         members.staged(2, StagedVersion::Refused(two.number, "why".into()));
         assert_eq!(members.staging(two.number).refused, ["service b cannot compile it: why"]);
-        // What was said of another version counts for nothing.
+        // An answer about another version counts for nothing.
         members.staged(2, StagedVersion::Compiled(one.number));
         assert_eq!(members.staging(two.number).missing, ["b"]);
         members.remove(2);

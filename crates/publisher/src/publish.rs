@@ -12,8 +12,8 @@ use crate::kept::Memory;
 use crate::members::{Members, PublishProgress, Version};
 use crate::report::PublishReport;
 
-/// LIMIT: how long all processes may take to compile a version, and how long to say that it holds. A process answers between two
-/// requests, so this is how long one may keep its thread.
+/// LIMIT: how long all processes may take to compile a version, and how long to say that it holds. A process answers
+/// between two requests, so this is how long one may keep its thread.
 const PHASE: Duration = Duration::from_secs(10);
 
 /// Reads a version from the folder and compiles it, so that mistakes are found before anybody is sent it.

@@ -1,4 +1,5 @@
-//! What the administrator is told: JSON, which goes to the admin role on a socket of its own, and so past the launcher.
+//! The report to the administrator: JSON, which goes to the admin role on a socket of its own, and so past the
+//! launcher.
 
 use std::os::fd::OwnedFd;
 
@@ -21,9 +22,9 @@ pub(crate) struct PublishReport {
     pub(crate) templates: usize,
     /// In how many processes it holds.
     pub(crate) processes: usize,
-    /// What is wrong with it.
+    /// The mistakes in the templates.
     pub(crate) mistakes: Vec<FoundMistake>,
-    /// What else has kept it from being published, or may keep it from holding everywhere.
+    /// Other reasons that have kept it from being published, or may keep it from holding everywhere.
     pub(crate) reasons: Vec<String>,
 }
 

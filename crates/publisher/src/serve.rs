@@ -1,4 +1,5 @@
-//! The life of the process: told its folder and values, then one task per process of a service, until the launcher is done with it.
+//! The life of the process: told its folder and values, then one task per process of a service, until the launcher is
+//! done with it.
 //!
 //! Sees: the launcher's messages (trusted: a malformed one ends the process). Never: publishes two versions at once.
 
@@ -25,7 +26,7 @@ use crate::report::PublishReport;
 
 type LauncherChannel = Channel<LauncherToPublisher, ChildToLauncher>;
 
-/// What all tasks share.
+/// The state that all tasks share.
 #[derive(Debug)]
 pub(crate) struct PublisherState {
     pub(crate) members: Members,
@@ -72,7 +73,7 @@ pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
         }
         while tasks.try_join_next().is_some() {}
     }
-    // What is published now is published to the end; services keep what they have.
+    // A version that is being published is published to the end; services keep what they have.
     let _turn = shared.turn.lock().await;
     shared.log.flush().await;
     Ok(())
@@ -121,7 +122,7 @@ async fn republish(shared: Rc<PublisherState>, socket: OwnedFd) {
     report.send(socket).await;
 }
 
-/// What the launcher says before `Begin`.
+/// The launcher's settings before `Begin`.
 #[derive(Debug, Default)]
 struct PublisherSetup {
     folder: Option<OwnedFd>,

@@ -43,8 +43,8 @@ impl CertifiedKey {
         }
     }
 
-    /// Reads the text of a file of certificates, and of one with the key if there is one of its own: then whatever key is
-    /// among the certificates does not count.
+    /// Reads the text of a file of certificates, and of one with the key if there is one of its own: then whatever key
+    /// is among the certificates does not count.
     pub fn parse(text: &[u8], key: Option<&[u8]>) -> Result<Self, Verdict> {
         let Sections { keys, chain } = sections(text)?;
         let keys = match key {
@@ -82,7 +82,7 @@ impl CertifiedKey {
         self.validity
     }
 
-    /// What is to be known of it, where it is for these hosts.
+    /// The facts about it for the launcher, where it is for these hosts.
     pub fn holding(&self, hosts: &[String]) -> Holding {
         let (not_before, not_after) = self.validity;
         let own = self.chain.first();
@@ -96,7 +96,7 @@ impl CertifiedKey {
     }
 }
 
-/// What is in a file.
+/// The sections of a file.
 struct Sections {
     keys: Vec<Zeroizing<Vec<u8>>>,
     chain: Vec<CertificateDer<'static>>,
@@ -123,7 +123,8 @@ fn sections(mut text: &[u8]) -> Result<Sections, Verdict> {
 
 /// All of a file of at most so many bytes.
 ///
-/// Room is made as it is needed: most files have a few kilobytes, and room for the longest would have to be overwritten for each.
+/// Room is made as it is needed: most files have a few kilobytes, and room for the longest would have to be overwritten
+/// for each.
 pub(crate) fn read(file: &OwnedFd, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Verdict> {
     let mut text = Zeroizing::new(vec![0; FIRST_BYTES.min(bytes_max + 1)]);
     let mut length = 0;

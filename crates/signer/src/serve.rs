@@ -1,7 +1,7 @@
 //! The signer at work: certificates of the launcher's, and channels on which sites ask.
 //!
-//! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised. Never:
-//! hears a stapler, or serves one site twice while another waits.
+//! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised.
+//! Never: hears a stapler, or serves one site twice while another waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ struct CertificateVersions {
 
 struct Signer {
     log: Log,
-    /// What sites are called.
+    /// The names of sites.
     names: RefCell<BTreeMap<u16, String>>,
     /// By site.
     hosts: RefCell<BTreeMap<u16, Vec<String>>>,
@@ -114,7 +114,7 @@ impl Signer {
         }
     }
 
-    /// What a site is called.
+    /// The name of a site.
     fn name(&self, site: u16) -> String {
         self.names.borrow().get(&site).cloned().unwrap_or_else(|| "without a name".to_owned())
     }
@@ -172,7 +172,7 @@ impl Signer {
         Verdict::Good
     }
 
-    /// What is in the place of a certificate now.
+    /// The facts about the certificate in this place now.
     fn holding(&self, site: u16, number: u16) -> Holding {
         let held = self.held.borrow();
         let now = held.get(&(site, number)).map(|held| &held.now);

@@ -12,7 +12,7 @@ pub enum HandshakeStep {
     CertificateVerify,
 }
 
-/// What precedes the hash of a handshake.
+/// The text before the hash of a handshake.
 const CONTEXT: &[u8; 34] = b"TLS 1.3, server CertificateVerify\0";
 /// A client's random and a server's.
 const RANDOMS: usize = 64;

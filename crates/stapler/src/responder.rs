@@ -12,7 +12,7 @@ use http::uri::{Authority, Scheme};
 /// LIMIT: bytes of a URL; those of authorities have about 30.
 const URL_BYTES_MAX: usize = 1024;
 
-/// Who is asked.
+/// The responder that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Responder {
     /// By name or address.
@@ -38,7 +38,7 @@ impl Responder {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it, in words that continue "its responder".
+    /// The fault of the URL, in words that continue "its responder".
     pub fn parse(url: &str) -> Result<Self, &'static str> {
         if url.len() > URL_BYTES_MAX {
             return Err("has a URL of more than 1024 bytes");

@@ -1,7 +1,7 @@
 //! The stapler's life: told the certificates and ports, then chains and workers, until the launcher is done with it.
 //!
-//! Runs in: the stapler. Sees: the launcher's messages (trusted: a malformed one ends the process), and two files of the
-//! operator's. Never: waits for a responder before it is ready.
+//! Runs in: the stapler. Sees: the launcher's messages (trusted: a malformed one ends the process), and two files of
+//! the operator's. Never: waits for a responder before it is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;

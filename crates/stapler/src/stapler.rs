@@ -28,7 +28,8 @@ use crate::fetch::fetch;
 use crate::schedule::{RETRY, pause};
 use crate::subject::Subject;
 
-/// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand sockets.
+/// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand
+/// sockets.
 pub(crate) const ASKED_AT_ONCE: usize = 16;
 
 type SiteChannel = Channel<Nothing, StaplerToSite>;
@@ -39,7 +40,7 @@ pub(crate) struct StapledCertificate {
     chain: Vec<CertificateDer<'static>>,
     staple: Option<StaplerToSite>,
     known: Staple,
-    /// Who asks about it, if there is somebody to be asked.
+    /// The task that asks about it, if there is a responder to be asked.
     asking: Option<AbortHandle>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Stapler {
     pub(crate) log: Log,
     pub(crate) counters: Counters,
     pub(crate) names: RefCell<LocalNames>,
-    /// What people call a certificate.
+    /// The names of certificates for people.
     pub(crate) titles: RefCell<BTreeMap<CertificateId, String>>,
     /// Chains of which the launcher has yet to say what they are called.
     pub(crate) early: RefCell<BTreeMap<CertificateId, Vec<CertificateDer<'static>>>>,

@@ -25,7 +25,7 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "exec-setuid", "gain privileges by a setuid program", "no_new_privs", setuid),
 ];
 
-/// What our small program ends with; no error has such a number.
+/// The exit status of our small program; no error has such a number.
 const STATUS: i32 = 170;
 
 /// A program for x86-64 that does nothing but end with [`STATUS`]: a header, one segment, three instructions.
@@ -64,7 +64,7 @@ fn program() -> Vec<u8> {
     file
 }
 
-/// What is put in the place of a program: a real one only where a child executes it.
+/// The content in the place of a program: a real one only where a child executes it.
 fn content(cx: &Cx<'_>) -> Vec<u8> {
     if cx.aside { program() } else { b"no program".to_vec() }
 }
@@ -73,7 +73,7 @@ fn execute(cx: &Cx<'_>, file: i32, path: &str) -> AttemptOutcome {
     let Ok(path) = CString::new(path) else { return refused("") };
     let result = if cx.aside { child::execute_aside(file, &path) } else { Err(child::execute(file, &path)) };
     match result {
-        // What is no program is refused only after everything else was allowed.
+        // A file that is no program is refused only after everything else was allowed.
         Err(Errno::NOEXEC) => succeeded("allowed: the kernel looked into the file"),
         result => tried(result),
     }

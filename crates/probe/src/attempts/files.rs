@@ -95,7 +95,7 @@ fn write_by_name(_: &Cx<'_>) -> AttemptOutcome {
     })
 }
 
-/// What belongs to others: what the hints name, or what every machine has.
+/// The files of others: those of the hints, or those of every machine.
 fn others(cx: &Cx<'_>) -> Vec<String> {
     if cx.hints.paths.is_empty() { vec!["/etc/passwd".into()] } else { cx.hints.paths.clone() }
 }

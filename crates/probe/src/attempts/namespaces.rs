@@ -54,7 +54,7 @@ fn unshare(cx: &Cx<'_>) -> AttemptOutcome {
     if cx.aside {
         return tried(make());
     }
-    // What is refused to a process of several threads (EINVAL) was let through otherwise.
+    // A call that is refused to a process of several threads (EINVAL) was let through otherwise.
     on_a_thread(|| reached(make()))
 }
 

@@ -228,7 +228,8 @@ fn proc_fd(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |pid| tried(fs::read_dir(format!("/proc/{pid}/fd"))))
 }
 
-/// Lowers its own score by one. The kernel lets anybody do so down to the least that a process with CAP_SYS_RESOURCE has set.
+/// Lowers its own score by one. The kernel lets anybody do so down to the least that a process with CAP_SYS_RESOURCE
+/// has set.
 fn oom_score(_: &Cx<'_>) -> AttemptOutcome {
     let lower = |path: &str| {
         let score: i32 = fs::read_to_string(path)?.trim().parse().map_err(std::io::Error::other)?;

@@ -11,7 +11,7 @@ use crate::names::{number_of, of_call};
 pub(super) const ATTEMPTS: &[Attempt] =
     &[attempt('E', "sweep", "system calls that are not approved, of all from 0 to 470", "seccomp", sweep)];
 
-/// What no process of a server needs; the measure where the hints have no list of what is approved.
+/// The calls that no process of a server needs; the measure where the hints have no list of approved ones.
 const NEVER_NEEDED: &str = "ptrace syslog modify_ldt pivot_root adjtimex chroot acct settimeofday mount umount2 \
     swapon swapoff reboot sethostname setdomainname iopl ioperm init_module delete_module quotactl \
     lookup_dcookie clock_settime kexec_load add_key request_key keyctl unshare perf_event_open \

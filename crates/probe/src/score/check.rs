@@ -11,9 +11,9 @@ use crate::attempt::Result;
 pub struct Check {
     /// The name that `systemd-analyze security` gives it.
     pub id: &'static str,
-    /// What it asks.
+    /// The question.
     pub means: &'static str,
-    /// What it counts.
+    /// The weight of the answer.
     pub weight: u64,
     /// The worst badness there is for it.
     pub range: u64,
@@ -34,10 +34,10 @@ pub enum How {
     Own(&'static str, fn(&ScoreFacts) -> CheckResult),
 }
 
-/// What was found out before the checks.
+/// The findings before the checks.
 #[derive(Debug)]
 pub struct ScoreFacts {
-    /// What became of each attempt.
+    /// The result of each attempt.
     pub results: HashMap<&'static str, (Result, String)>,
     /// The system calls that come through.
     pub reached: Vec<i64>,
@@ -47,7 +47,7 @@ pub struct ScoreFacts {
     pub bounding: u64,
 }
 
-/// What a check found: its badness from 0 to its range, none if it says nothing here; and in words.
+/// The result of a check: its badness from 0 to its range, none if it says nothing here; and in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
     /// From 0 to the range.
@@ -68,7 +68,7 @@ impl ScoreFacts {
         ids.iter().any(|id| self.results.get(id).is_some_and(|(result, _)| *result == Result::Succeeded))
     }
 
-    /// What became of these attempts, as a check.
+    /// The results of these attempts, as a check.
     fn of_attempts(&self, ids: &[&str], worst: u64) -> CheckResult {
         let of = |wanted: Result| {
             ids.iter().filter(move |id| self.results.get(**id).is_some_and(|(result, _)| *result == wanted))
@@ -79,7 +79,7 @@ impl ScoreFacts {
         }
         let refused: Vec<&str> = of(Result::Refused).copied().collect();
         if refused.is_empty() {
-            // What was not tried is not claimed.
+            // An attempt that was not tried proves nothing.
             return CheckResult::new(worst, "could not be tried");
         }
         CheckResult::new(0, format!("refused: {}", refused.join(", ")))
@@ -113,7 +113,7 @@ impl Check {
     }
 }
 
-/// What a check adds to the sums: its weighted badness and its weight.
+/// The addends of a check: its weighted badness and its weight.
 pub fn weighed(check: &Check, badness: u64) -> (u64, u64) {
     ((badness * check.weight).div_ceil(check.range), check.weight)
 }
