@@ -1,7 +1,7 @@
 //! Files of authorities, which clients' certificates are checked by.
 //!
-//! Runs in: site workers, and the check of a configuration. Input: a file that the operator has installed. Never: takes a
-//! part of it for the whole.
+//! Runs in: site workers, and the check of a configuration. Input: a file that the operator has installed. Never: takes
+//! a part of it for the whole.
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 /// LIMIT: bytes of the file; the authorities of browsers, some 150, have 250 KiB.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
 
-/// What is wrong with a file of authorities.
+/// The faults of a file of authorities.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthoritiesFault {
     /// There is nothing to be read.
@@ -26,7 +26,7 @@ pub enum AuthoritiesFault {
     Broken {
         /// Which one, from 1 on.
         number: usize,
-        /// What the library says.
+        /// The library's error.
         source: webpki::Error,
     },
 }

@@ -2,9 +2,9 @@
 //!
 //! Runs in: the signer. Input: certificates that the operator has installed. Never: verifies anything; clients do.
 //!
-//! A file may have several certificates of one authority: cross-signed ones, one that was renewed, one that has expired. Each
-//! that leads from the site's own upwards is sent, as a client may know another root than its neighbour (RFC 8446 4.4.2), and the valid
-//! ones come first, as clients of TLS 1.2 read no further than the first that fits.
+//! A file may have several certificates of one authority: cross-signed ones, one that was renewed, one that has
+//! expired. Each that leads from the site's own upwards is sent, as a client may know another root than its neighbour
+//! (RFC 8446 4.4.2), and the valid ones come first, as clients of TLS 1.2 read no further than the first that fits.
 
 use rustls_pki_types::CertificateDer;
 use webpki::EndEntityCert;
@@ -13,7 +13,7 @@ use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectKeyIdentifier};
 use crate::der;
 use crate::own;
 
-/// What is sent.
+/// The certificates that are sent.
 #[derive(Debug)]
 pub struct CertificateChain {
     /// The site's own certificate, then whoever signed one before.
@@ -35,7 +35,7 @@ pub enum ChainError {
     NotOfKey,
 }
 
-/// What decides about a certificate's place.
+/// The facts that decide about a certificate's place.
 struct ChainLink {
     der: CertificateDer<'static>,
     subject: Vec<u8>,
@@ -84,8 +84,8 @@ impl ChainLink {
     }
 }
 
-/// Puts the certificates of a file in order; `is_own` says of a public key (SubjectPublicKeyInfo) whether it is the site's,
-/// and `now` is in seconds since 1970.
+/// Puts the certificates of a file in order; `is_own` says of a public key (SubjectPublicKeyInfo) whether it is the
+/// site's, and `now` is in seconds since 1970.
 ///
 /// # Errors
 /// A certificate is broken, or none is of the key.
@@ -110,8 +110,8 @@ pub fn order(
     })
 }
 
-/// Adds whoever may have signed the one at `from`, each with those above it. LIMIT: a file has few certificates, and each is
-/// added once.
+/// Adds whoever may have signed the one at `from`, each with those above it. LIMIT: a file has few certificates, and
+/// each is added once.
 fn climb(links: &[ChainLink], from: usize, order: &mut Vec<usize>) {
     let above = (0..links.len()).filter(|&at| links[at].may_have_signed(&links[from]));
     let (valid, others): (Vec<usize>, Vec<usize>) = above.partition(|&at| links[at].is_valid);

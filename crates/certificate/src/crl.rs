@@ -16,7 +16,7 @@ const INTEGER: u8 = 2;
 /// LIMIT: bytes of one file; a revoked certificate takes about 40, so some 200,000 of them.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// What is wrong with a file of lists.
+/// The faults of a file of lists.
 #[derive(Debug, thiserror::Error)]
 pub enum CrlFault {
     /// There is nothing to be read.
@@ -27,7 +27,7 @@ pub enum CrlFault {
     InPem {
         /// Which one, from 1 on.
         number: usize,
-        /// What is wrong with that list.
+        /// The fault of that list.
         fault: Box<CrlFault>,
     },
     /// A list has a beginning and no end.

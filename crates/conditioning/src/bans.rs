@@ -1,4 +1,4 @@
-//! Who is not to be heard for a while, for having offended too often within a minute.
+//! Bans clients for a while that have offended too often within a minute.
 //!
 //! Runs in: gates, filters; pure. Sees: addresses of clients. Never: bans those that the operator exempts, or takes
 //! more memory the more offenders there are.

@@ -1,12 +1,12 @@
 //! Which client's password is verified next, where each verification costs much time on purpose.
 //!
-//! Runs in: site workers; pure. Sees: addresses of clients. Never: lets clients that guess keep one waiting that logs in
-//! for the first time, or lets all guesses together have more than their part of the time.
+//! Runs in: site workers; pure. Sees: addresses of clients. Never: lets clients that guess keep one waiting that logs
+//! in for the first time, or lets all guesses together have more than their part of the time.
 //!
 //! Clients wait in a tree, in the order of recency. Each wrong password makes a debt of rest that all share. A client
 //! that has guessed wrong within [`MARKED`] waits until the debt is paid. Others do not, as long as the debt is below
-//! [`AHEAD_MAX`]: so a new login waits for the verification that is under way, and only guesses from very many addresses
-//! make it wait for more. Where there is no room for one more, the heaviest range loses its oldest guess.
+//! [`AHEAD_MAX`]: so a new login waits for the verification that is under way, and only guesses from very many
+//! addresses make it wait for more. Where there is no room for one more, the heaviest range loses its oldest guess.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

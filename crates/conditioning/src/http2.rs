@@ -1,4 +1,4 @@
-//! What a client of HTTP/2 may do that costs it nothing and the server something.
+//! Limits on actions of an HTTP/2 client that cost the client nothing and the server something.
 //!
 //! Runs in: site workers; pure. Sees: which frames came, which anybody may send. Never: counts what is part of
 //! ordinary use against a client: limits are for windows of time, and far above it.
@@ -9,7 +9,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What a client did.
+/// An action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     /// It opened a stream.
@@ -43,7 +43,8 @@ pub enum StreamEvent {
     Progress,
 }
 
-/// LIMIT: how many bytes may come for each useful one before they count: a frame of eight counts as 32, which is not too much.
+/// LIMIT: how many bytes may come for each useful one before they count: a frame of eight counts as 32, which is not
+/// too much.
 pub const USEFUL_SHARE: u64 = 4;
 
 /// How much of what is too much.
@@ -91,7 +92,7 @@ impl Default for ResetLimits {
     }
 }
 
-/// What was too much: the connection is to be ended (ENHANCE_YOUR_CALM).
+/// The limit that a client exceeded: the connection is to be ended (ENHANCE_YOUR_CALM).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Streams reset.
@@ -127,7 +128,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// What happened in the window of time.
+/// The actions in the window of time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     opened: u32,

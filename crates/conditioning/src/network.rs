@@ -3,8 +3,8 @@
 //! Runs in: gates, site workers, filters; pure. Sees: what the operator wrote. Never: takes an address with bits beyond
 //! its prefix, which is a slip of the pen.
 //!
-//! The root process links no more than it must: the crate `config` has a check of its own, which also says what to write
-//! instead, and passes on one spelling.
+//! The root process links no more than it must: the crate `config` has a check of its own, which also says what to
+//! write instead, and passes on one spelling.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,11 +20,11 @@ pub struct Network {
 /// Why a text is no [`Network`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkError {
-    /// What is before the slash is no address.
+    /// The text before the slash is no address.
     Address(String),
-    /// What is after the slash is no number of bits, or more than the limit.
+    /// The text after the slash is no number of bits, or more than the limit.
     Bits {
-        /// What is there.
+        /// The text that is there.
         found: String,
         /// The most there may be: 32 or 128.
         limit: u8,

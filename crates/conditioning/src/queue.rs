@@ -1,4 +1,4 @@
-//! What waits for a worker, until it is served or its time is over.
+//! A queue of connections or requests that wait for a worker, until they are served or their time is over.
 //!
 //! Runs in: gates (connections), site workers (requests for services), filters; pure. Sees: addresses of clients.
 //! Never: loses one, gives one out twice, or forgets a deadline.
@@ -14,7 +14,7 @@ use crate::address::{AddressRange, ClientOrigin};
 use crate::shares::Shares;
 use crate::tree::{ItemKey, Tree};
 
-/// Who is served next.
+/// The order in which waiting items are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// The least recently served range, at each level.

@@ -1,6 +1,7 @@
 //! How many requests one client may make: a bucket of tokens for each.
 //!
-//! Runs in: gates, site workers, filters, services; pure. Sees: addresses of clients. Never: takes more memory the more clients there are.
+//! Runs in: gates, site workers, filters, services; pure. Sees: addresses of clients. Never: takes more memory the more
+//! clients there are.
 //!
 //! A bucket is one moment: when it will be full. It is empty if that is a whole bucket's filling time ahead.
 
@@ -15,7 +16,7 @@ use crate::recent::Recent;
 /// LIMIT: clients whose buckets are known; about 5 MiB. That of one who was not heard of for longest is full again.
 const CLIENTS_MAX: u32 = 65_536;
 
-/// What a client may.
+/// The decision about a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateDecision {
     /// Make this request, and many more.
@@ -26,12 +27,13 @@ pub enum RateDecision {
     Over,
 }
 
-/// A bucket of tokens for each key. A key that was not heard of for longest is forgotten first, so its bucket is full again.
+/// A bucket of tokens for each key. A key that was not heard of for longest is forgotten first, so its bucket is full
+/// again.
 #[derive(Debug)]
 pub struct Buckets<K> {
-    /// What one token takes to come.
+    /// The time in which one token comes.
     interval: Duration,
-    /// What a whole bucket takes to fill.
+    /// The time in which a whole bucket fills.
     filling: Duration,
     full_at: Recent<Instant, K>,
 }

@@ -1,7 +1,7 @@
-//! What is known of the clients, or other keys, that were heard of last: a table with a limit.
+//! The values of the clients, or other keys, that were heard of last: a table with a limit.
 //!
-//! Runs in: gates, filters, services; pure. Sees: addresses of clients. Never: holds more than its limit; who was not heard of
-//! for longest is forgotten first.
+//! Runs in: gates, filters, services; pure. Sees: addresses of clients. Never: holds more than its limit; who was not
+//! heard of for longest is forgotten first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -42,12 +42,12 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
         }
     }
 
-    /// What is known of `key`.
+    /// The value of `key`.
     pub fn get(&self, key: K) -> Option<&V> {
         self.places.get(&key).map(|&at| &self.entries[at as usize].value)
     }
 
-    /// What is known of `key`, of which something is heard now; `new` if nothing was known.
+    /// The value of `key`, which becomes the most recent; `new` if it had none.
     pub fn touch(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         let at = match self.places.get(&key) {
             Some(&at) => {

@@ -45,11 +45,11 @@ pub struct Shares {
     held: u32,
     /// From so many held on, there is only room for ranges that hold nothing.
     crowded: u32,
-    /// What a range of each size may hold however small the share is, the widest first.
+    /// The places that a range of each size may hold however small the share is, the widest first.
     least: [u32; 3],
 }
 
-/// What is kept for ranges that hold nothing: one of so many that a server can serve at once.
+/// The places reserved for ranges that hold nothing: one of so many that a server can serve at once.
 const RESERVE: u32 = 10;
 
 impl Shares {

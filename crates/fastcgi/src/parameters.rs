@@ -23,7 +23,7 @@ const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE,
 /// LIMIT: lines of a head that are looked at one by one for another of the same name.
 const LINES_MAX: usize = 64;
 
-/// What a request means.
+/// The location of a script, and the path behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// `SCRIPT_NAME`: the decoded path of the script, from the root.
@@ -32,7 +32,7 @@ pub struct Script {
     pub info: Vec<u8>,
 }
 
-/// What the variables say of us, the connection and the script, whatever the head of the request says.
+/// The variables about us, the connection and the script, which do not depend on the head of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The name of this server.
@@ -53,10 +53,10 @@ pub struct Circumstances<'a> {
     pub length: Option<u64>,
 }
 
-/// What the variables are made of.
+/// The sources of the variables.
 #[derive(Debug)]
 pub struct ParameterSource<'a> {
-    /// What does not stand in the head.
+    /// The facts that do not stand in the head.
     pub around: Circumstances<'a>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
     pub parts: &'a mut Parts,
@@ -70,7 +70,7 @@ pub struct ParameterSource<'a> {
     pub set: &'a [(HeaderName, HeaderValue)],
 }
 
-/// What the head of a request says beside its fields.
+/// The parts of a request's head beside its fields.
 struct RequestVariables<'a> {
     is_http2: bool,
     method: &'a str,
@@ -89,7 +89,7 @@ pub fn begin(request: &mut ParameterSource<'_>) -> Vec<u8> {
     let said = RequestVariables {
         is_http2: parts.version == http::Version::HTTP_2,
         method: parts.method.as_str(),
-        // What the client has asked for, whatever file that led to.
+        // The client's own target, whatever file that led to.
         target: (*requested).or(parts.uri.path_and_query()).map_or("/", |target| target.as_str()),
         query: parts.uri.query().unwrap_or(""),
         host,
@@ -101,8 +101,9 @@ pub fn begin(request: &mut ParameterSource<'_>) -> Vec<u8> {
     all.finish()
 }
 
-/// The same of a request whose fields are those of its lines: whose client has shown no certificate, and which the operator has changed in
-/// nothing. In the room of `out`, which is empty. `None` if a line is not for this way: then [`begin`] says what becomes of it.
+/// The same of a request whose fields are those of its lines: whose client has shown no certificate, and which the
+/// operator has changed in nothing. In the room of `out`, which is empty. `None` if a line is not for this way: then
+/// [`begin`] says what becomes of it.
 pub fn begin_of_lines(
     out: Vec<u8>,
     around: &Circumstances<'_>,
@@ -190,13 +191,13 @@ fn no_certificate(all: &mut Beginning) {
     all.set("SSL_CLIENT_VERIFY", &[b"NONE"]);
 }
 
-/// What nginx and Apache say of a client's certificate under these names.
+/// The variables of nginx and Apache for a client's certificate.
 fn certificate(headers: &HeaderMap, all: &mut Beginning) {
     if !headers.contains_key(CLIENT_CERT) {
         return no_certificate(all);
     }
     let mut set = |name, value: &[u8]| all.set(name, &[value]);
-    // Who cannot be told by name is nobody.
+    // A client without a readable name is nobody.
     let Some(shown) = ClientCertificate::of(headers) else {
         return set("SSL_CLIENT_VERIFY", b"FAILED:it cannot be read");
     };
@@ -228,7 +229,8 @@ fn without_port(host: &[u8]) -> &[u8] {
     colon.filter(|&at| !host[at..].contains(&b']')).map_or(host, |at| &host[..at])
 }
 
-/// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts instead.
+/// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts
+/// instead.
 fn headers(request: &ParameterSource<'_>, all: &mut Beginning) {
     let ParameterSource { parts, set, host, .. } = request;
     let is_set =
@@ -251,7 +253,7 @@ fn headers(request: &ParameterSource<'_>, all: &mut Beginning) {
     }
 }
 
-/// What stands between the values of a header that has several.
+/// The separator between the values of a header that has several.
 fn separator(name: &HeaderName) -> &'static [u8] {
     if *name == header::COOKIE { b"; " } else { b", " }
 }
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!((own("HTTP_HOST"), own("SERVER_NAME")), (Some("h"), Some("a.example")));
     }
 
-    /// What is said of a request by its lines, and by its fields.
+    /// The variables of a request, once from its lines, and once from its fields.
     fn both_ways(raw: &str) -> (Option<BTreeMap<String, String>>, BTreeMap<String, String>) {
         let mut room = Room::default();
         let (CheckedHead::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {

@@ -1,6 +1,7 @@
 //! FastCGI records: what is written to a server, and what is read of it.
 //!
-//! Untrusted input: every byte of a FastCGI server. Must never: panic, or keep more than the head of a record in memory.
+//! Untrusted input: every byte of a FastCGI server. Must never: panic, or keep more than the head of a record in
+//! memory.
 //!
 //! One request at a time on a connection, always with the number 1.
 
@@ -39,7 +40,7 @@ pub const fn stdin_head(length: usize) -> [u8; HEAD_BYTES] {
 /// The end of the request's body.
 pub const STDIN_END: [u8; HEAD_BYTES] = stdin_head(0);
 
-/// What a server says.
+/// A part of a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordPart<'a> {
     /// Bytes of the answer.
@@ -53,7 +54,7 @@ pub enum RecordPart<'a> {
     },
 }
 
-/// What no FastCGI server says.
+/// Bytes that no FastCGI server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the FastCGI server sent {0}")]
 pub struct RecordError(pub &'static str);
@@ -152,7 +153,7 @@ fn split<'a>(data: &mut &'a [u8], most: usize) -> &'a [u8] {
     part
 }
 
-/// What follows a head.
+/// The content that follows a head.
 fn content_of(head: [u8; HEAD_BYTES]) -> Result<Within, RecordError> {
     let [version, kind, request_high, request_low, high, low, padding, _] = head;
     if version != VERSION {
@@ -269,7 +270,7 @@ mod tests {
         out
     }
 
-    /// What a server has said, without the places where it was cut.
+    /// A server's answer, without the places where it was cut.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Said {
         stdout: Vec<u8>,

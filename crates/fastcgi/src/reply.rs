@@ -11,7 +11,7 @@ use request::chunks::is_token;
 use request::fields;
 use request::head::RequestField;
 
-/// What the head says.
+/// The head of an answer.
 #[derive(Debug)]
 pub struct CgiReply {
     /// The status.
@@ -50,7 +50,8 @@ pub fn parse(head: &[u8], lines_max: usize) -> Result<CgiReply, BadReply> {
     Ok(CgiReply { status, headers })
 }
 
-/// The same; gives `take` all lines but that of `Status`, in their order. What it has been given counts for nothing if the head is none.
+/// The same; gives `take` all lines but that of `Status`, in their order. What it has been given counts for nothing if
+/// the head is none.
 ///
 /// # Errors
 /// Those of [`parse`], and of `take`.
@@ -113,7 +114,7 @@ fn status_of(value: &[u8]) -> Result<StatusCode, BadReply> {
         return Err(BAD);
     }
     let status = StatusCode::from_bytes(digits).map_err(|_| BAD)?;
-    // What comes before an answer is not an answer, and above 599 there is no status.
+    // An interim response is not an answer, and above 599 there is no status.
     if status.is_informational() || status.as_u16() > 599 { Err(BAD) } else { Ok(status) }
 }
 

@@ -1,4 +1,4 @@
-//! What the frames of a connection count for.
+//! Counts the frames of a connection.
 //!
 //! Untrusted input: heads of frames. Must never: decide what a frame means.
 
@@ -36,7 +36,7 @@ pub(crate) fn received(abuse: &mut Abuse, frame: FrameHead, now: Instant) -> Res
     let length = u32::try_from(frame.length).unwrap_or(u32::MAX);
     let mut note = |event| abuse.note(event, now);
     match frame.kind {
-        // What of it is useful is known when it is taken.
+        // Its useful part is known when it is taken.
         frame::DATA if is_worth(frame) => Ok(()),
         frame::DATA if frame.has(frame::END_STREAM) => Ok(()),
         frame::DATA => note(StreamEvent::EmptyData),

@@ -126,7 +126,8 @@ impl Http2Head {
         self.bytes > self.most
     }
 
-    /// The status of the answer to a list that is too long: for its target (RFC 9110 15.5.15), or for all of it (RFC 6585 5).
+    /// The status of the answer to a list that is too long: for its target (RFC 9110 15.5.15), or for all of it (RFC
+    /// 6585 5).
     pub(crate) fn refusal(&self) -> u16 {
         if self.is_filled { 414 } else { 431 }
     }
@@ -238,7 +239,8 @@ fn is_of_name(byte: &u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
 }
 
-/// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do not.
+/// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do
+/// not.
 fn is_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     !is_blank(value.first())

@@ -1,10 +1,10 @@
 //! The server's side of HTTP/2 (RFC 9113): frames, compression of fields, streams and flow control.
 //!
-//! Runs in: site workers, under the site's uid; pure, no input or output. Sees: every byte of a connection. Never: holds
-//! more of one than its limits say, or has a buffer with nothing in it.
+//! Runs in: site workers, under the site's uid; pure, no input or output. Sees: every byte of a connection. Never:
+//! holds more of one than its limits say, or has a buffer with nothing in it.
 //!
-//! A [`Connection`] is given the bytes that have come, and tells which bytes are to be sent. An answer that is at hand goes
-//! out at once ([`Connection::answer`]); every other request gets a [`Stream`], for whoever answers it.
+//! A [`Connection`] is given the bytes that have come, and tells which bytes are to be sent. An answer that is at hand
+//! goes out at once ([`Connection::answer`]); every other request gets a [`Stream`], for whoever answers it.
 
 mod connection;
 mod count;

@@ -16,7 +16,7 @@ pub(crate) struct StreamState {
     pub receive_window: i64,
     /// Bytes that were read, and of which the client does not know yet.
     pub released: u32,
-    /// What has come and was not read.
+    /// Bytes that have come and were not read.
     pub received: BytesMut,
     /// Whether nothing more comes.
     pub is_received: bool,

@@ -1,13 +1,13 @@
-//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script. And of which version a program
-//! of ours is.
+//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script. And of which version
+//! a program of ours is.
 //!
-//! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the program's
-//! service, in an empty root, without network. Sees: the program, which a partition's owner may have made: untrusted
-//! bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one short line
-//! about a program.
+//! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the
+//! program's service, in an empty root, without network. Sees: the program, which a partition's owner may have made:
+//! untrusted bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one
+//! short line about a program.
 //!
-//! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files", "Program
-//! Loading"); execve(2) for scripts.
+//! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files",
+//! "Program Loading"); execve(2) for scripts.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64};
@@ -49,7 +49,8 @@ pub enum StartMethod {
     },
 }
 
-/// How the kernel maps a program so that it has memory which is writable and executable, before it makes its first system call.
+/// How the kernel maps a program so that it has memory which is writable and executable, before it makes its first
+/// system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loose {
     /// It asks for a stack that can be executed.
@@ -129,7 +130,8 @@ pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<StartMethod, ProgramF
     })
 }
 
-/// How the program `data` would have memory in which it can make code, if it would. No policy of system calls sees that.
+/// How the program `data` would have memory in which it can make code, if it would. No policy of system calls sees
+/// that.
 ///
 /// # Errors
 /// As of [`inspect`].
@@ -232,8 +234,8 @@ fn script(line: &[u8]) -> Result<StartMethod, ProgramFault> {
     Ok(StartMethod::Script { interpreter: path.to_vec() })
 }
 
-/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`; before each but the last two, `stack`,
-/// `unsaid` or `segment` if the program is loose.
+/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`; before each but the last
+/// two, `stack`, `unsaid` or `segment` if the program is loose.
 ///
 /// The path of a loader is escaped, and cut if it is long: it is compared with those that are known. The path of an
 /// interpreter stands there as it is.

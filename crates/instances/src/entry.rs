@@ -1,4 +1,4 @@
-//! What the file of a running server says: lines of a key and a value.
+//! The file of a running server: lines of a key and a value.
 //!
 //! ```text
 //! bulkhead instance 1
@@ -24,8 +24,8 @@ use crate::identity::ProcessIdentity;
 
 /// LIMIT: bytes of a file; a server with two hundred listeners and folders needs a quarter of them.
 pub const BYTES_MAX: usize = 64 << 10;
-/// LIMIT: folders, other names and listeners of a server, of each kind. What is beyond is not written down: the server is
-/// found by what is there.
+/// LIMIT: folders, other names and listeners of a server, of each kind. What is beyond is not written down: the server
+/// is found by what is there.
 pub const NAMES_MAX: usize = 256;
 /// LIMIT: bytes of the boot's name, which has 36.
 const BOOT_BYTES_MAX: usize = 64;
@@ -69,7 +69,7 @@ pub struct InstanceEntry {
     pub command: Option<OsString>,
     /// The folders that it serves, as they were named.
     pub folders: Vec<PathBuf>,
-    /// What its configuration and its folders are called without symbolic links, where that differs.
+    /// The paths of its configuration and its folders without symbolic links, where they differ.
     pub aliases: Vec<PathBuf>,
     /// Where it listens, as `http://127.0.0.1:80`.
     pub listeners: Vec<String>,
@@ -178,7 +178,7 @@ impl InstanceEntry {
     }
 }
 
-/// What the lines said so far.
+/// The values of the lines so far.
 #[derive(Default)]
 struct EntryFields {
     pid: Option<u32>,

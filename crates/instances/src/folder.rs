@@ -1,7 +1,7 @@
 //! The folder with a file for each running server of a user.
 //!
-//! Root's is `/run/bulkhead/instances`. A user's is below `$XDG_RUNTIME_DIR`, `/run/user/UID` or `/tmp`, the first that is
-//! the user's own; all of them are read, as a command may run with another environment than the server.
+//! Root's is `/run/bulkhead/instances`. A user's is below `$XDG_RUNTIME_DIR`, `/run/user/UID` or `/tmp`, the first that
+//! is the user's own; all of them are read, as a command may run with another environment than the server.
 //!
 //! SECURITY: below the base, every component is opened without following a symbolic link, and must belong to this user
 //! and be writable by nobody else. So does each file. What fails that is named, and not read.
@@ -36,7 +36,7 @@ pub enum FolderFault {
     /// The kernel refuses.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that was tried.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum FolderFault {
     /// Somebody else can change what is there, or has made it.
     #[error("{} is not this user's alone (uid {uid}, mode {mode:04o})", path.display())]
     NotOwn {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Whose it is.
         uid: u32,
@@ -56,7 +56,7 @@ pub enum FolderFault {
     /// A file is none of a server.
     #[error("{} is no entry of a server: {why}", path.display())]
     Malformed {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Why.
         why: String,
@@ -74,7 +74,7 @@ pub enum FolderFault {
 /// A folder that there may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What is there already: `/run`, `/tmp`.
+    /// The folder that exists already: `/run`, `/tmp`.
     base: PathBuf,
     /// The folder of this user's servers below it, and the mode with which it is made.
     own: (String, u32),
@@ -154,7 +154,7 @@ pub struct Registration {
     path: PathBuf,
     /// Locked for as long as the server runs: that is seen from other PID namespaces as well.
     locked: File,
-    /// What the file says.
+    /// The content of the file.
     entry: InstanceEntry,
 }
 
@@ -186,7 +186,7 @@ impl Registration {
         Err(first.unwrap_or(FolderFault::Nowhere { uid: geteuid().as_raw() }))
     }
 
-    /// What the file says.
+    /// The content of the file.
     pub fn entry(&self) -> &InstanceEntry {
         &self.entry
     }
@@ -228,7 +228,7 @@ impl Drop for Registration {
 /// A server that was written down.
 #[derive(Debug)]
 pub struct FoundInstance {
-    /// What its file says.
+    /// The content of its file.
     pub entry: InstanceEntry,
     /// Whether it still runs.
     pub lives: bool,

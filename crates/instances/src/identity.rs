@@ -1,7 +1,7 @@
 //! Which process a pid meant when it was written down.
 //!
-//! A pid is given to another process once its own has ended. The time of a process's start tells the two apart: within one
-//! boot and one PID namespace, no two processes have the same pid and the same start.
+//! A pid is given to another process once its own has ended. The time of a process's start tells the two apart: within
+//! one boot and one PID namespace, no two processes have the same pid and the same start.
 
 use std::fs;
 use std::io;
@@ -23,7 +23,7 @@ pub struct ProcessIdentity {
     pub namespace: u64,
 }
 
-/// What `/proc` says of a process.
+/// The facts of `/proc` about a process.
 struct Stat {
     state: u8,
     parent: u32,

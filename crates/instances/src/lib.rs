@@ -1,8 +1,8 @@
 //! The running servers of a user, each in a file of its own, so that commands find them without a configuration.
 //!
-//! Runs in: the launcher and the guard, which write their own file; the `bulkhead` command, which reads all. Sees: files in a
-//! folder of the user's own. Never: believes a file that somebody else could have written, takes the process that has got
-//! the pid of a dead server for that server, or follows a symbolic link below the folder's base.
+//! Runs in: the launcher and the guard, which write their own file; the `bulkhead` command, which reads all. Sees:
+//! files in a folder of the user's own. Never: believes a file that somebody else could have written, takes the process
+//! that has got the pid of a dead server for that server, or follows a symbolic link below the folder's base.
 
 mod entry;
 mod folder;

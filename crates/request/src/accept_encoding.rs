@@ -46,7 +46,7 @@ impl Encoding {
     }
 }
 
-/// What a client takes of what is offered, the best first; what is after an encoding that comes after none is plain.
+/// The encodings that a client takes of those offered, the best first; after a `None` nothing more is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedEncodings([Option<Encoding>; 3]);
 
@@ -76,7 +76,7 @@ impl Negotiator {
         !self.offered.is_empty()
     }
 
-    /// What the sender of this value takes; without one, nothing.
+    /// The encodings that the sender of this value takes; without one, none.
     #[inline]
     pub fn accepted(&self, value: Option<&[u8]>) -> AcceptedEncodings {
         let Some(value) = value.filter(|_| self.offers()) else {
@@ -106,7 +106,7 @@ impl Negotiator {
     }
 }
 
-/// What the value accepts of `offered`: the greatest weight first, and among equals in the order offered.
+/// The encodings of `offered` that the value accepts: the greatest weight first, and among equals in the order offered.
 pub fn parse(value: &[u8], offered: &[Encoding]) -> AcceptedEncodings {
     let mut weights = [None; 3];
     let (mut any, mut plain) = (None, None);

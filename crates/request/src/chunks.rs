@@ -6,7 +6,8 @@
 /// LIMIT: digits of a size; more could overflow.
 const DIGITS_MAX: u8 = 16;
 
-/// LIMIT: bytes of extensions and of the trailer of one body, together: nobody reads them. hyper allows as many of each.
+/// LIMIT: bytes of extensions and of the trailer of one body, together: nobody reads them. hyper allows as many of
+/// each.
 const EXTRA_BYTES_MAX: u16 = 16 << 10;
 
 /// LIMIT: lines of the trailer, as many as a head may have.
@@ -40,7 +41,7 @@ enum Sender {
     Server,
 }
 
-/// What [`Chunks::take`] has found.
+/// The result of [`Chunks::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Bytes of framing.
@@ -49,7 +50,7 @@ pub struct Piece {
     pub data: usize,
 }
 
-/// What is expected next.
+/// The part that is expected next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
     #[default]
@@ -89,8 +90,8 @@ impl Chunks {
         }
     }
 
-    /// Reads the next bytes of the body, up to the end of the first piece of data, or, of a server's, to the beginning of
-    /// the trailer; nothing behind the end of the body.
+    /// Reads the next bytes of the body, up to the end of the first piece of data, or, of a server's, to the beginning
+    /// of the trailer; nothing behind the end of the body.
     ///
     /// # Errors
     /// They are not those of a chunked body.

@@ -5,7 +5,7 @@
 
 use http::header::{self, HeaderMap, HeaderName};
 
-/// What the conditions of a request come to.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionVerdict {
     /// Answer as if there were none.
@@ -16,7 +16,7 @@ pub enum ConditionVerdict {
     Failed,
 }
 
-/// What a file is compared by.
+/// The validators of a file.
 pub struct Validators<'a> {
     /// The strong entity tag, with its quotes.
     pub etag: &'a str,

@@ -1,7 +1,7 @@
 //! Which header fields of a message go on to the next reader, and which are ours alone to say.
 //!
-//! Runs in: site workers, and services of the SDK; pure, no input or output. Untrusted input: all fields. Must never: let
-//! a client say in our name who it is, or what it has asked for.
+//! Runs in: site workers, and services of the SDK; pure, no input or output. Untrusted input: all fields. Must never:
+//! let a client say in our name who it is, or what it has asked for.
 //!
 //! One policy, whoever answers: a service behind a site's worker, a service that the gate gives connections to, an
 //! upstream, a FastCGI server, a function of a worker. docs/guide/proxy.md has the table; a test compares them.
@@ -25,17 +25,17 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// Fields of a request that are not passed on for one reason.
 #[derive(Debug)]
 pub struct Withheld {
-    /// What they say.
+    /// The meaning of these fields.
     pub what: &'static str,
     /// Their names.
     pub names: &'static [&'static str],
-    /// What all names of a family begin with.
+    /// The prefixes of families of names.
     pub families: &'static [&'static str],
     /// Why.
     pub why: &'static str,
 }
 
-/// What belongs to one connection (RFC 9110 7.6.1).
+/// The fields that belong to one connection (RFC 9110 7.6.1).
 const OF_CONNECTION: [&str; 11] = [
     "connection",
     "http2-settings",
@@ -50,7 +50,7 @@ const OF_CONNECTION: [&str; 11] = [
     "upgrade",
 ];
 
-/// What is taken out of every request before anybody behind us reads it. Names with `_` go as well: CGI and its
+/// The fields that are taken out of every request before a backend reads it. Names with `_` go as well: CGI and its
 /// descendants take them for the same with `-`.
 pub const WITHHELD: [Withheld; 8] = [
     Withheld {
@@ -141,7 +141,7 @@ pub const WITHHELD: [Withheld; 8] = [
     },
 ];
 
-/// What a server says to its proxy, in an answer.
+/// The fields by which a server speaks to its proxy, in an answer.
 const WITHHELD_OF_ANSWERS: [&str; 3] = ["bulkhead-", "x-accel-", "x-sendfile"];
 
 /// RFC 9110 6.5.1: what must be known before the body, and is not to be had from a trailer.
@@ -170,7 +170,7 @@ const NOT_IN_TRAILERS: [HeaderName; 19] = [
 /// Names of fields, and what the names of families begin with, by their first letter. The case makes no difference.
 struct FieldNames([Vec<(&'static [u8], Is)>; 26]);
 
-/// What a text of [`FieldNames`] is.
+/// The meaning of a text of [`FieldNames`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     Name,
@@ -258,8 +258,8 @@ pub fn options_of_line(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Whether a field of a request may keep others from being passed on, by options that it has beyond those that all clients send; or be
-/// kept from it by one of these, whose name it has. (`Keep-Alive` is passed on by nobody.)
+/// Whether a field of a request may keep others from being passed on, by options that it has beyond those that all
+/// clients send; or be kept from it by one of these, whose name it has. (`Keep-Alive` is passed on by nobody.)
 pub fn is_about_others(name: &str, value: &[u8]) -> bool {
     let is_usual =
         |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
@@ -296,7 +296,7 @@ fn clean(headers: &mut HeaderMap, stays: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// What `Content-Length` says: a number as RFC 9110 8.6 has it, in its one spelling.
+/// The value of `Content-Length`: a number as RFC 9110 8.6 has it, in its one spelling.
 pub fn length(value: &[u8]) -> Option<u64> {
     // LIMIT: 18 digits cannot overflow, and are more than any body here.
     let is_number = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
@@ -317,7 +317,7 @@ pub fn settle_host<B>(request: &mut Request<B>) -> Option<HeaderValue> {
     request.headers().get(header::HOST).filter(|host| !host.is_empty()).cloned()
 }
 
-/// Who asks, and how.
+/// The client of a request, and how it asks.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardedOrigin {
     /// The client.

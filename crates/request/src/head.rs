@@ -13,7 +13,8 @@ use crate::{fields, target};
 /// LIMIT: header lines in one head, the number hyper's own parser has room for.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// LIMIT: bytes of a target, in whatever room a head has; `conditioning` has the same limit, and a lower one for strict checks.
+/// LIMIT: bytes of a target, in whatever room a head has; `conditioning` has the same limit, and a lower one for strict
+/// checks.
 pub const TARGET_BYTES_MAX: usize = 16 << 10;
 
 /// Why a head is refused; [`HeadRefusal::status`] is what the client is told.
@@ -54,7 +55,7 @@ impl HeadRefusal {
         }
     }
 
-    /// What is wrong, for the log.
+    /// The fault, for the log.
     pub fn reason(self) -> &'static str {
         match self {
             HeadRefusal::Malformed(what) | HeadRefusal::Strange(what) => what,
@@ -68,7 +69,7 @@ impl HeadRefusal {
         }
     }
 
-    /// What the operator can do, if clients that mean well are refused; may be empty.
+    /// The operator's remedy, if clients that mean well are refused; may be empty.
     pub fn remedy(self) -> &'static str {
         match self {
             HeadRefusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
@@ -83,7 +84,7 @@ impl HeadRefusal {
         }
     }
 
-    /// What people are told of it.
+    /// The sentence about it, for people.
     pub fn sentence(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             HeadRefusal::Malformed(what) => {
@@ -125,7 +126,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
 pub enum CheckedHead<'a> {
     /// The head has not arrived completely.
@@ -194,8 +195,8 @@ impl Default for Room<'_> {
     }
 }
 
-/// Whether a head that had no end in the first `searched` bytes of `data` may have one now. A reader that asks before it
-/// checks the head again searches each byte of a slow client once, and does not parse all bytes before it for each.
+/// Whether a head that had no end in the first `searched` bytes of `data` may have one now. A reader that asks before
+/// it checks the head again searches each byte of a slow client once, and does not parse all bytes before it for each.
 pub fn may_have_ended(data: &[u8], searched: usize) -> bool {
     let new = &data[searched.saturating_sub("\r\n\r".len()).min(data.len())..];
     // Lone line feeds end no head, but are to be refused now.
@@ -254,7 +255,7 @@ fn later_version(data: &[u8]) -> Option<(&str, &str, usize)> {
     let line = data[before..before + line_bytes].strip_suffix(b"\r\n")?;
     let (request, minor) = line.split_at_checked(line.len().checked_sub(1)?)?;
     let request = request.strip_suffix(b" HTTP/1.").filter(|_| matches!(minor, [b'2'..=b'9']))?;
-    // What the two words consist of is for the same parser to say as in other requests.
+    // The same parser judges the two words as in other requests.
     let usual = [request, b" HTTP/1.1\r\n\r\n"].concat();
     let mut parsed = httparse::Request::new(&mut []);
     parsed.parse(&usual).ok().filter(httparse::Status::is_complete)?;
@@ -319,11 +320,11 @@ fn whole<'a>(
     Ok(RequestHead { length: raw.len(), ..examine(method, target, minor, fields)? })
 }
 
-/// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the authority
-/// as `host`. [`RequestHead::length`] is 0.
+/// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the
+/// authority as `host`. [`RequestHead::length`] is 0.
 ///
 /// # Errors
-/// What [`check`] would refuse in the lines of HTTP/1.1 that say the same.
+/// The refusal of [`check`] for the lines of HTTP/1.1 that say the same.
 pub fn check_fields<'a>(
     method: &'a str,
     target: &'a str,
@@ -353,7 +354,7 @@ pub fn fuzz_head(data: &[u8]) {
     }
 }
 
-/// What is too long of a head that is: its target, or all of it.
+/// The part of a long head that is too long: its target, or all of it.
 fn too_long(data: &[u8], head_bytes: usize) -> HeadRefusal {
     let line = data.split(|&byte| byte == b'\n').find(|line| line.len() > 1).unwrap_or(data);
     let target = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
@@ -380,7 +381,7 @@ fn bare_line_feed(head: &[u8]) -> bool {
     memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
-/// What the header lines say, before it is put together.
+/// The values of the header lines, before they are put together.
 #[derive(Default)]
 struct HeadFields<'a> {
     host: Option<&'a [u8]>,
@@ -400,7 +401,8 @@ struct HeadFields<'a> {
     user_agent: &'a [u8],
 }
 
-/// SECURITY: RFC 9110 9.1 has methods in capitals, and lets case matter; some programs take `get` for `GET` all the same.
+/// SECURITY: RFC 9110 9.1 has methods in capitals, and lets case matter; some programs take `get` for `GET` all the
+/// same.
 fn check_method(method: &str) -> Result<(), HeadRefusal> {
     if !method.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
         return Err(HeadRefusal::Malformed("not a method"));

@@ -19,17 +19,17 @@ const ALPN: u16 = 16;
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "it lives on the stack for a moment; a box would be an allocation"
 )]
 pub enum CheckedHello {
-    /// It has not arrived completely. With less than so many bytes there is nothing new to see: who sends it in records of
-    /// a byte each is looked at a few dozen times, not for each.
+    /// It has not arrived completely. With less than so many bytes there is nothing new to see: who sends it in records
+    /// of a byte each is looked at a few dozen times, not for each.
     Partial(usize),
-    /// Whatever it is, it does not begin as TLS does.
+    /// The bytes do not begin as TLS does.
     Foreign,
     /// It begins as TLS does, and is no hello.
     Malformed,
@@ -37,7 +37,7 @@ pub enum CheckedHello {
     Whole(Hello),
 }
 
-/// What a client says at first.
+/// The first message of a client.
 #[derive(Debug)]
 pub struct Hello {
     name: [u8; NAME_BYTES_MAX],
@@ -315,7 +315,7 @@ mod tests {
                 };
                 assert!(end < least && least <= bytes.len(), "{end} of records of {size}: {least}");
             }
-            // What comes after it is the worker's.
+            // The bytes after it are the worker's.
             assert_eq!(whole(&[&bytes[..], b"more"].concat()), Some(("www.a.test".into(), true)));
         }
     }

@@ -1,12 +1,12 @@
 //! Where a symbolic link leads, as far as it leads into folders that the operator has named.
 //!
 //! Runs in: the site worker, under the site's uid; pure. Untrusted input: the targets of links, which anybody may have
-//! made who writes into a folder of the site. Must never: name a place outside of the folders that it was given, or go on
-//! for ever.
+//! made who writes into a folder of the site. Must never: name a place outside of the folders that it was given, or go
+//! on for ever.
 //!
-//! The kernel follows links by itself as long as they stay within one folder (`RESOLVE_BENEATH`). This walk is for those
-//! that leave it. It goes from name to name as path_resolution(7) does, and only between folders by text: what lies
-//! outside of all of them is never looked at, so a link out there leads nowhere.
+//! The kernel follows links by itself as long as they stay within one folder (`RESOLVE_BENEATH`). This walk is for
+//! those that leave it. It goes from name to name as path_resolution(7) does, and only between folders by text: what
+//! lies outside of all of them is never looked at, so a link out there leads nowhere.
 
 use std::collections::VecDeque;
 
@@ -107,9 +107,9 @@ impl<'f> Position<'f> {
     }
 }
 
-/// Follows `path`, which is below the start. `link` tells where the link leads that is at a path below one of the folders,
-/// and nothing if no link is there. Returns the folder that the way ends in and the path below it, in which no name was a
-/// link when it was looked at.
+/// Follows `path`, which is below the start. `link` tells where the link leads that is at a path below one of the
+/// folders, and nothing if no link is there. Returns the folder that the way ends in and the path below it, in which no
+/// name was a link when it was looked at.
 ///
 /// # Errors
 /// The way leads out of all folders, or does not end.

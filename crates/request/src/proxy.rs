@@ -8,16 +8,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What version 2 begins with.
+/// The first bytes of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// What version 1 begins with.
+/// The first bytes of version 1.
 const WORD: &[u8; 6] = b"PROXY ";
 /// LIMIT: the longest line of version 1, its end included.
 const LINE_MAX: usize = 107;
 /// LIMIT: what version 2 may carry beside the addresses; more than all of its extensions with a certificate's names.
 const EXTRA_MAX: usize = 2048;
 
-/// What the first bytes of a connection are.
+/// The meaning of a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// The beginning of a header.

@@ -15,7 +15,7 @@ pub struct Span {
     pub length: u64,
 }
 
-/// What is to be answered.
+/// The ranges to be answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RangeAnswer {
     /// The whole: the header is not for us, malformed, or asks for too many pieces.

@@ -1,7 +1,7 @@
 //! The head of a response, as a server behind the site sends it (RFC 9112 4, 5).
 //!
-//! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: every byte of the head. Must never: let
-//! a byte of a value end a line of ours, or accept a folded line.
+//! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: every byte of the head. Must never:
+//! let a byte of a value end a line of ours, or accept a folded line.
 
 use std::mem::MaybeUninit;
 
@@ -14,7 +14,7 @@ use crate::fields;
 /// LIMIT: header lines of a response.
 pub const LINES_MAX: usize = 100;
 
-/// What the head says.
+/// The head of a response.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// The status; one below 200 as well.
@@ -95,7 +95,7 @@ fn find_later<'r, 'a>(
     let Some(line_bytes) = memchr::memchr(b'\n', data).map(|at| at + 1) else {
         return Ok(None);
     };
-    // What the rest of the line consists of is for the same parser to say as in other responses.
+    // The same parser judges the rest of the line as in other responses.
     let usual = [b"HTTP/1.1", &data["HTTP/1.1".len()..line_bytes], b"\r\n"].concat();
     let mut first = httparse::Response::new(&mut []);
     whole(first.parse(&usual))?;
@@ -114,7 +114,7 @@ fn find_later<'r, 'a>(
     Ok(Some(RawHead { status, version: Version::HTTP_11, reason, lines: room, length }))
 }
 
-/// What the parser has found, if all of it is there.
+/// The parser's result, if all of the head is there.
 fn whole<T>(parsed: httparse::Result<T>) -> Result<Option<T>, ResponseHeadError> {
     match parsed {
         Ok(httparse::Status::Complete(found)) => Ok(Some(found)),
@@ -189,7 +189,7 @@ impl ResponseHead {
 
 /// The entry for fuzzing.
 pub fn fuzz(data: &[u8]) {
-    // Whatever the framing of a chunked body lets pass is read, or refused.
+    // Trailers that the framing of a chunked body lets pass are read, or refused.
     let _ = trailers(data);
     let Ok(Some(head)) = parse(data) else { return };
     // INVARIANT: the head is the same, whatever follows, and no part of it is one.

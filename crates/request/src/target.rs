@@ -8,7 +8,7 @@ use crate::head::HeadRefusal;
 /// LIMIT: bytes of a host name, 253 by DNS, and room for a bracketed address.
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// What bytes may be part of: a target, a host name. One look per byte instead of a handful of comparisons.
+/// The texts that a byte may be part of: a target, a host name. One look per byte instead of a handful of comparisons.
 const PARTS: [u8; 256] = {
     let mut parts = [0; 256];
     let mut at = 0;

@@ -20,16 +20,16 @@ pub enum Variable {
 pub enum TargetPart {
     /// As written.
     Text(String),
-    /// What stands for something of the request.
+    /// A variable for a part of the request.
     Variable(Variable),
 }
 
 /// Where a rule leads: a path or a URL, and perhaps a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewriteTarget {
-    /// What comes before the `?`.
+    /// The part before the `?`.
     pub path: Vec<TargetPart>,
-    /// What comes after the `?`, if there is one and something after it.
+    /// The part after the `?`, if there is one and something after it.
     pub query: Vec<TargetPart>,
     /// Whether the request's query goes along, behind the target's own. A `?` at the end says that it does not, as in
     /// nginx's `rewrite`.
@@ -40,12 +40,12 @@ impl RewriteTarget {
     /// Reads a target as written; `pattern` is that of its rule, whose groups it may name.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The fault of the target, as a sentence.
     pub fn parse(text: &str, pattern: Option<&Pattern>) -> Result<Self, String> {
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
         let drops = query.is_some_and(|query| query.is_empty() || query.ends_with('?'));
         let query = parts(query.unwrap_or_default().trim_end_matches('?'), pattern)?;
-        // Whoever writes out where the query goes does not want it twice.
+        // A rule that names the query's place does not want the query twice.
         let names_args = query.contains(&TargetPart::Variable(Variable::Args));
         Ok(Self { path: parts(path, pattern)?, query, keeps_query: !drops && !names_args })
     }

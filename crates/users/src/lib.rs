@@ -1,8 +1,8 @@
 //! Users and passwords (RFC 7617), from a file in the form that `htpasswd -B` writes.
 //!
-//! Runs in: site workers, under the site's uid; pure, no input or output. Untrusted input: the `Authorization` field, and
-//! the file, which an operator wrote. Must never: log a password, or take longer for a user that there is than for one
-//! that there is not.
+//! Runs in: site workers, under the site's uid; pure, no input or output. Untrusted input: the `Authorization` field,
+//! and the file, which an operator wrote. Must never: log a password, or take longer for a user that there is than for
+//! one that there is not.
 
 mod bcrypt;
 
@@ -18,7 +18,7 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// LIMIT: bytes of a field; a name and a password of 72 bytes, the most that bcrypt takes, and room.
 const FIELD_BYTES_MAX: usize = 1024;
 
-/// What is wrong with a file.
+/// The faults of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsersFault {
     /// A line with something else than a user; its number, from 1 on.
@@ -36,13 +36,13 @@ pub enum UsersFault {
 #[derive(Debug)]
 pub struct Users {
     hashes: HashMap<String, Hash>,
-    /// What a name is compared with that no user has.
+    /// A hash for names that no user has, so that checking them takes as long.
     nobody: Hash,
 }
 
 impl Users {
-    /// The users that the contents of a file name, and what is wrong with it. A fault costs the users of its line, and no
-    /// others.
+    /// The users that the contents of a file name, and what is wrong with it. A fault costs the users of its line, and
+    /// no others.
     pub fn parse(file: &[u8]) -> (Users, Vec<UsersFault>) {
         let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
         let text = std::str::from_utf8(file);

@@ -131,7 +131,7 @@ fn check_connection(value: &[u8], strict: bool) -> Result<(), HeadFault> {
 
 /// A name, or an address, as a browser would write it, and a port.
 fn check_host(value: &[u8], strict: bool) -> Result<(), HeadFault> {
-    // What comes before an `@` is a user's name; no client sends it here, and some programs take it for the host.
+    // The text before an `@` is a user's name; no client sends it here, and some programs take it for the host.
     if value.iter().any(|byte| matches!(byte, b'@' | b'/' | b'\\' | b' ' | b'\t' | b',')) {
         return Err(HeadFault::Host);
     }

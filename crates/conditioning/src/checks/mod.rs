@@ -1,4 +1,4 @@
-//! What a request head may look like, besides being one: nothing that is only ever sent to do harm.
+//! Checks of a request head beyond its syntax: nothing passes that is only ever sent to do harm.
 //!
 //! Runs in: gates, site workers, filters; pure, allocates nothing. Sees: heads, which anybody may send. Never:
 //! panics, or takes longer than a few looks at each byte.
@@ -18,10 +18,10 @@ use std::fmt;
 pub enum Setting {
     /// Only what does harm to programs that are not careful.
     Lenient,
-    /// What two readers could understand differently, and attacks, as well; what Apache, nginx and Caddy pass and servers
-    /// behind them read in one way, is passed.
+    /// Refuses heads that two readers could understand differently, and attacks, as well; passes heads that Apache,
+    /// nginx and Caddy pass and servers behind them read in one way.
     Standard,
-    /// What is unusual as well, though some harmless client might send it.
+    /// Refuses unusual heads as well, though some harmless client might send them.
     Strict,
 }
 
@@ -83,7 +83,7 @@ const LENIENT: CheckLimits = CheckLimits {
 /// LIMIT: lines in any setting, as many as the crate `request` takes.
 const LINES_MAX: usize = 100;
 
-/// What is wrong with a head.
+/// The faults of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadFault {
     /// It is not whole, or its first line is not a method, a target and a version.
@@ -137,7 +137,7 @@ impl fmt::Display for HeadFault {
 }
 
 impl HeadFault {
-    /// What is wrong, for a sentence.
+    /// The fault, for a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::Shape => "not a whole request head",

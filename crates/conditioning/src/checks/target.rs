@@ -93,13 +93,13 @@ fn decoded(rest: &[u8]) -> Option<u8> {
     }
 }
 
-/// What a path may have that is read in one way: any escape but that of a control character, and any byte but a
-/// backslash, which some programs take for a slash. A query is its reader's own business.
+/// Allows a path that is read in one way: any escape but that of a control character, and any byte but a backslash,
+/// which some programs take for a slash. A query is its reader's own business.
 fn check_path(path: &[u8]) -> Result<(), HeadFault> {
     check_bytes(path, |_| true, |byte, _| byte.is_ascii_control())
 }
 
-/// What text without any doubt has: visible bytes, and escapes that hide nothing.
+/// Allows only text without any doubt: visible bytes, and escapes that hide nothing.
 fn check_encoding(text: &[u8], in_path: bool) -> Result<(), HeadFault> {
     // In a query, line breaks are those of a text field, and slashes those of another URL.
     let hides = |byte, after: &[u8]| match byte {

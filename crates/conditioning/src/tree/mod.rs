@@ -1,4 +1,4 @@
-//! What waits, by the address of its client: served by recency, thrown out by weight.
+//! Waiting items, by the addresses of their clients: served by recency, thrown out by weight.
 //!
 //! Runs in: gates (connections without a whole request; requests that wait), site workers, filters; pure. Sees:
 //! addresses, which clients choose. Never: loses an item, gives one out twice, or takes more memory for addresses
@@ -159,7 +159,7 @@ impl<T> Tree<T> {
         self.take(self.trie.leaf(leaf).first, LeaveReason::Served)
     }
 
-    /// What [`Tree::next`] would give out.
+    /// The item that [`Tree::next`] would give out.
     pub fn peek(&self) -> Option<(ItemKey, &T)> {
         self.oldest_of(self.trie.next()?)
     }

@@ -26,10 +26,10 @@ const DEFAULT_WINDOW: u32 = 65_535;
 const WINDOW_MAX: i64 = 0x7fff_ffff;
 /// LIMIT: streams that we have reset and of which frames may still be on their way.
 const RESETS_KEPT: usize = 64;
-/// What our PING says that asks whether the client knows that it is to go.
+/// The content of our PING that asks whether the client knows that it is to go.
 const LEAVING: [u8; 8] = *b"bye, bye";
 
-/// What a connection may hold.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLimits {
     /// Streams at once.
@@ -38,14 +38,14 @@ pub struct StreamLimits {
     pub stream_window: u32,
     /// And of all.
     pub connection_window: u32,
-    /// Bytes of a list of fields; a request with a longer one is refused. A block, which has to be decoded for the sake of the
-    /// next one, may be as long as [`abuse::ResetLimits::block_bytes`].
+    /// Bytes of a list of fields; a request with a longer one is refused. A block, which has to be decoded for the sake
+    /// of the next one, may be as long as [`abuse::ResetLimits::block_bytes`].
     pub list_bytes: u32,
     /// Bytes of an answer that may wait for the socket, of one stream.
     pub send_bytes: usize,
     /// Streams that we reset for errors of the client's in the life of a connection.
     pub provoked: usize,
-    /// What the frames that are taken in one turn may cost; see [`FrameHead::cost`].
+    /// The cost of the frames that are taken in one turn; see [`FrameHead::cost`].
     pub turn: u32,
 }
 
@@ -76,7 +76,7 @@ enum GoAwayState {
     Told,
 }
 
-/// What has come.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveResult {
     /// A request, to be answered before anything else is received.
@@ -97,14 +97,14 @@ pub struct Connection {
     greeted: usize,
     /// Whether the client's first settings have come.
     is_settled: bool,
-    /// What has come of a frame.
+    /// The bytes of a frame so far.
     partial: Vec<u8>,
     block: Option<Box<Block>>,
     decoder: HpackDecoder,
     abuse: Box<Abuse>,
     excess: Option<Excess>,
     provoked: usize,
-    /// What may still be taken in this turn.
+    /// The cost that may still be taken in this turn.
     turn: u32,
     pub(crate) streams: BTreeMap<u32, Box<StreamState>>,
     /// How many of them are open.
@@ -177,7 +177,8 @@ impl Connection {
         self.turn = self.limits.turn;
     }
 
-    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`, or of the turn.
+    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`, or of the
+    /// turn.
     pub fn receive(&mut self, input: &mut &[u8], head: &mut Http2Head, now: Instant) -> ReceiveResult {
         loop {
             if self.is_over() || self.excess.is_some() {
@@ -272,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// What of the client's was too much.
+    /// The limit that the client exceeded.
     pub fn excess(&self) -> Option<Excess> {
         self.excess
     }

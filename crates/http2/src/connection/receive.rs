@@ -1,4 +1,4 @@
-//! What each frame of a client's means.
+//! Handles the frames of a client.
 //!
 //! Untrusted input: frames. Must never: take more than the windows, or more streams than the limit.
 //!
@@ -24,7 +24,7 @@ fn number(payload: &[u8]) -> Result<u32, ProtocolFault> {
     payload.try_into().map(u32::from_be_bytes).map_err(|_| SIZE)
 }
 
-/// What of a payload is no padding.
+/// The payload without its padding.
 fn unpadded(frame: FrameHead, payload: &[u8]) -> Result<&[u8], ProtocolFault> {
     if !frame.has(frame::PADDED) {
         return Ok(payload);
@@ -212,7 +212,7 @@ impl Connection {
         }
         head.begin(stream, ends, self.limits.list_bytes as usize);
         let mut room = std::mem::take(&mut head.room);
-        // Whatever is then made of the fields: the table changes with each block.
+        // Decoded even if the fields are then dropped: the table changes with each block.
         let decoded = self.decoder.decode(bytes, &mut room, |name, value| head.push(name, value));
         head.room = room;
         decoded.map_err(|_| ProtocolFault::Connection(Reason::COMPRESSION_ERROR))?;

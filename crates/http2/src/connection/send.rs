@@ -1,7 +1,7 @@
-//! What is sent, and in which order: what is short goes at once, bodies in turns of a frame each.
+//! Sends frames in their order: short ones go at once, bodies in turns of a frame each.
 //!
-//! Untrusted input: the windows of clients. Must never: send more than the windows allow, or let one stream keep the others
-//! waiting.
+//! Untrusted input: the windows of clients. Must never: send more than the windows allow, or let one stream keep the
+//! others waiting.
 
 use std::task::{Context, Waker};
 use std::time::Instant;
@@ -48,7 +48,7 @@ impl Connection {
         self.note_progress(now);
     }
 
-    /// What a header block begins with.
+    /// The beginning of a header block.
     pub(crate) fn block_start(&mut self) -> Vec<u8> {
         // A table of no bytes (RFC 7541 6.3).
         if std::mem::take(&mut self.announces_no_table) { vec![0x20] } else { Vec::new() }
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent.
+    /// The bytes to be sent.
     pub fn output(&self) -> &[u8] {
         &self.out
     }

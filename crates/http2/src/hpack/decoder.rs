@@ -1,7 +1,7 @@
 //! Decoding of header blocks.
 //!
-//! Untrusted input: blocks of clients. Must never: keep more than [`TABLE_BYTES`] from one block to the next, or give out
-//! more than its caller takes.
+//! Untrusted input: blocks of clients. Must never: keep more than [`TABLE_BYTES`] from one block to the next, or give
+//! out more than its caller takes.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ struct TableEntry {
     name: usize,
 }
 
-/// What one client's blocks are decoded with.
+/// The decoder of one client's blocks.
 #[derive(Debug)]
 pub(crate) struct HpackDecoder {
     /// The newest first.
