@@ -18,7 +18,7 @@ use worker::counters::Counters;
 
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
-use crate::conditioned::{ConditioningReport, TopRange};
+use crate::conditioned::{ConditioningRow, TopRange};
 use crate::reply::{
     AffectedProcess, Ban, Before, ChangedItem, LeftOutFile, OrderReply, ProcessStatus, StatusSummary,
     UidUsage, UpgradedRole,
@@ -31,12 +31,12 @@ use crate::targets::Targets;
 const REPORT_MAX: u64 = 1 << 20;
 
 /// The channel to and from the launcher.
-pub(crate) type LauncherChannel = Channel<LauncherToAdmin, AdminToLauncher>;
+pub(crate) type AdminControl = Channel<LauncherToAdmin, AdminToLauncher>;
 
 /// The state of this process.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    pub(crate) control: LauncherChannel,
+    pub(crate) control: AdminControl,
     pub(crate) counters: Counters,
     /// The secret with which every order begins.
     pub(crate) secret: OnceCell<ServerSecret>,
@@ -65,7 +65,7 @@ pub(crate) struct PartialReply {
     next: Option<u32>,
     uids: Option<UidUsage>,
     before: Before,
-    conditioned: Vec<ConditioningReport>,
+    conditioned: Vec<ConditioningRow>,
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
     changes: Vec<ChangedItem>,
@@ -90,7 +90,7 @@ impl Drop for Ticket<'_> {
 }
 
 impl Admin {
-    pub(crate) fn new(control: LauncherChannel) -> Self {
+    pub(crate) fn new(control: AdminControl) -> Self {
         Self {
             control,
             counters: Counters::default(),
@@ -268,7 +268,7 @@ impl Admin {
     pub(crate) fn shed(&self, ticket: u32, role: Role, name: &str, shed: &Shed) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             let top_ranges = std::mem::take(&mut pending.gathered.top_ranges);
-            pending.gathered.conditioned.push(ConditioningReport::new(role, name, shed, top_ranges));
+            pending.gathered.conditioned.push(ConditioningRow::new(role, name, shed, top_ranges));
         }
     }
 

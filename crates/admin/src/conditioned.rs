@@ -25,14 +25,14 @@ impl TopRange {
 
 /// A gate or a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ConditioningReport {
+pub(crate) struct ConditioningRow {
     role: &'static str,
     name: String,
     shed: Map<String, Value>,
     top_ranges: Vec<TopRange>,
 }
 
-impl ConditioningReport {
+impl ConditioningRow {
     pub(crate) fn new(role: Role, name: &str, shed: &Shed, top_ranges: Vec<TopRange>) -> Self {
         let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
         Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), top_ranges }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use wire::{LauncherToAdmin, Verb};
 
 use crate::certified::Certificate;
-use crate::conditioned::ConditioningReport;
+use crate::conditioned::ConditioningRow;
 
 /// One process, as `bulkhead status` gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -217,7 +217,7 @@ pub(crate) enum OrderReply {
         next: Option<u32>,
     },
     /// The connections and requests that each gate and site has dropped.
-    Conditioning { ok: bool, processes: Vec<ConditioningReport> },
+    Conditioning { ok: bool, processes: Vec<ConditioningRow> },
     /// Clients that sites refuse.
     Bans { ok: bool, bans: Vec<Ban> },
     /// Certificates of sites.
@@ -253,7 +253,7 @@ impl OrderReply {
         Self::Status { ok: true, summary: Box::new(summary), processes, next }
     }
 
-    pub(crate) fn conditioning(processes: Vec<ConditioningReport>) -> Self {
+    pub(crate) fn conditioning(processes: Vec<ConditioningRow>) -> Self {
         Self::Conditioning { ok: true, processes }
     }
 

@@ -14,7 +14,7 @@ use wire::{AdminToLauncher, LauncherToAdmin};
 use worker::ProcessStart;
 use worker::channel::ChannelError;
 
-use crate::admin::{Admin, LauncherChannel};
+use crate::admin::{Admin, AdminControl};
 use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
@@ -72,7 +72,7 @@ impl From<io::Error> for ServeError {
 /// # Errors
 /// When the launcher cannot be understood or reached.
 pub async fn serve(start: ProcessStart) -> Result<(), ServeError> {
-    let admin = Rc::new(Admin::new(LauncherChannel::control(start.control, start.say)?));
+    let admin = Rc::new(Admin::new(AdminControl::control(start.control, start.say)?));
     let clients = Rc::new(Clients::default());
     let mut socket = None;
     let mut accepting = None;

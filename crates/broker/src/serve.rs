@@ -14,14 +14,14 @@ use worker::{ProcessFault, ProcessStart};
 
 use crate::broker::Broker;
 
-type LauncherChannel = Channel<LauncherToBroker, ChildToLauncher>;
+type BrokerControl = Channel<LauncherToBroker, ChildToLauncher>;
 
 /// The whole life of the process.
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control: LauncherChannel = Channel::control(start.control, start.say)?;
+    let control: BrokerControl = Channel::control(start.control, start.say)?;
     let limits = match control.receive().await? {
         Some((LauncherToBroker::Limits { waiting_max, connect_timeout_ms, flush_ms }, _)) => {
             (waiting_max as usize, Duration::from_millis(connect_timeout_ms.into()), flush_ms)

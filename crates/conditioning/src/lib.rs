@@ -26,7 +26,7 @@ pub use address::{AddressRange, ClientOrigin};
 pub use bans::Bans;
 pub use delayed::DelayQueue;
 pub use guesses::Guesses;
-pub use network::{Exempt, Network, NetworkError};
+pub use network::{Exempt, IpNetwork, NetworkError};
 pub use pace::{MinRate, Pace};
 pub use queue::{Priority, Queue, QueuedItem};
 pub use rate::{Buckets, Rate, RateDecision};

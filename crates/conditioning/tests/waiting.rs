@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use conditioning::{
-    Bans, DelayQueue, Exempt, Network, Priority, Queue, Rate, RateDecision, ShareLimits, Shares,
+    Bans, DelayQueue, Exempt, IpNetwork, Priority, Queue, Rate, RateDecision, ShareLimits, Shares,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -161,7 +161,7 @@ fn a_network_is_taken_in_one_spelling() {
         ("::ffff:0:0/96", "0.0.0.0/0"),
         ("::/0", "::/0"),
     ] {
-        assert_eq!(text.parse::<Network>().expect(text).to_string(), same);
+        assert_eq!(text.parse::<IpNetwork>().expect(text).to_string(), same);
     }
     for (text, reason) in [
         ("10.0.0.1/8", "it has bits beyond its prefix; did you mean 10.0.0.0/8?"),
@@ -171,7 +171,7 @@ fn a_network_is_taken_in_one_spelling() {
         ("10.0.0.0/", "`` is no number of bits from 0 to 32"),
         ("10.0/8", "`10.0` is no address; a network is written like 10.0.0.0/8 or 2001:db8::/32"),
     ] {
-        assert_eq!(text.parse::<Network>().expect_err(text).to_string(), reason);
+        assert_eq!(text.parse::<IpNetwork>().expect_err(text).to_string(), reason);
     }
 }
 
@@ -190,7 +190,7 @@ fn a_network_contains_its_addresses_and_no_others() {
         ("192.0.2.1", "192.0.2.1", true),
         ("192.0.2.1", "192.0.2.0", false),
     ] {
-        let network: Network = network.parse().expect(network);
+        let network: IpNetwork = network.parse().expect(network);
         assert_eq!(network.contains(ip(address)), inside, "{network} {address}");
     }
 }

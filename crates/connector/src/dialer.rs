@@ -41,12 +41,12 @@ pub(crate) struct Dialer {
     pub log: Log,
     /// Looks up the servers that have names.
     pub resolver: Resolver,
-    pub sites: RefCell<Vec<Weak<SiteChannel>>>,
+    pub sites: RefCell<Vec<Weak<WorkerChannel>>>,
 }
 
 /// One site worker's channel.
 #[derive(Debug)]
-pub(crate) struct SiteChannel {
+pub(crate) struct WorkerChannel {
     channel: Channel<ToConnector, FromConnector>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
@@ -54,7 +54,7 @@ pub(crate) struct SiteChannel {
     known: RefCell<VecDeque<(u64, Weak<TargetAddress>)>>,
 }
 
-impl SiteChannel {
+impl WorkerChannel {
     fn note(&self, id: u64, member: &Rc<TargetAddress>) {
         let mut known = self.known.borrow_mut();
         if known.len() >= KNOWN_MAX {
@@ -73,7 +73,7 @@ impl Dialer {
     /// Serves a site worker until it is gone.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let (wanted, known) = (RefCell::default(), RefCell::default());
-        let site = Rc::new(SiteChannel { channel: Channel::new(channel)?, wanted, known });
+        let site = Rc::new(WorkerChannel { channel: Channel::new(channel)?, wanted, known });
         self.sites.borrow_mut().push(Rc::downgrade(&site));
         let take = |arrived| match arrived {
             Ok((ToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
@@ -134,7 +134,7 @@ impl Dialer {
     }
 
     /// Begins an attempt; how much nonsense the wish was.
-    fn begin(self: &Rc<Self>, site: &Rc<SiteChannel>, id: u64, target: u16) -> u32 {
+    fn begin(self: &Rc<Self>, site: &Rc<WorkerChannel>, id: u64, target: u16) -> u32 {
         if site.wanted.borrow().contains_key(&id) {
             return 1;
         }
@@ -165,7 +165,7 @@ impl Dialer {
     }
 
     /// Hands over sockets that are not connected yet.
-    fn aim(&self, site: &SiteChannel, target: u16) {
+    fn aim(&self, site: &WorkerChannel, target: u16) {
         let sockets = self.targets.get(&target).map(|target| target.aim(AIMED)).unwrap_or_default();
         let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
         // One whose channel is full does not read its answers.

@@ -5,12 +5,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use conditioning::{Network, NetworkError};
+use conditioning::{IpNetwork, NetworkError};
 
 /// The grants of one service.
 #[derive(Debug, Default)]
 pub struct Grants {
-    tcp: Vec<(Network, u16)>,
+    tcp: Vec<(IpNetwork, u16)>,
     udp: bool,
 }
 
@@ -37,7 +37,7 @@ impl Grants {
     /// Whether a socket of the kind may be connected to `address`, which is [`plain`].
     pub fn allows(&self, datagram: bool, address: SocketAddr) -> bool {
         let granted =
-            |(network, port): &(Network, u16)| *port == address.port() && network.contains(address.ip());
+            |(network, port): &(IpNetwork, u16)| *port == address.port() && network.contains(address.ip());
         if datagram { self.udp } else { self.tcp.iter().any(granted) }
     }
 }

@@ -22,14 +22,14 @@ use crate::grants::Grants;
 use crate::named::{NamedServer, Resolver};
 use crate::target::ServerGroup;
 
-type LauncherChannel = Channel<LauncherToConnector, ChildToLauncher>;
+type ConnectorControl = Channel<LauncherToConnector, ChildToLauncher>;
 
 /// The whole life of the process.
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control: LauncherChannel = Channel::control(start.control, start.say)?;
+    let control: ConnectorControl = Channel::control(start.control, start.say)?;
     let Some(Roles { dialer, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };
@@ -64,7 +64,7 @@ struct Roles {
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no connector any more.
-async fn set_up(control: &LauncherChannel, log: Option<OwnedFd>) -> Result<Option<Roles>, ProcessFault> {
+async fn set_up(control: &ConnectorControl, log: Option<OwnedFd>) -> Result<Option<Roles>, ProcessFault> {
     let Some((LauncherToConnector::Limits { connect_timeout_ms, waiting_max, flush_ms }, _)) =
         control.receive().await?
     else {

@@ -31,14 +31,14 @@ const RESUME_AT: usize = PAUSE_AT / 2;
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 
 /// A call without an answer.
-enum PendingCall {
+enum DoorCall {
     /// Its parameters are not complete.
     Unfinished { name: String, values: Vec<u8> },
     /// It is with the data proxy, and so many bytes of parameters as well.
     Passed { call: PassedOn, length: usize, paused: Arc<AtomicBool> },
 }
 
-impl PendingCall {
+impl DoorCall {
     fn length(&self) -> usize {
         match self {
             Self::Unfinished { values, .. } => values.len(),
@@ -52,7 +52,7 @@ pub(crate) struct DoorSession {
     source: DataSource,
     /// Whether the other machine hears how long calls may take.
     says_timeouts: bool,
-    calls: HashMap<u32, PendingCall>,
+    calls: HashMap<u32, DoorCall>,
     answers: UnboundedReceiver<(u32, Passed)>,
     replies: UnboundedSender<(u32, Passed)>,
     /// Bytes of what is in `answers`.
@@ -155,7 +155,7 @@ impl DoorSession {
                 self.go_on(id, name.as_str().to_owned(), values.0, complete)
             }
             ServiceToDataProxy::More { id, complete, values } => match self.calls.remove(&id) {
-                Some(PendingCall::Unfinished { name, values: mut before }) => {
+                Some(DoorCall::Unfinished { name, values: mut before }) => {
                     before.extend(values.0);
                     self.go_on(id, name, before, complete)
                 }
@@ -174,19 +174,19 @@ impl DoorSession {
     /// Makes a call whose parameters are complete, and keeps one whose are not.
     fn go_on(&mut self, id: u32, name: String, values: Vec<u8>, complete: bool) -> Result<(), Nonsense> {
         let length = values.len();
-        let others: usize = self.calls.values().map(PendingCall::length).sum();
+        let others: usize = self.calls.values().map(DoorCall::length).sum();
         if length > PARAMETERS_BYTES_MAX || others + length > PARAMETERS_UNANSWERED_MAX {
             return Err(Nonsense("more parameters than calls may have".into()));
         }
         let call = match complete {
-            false => PendingCall::Unfinished { name, values },
+            false => DoorCall::Unfinished { name, values },
             true => self.pass_on(id, &name, values),
         };
         self.calls.insert(id, call);
         Ok(())
     }
 
-    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> PendingCall {
+    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> DoorCall {
         let (replies, unread) = (self.replies.clone(), self.unread.clone());
         let (length, paused) = (values.len(), Arc::<AtomicBool>::default());
         let (pausing, is_stuck) = (paused.clone(), self.is_stuck.clone());
@@ -223,7 +223,7 @@ impl DoorSession {
                 Err(_) => Wants::Nothing,
             }
         });
-        PendingCall::Passed { call, length, paused }
+        DoorCall::Passed { call, length, paused }
     }
 
     /// An answer, or a part of one, as it is said to the other machine.
@@ -250,20 +250,20 @@ impl DoorSession {
     /// The calls that were paused, which are not from now on.
     fn paused(&self) -> impl Iterator<Item = &PassedOn> {
         self.calls.values().filter_map(|call| match call {
-            PendingCall::Passed { call, paused, .. } => paused.swap(false, Ordering::Relaxed).then_some(call),
-            PendingCall::Unfinished { .. } => None,
+            DoorCall::Passed { call, paused, .. } => paused.swap(false, Ordering::Relaxed).then_some(call),
+            DoorCall::Unfinished { .. } => None,
         })
     }
 
     /// Cancels a call; one that was made has its end said by the data proxy.
     fn cancel(&mut self, id: u32) {
         match self.calls.get_mut(&id) {
-            Some(PendingCall::Unfinished { .. }) => {
+            Some(DoorCall::Unfinished { .. }) => {
                 let reason = "it was cancelled before it was made".to_owned();
                 let failed = DataError::Failed { fault: CallFault::Late, reason };
                 let _ = self.replies.send((id, Passed::Failed(failed)));
             }
-            Some(PendingCall::Passed { call, .. }) => call.cancel(),
+            Some(DoorCall::Passed { call, .. }) => call.cancel(),
             // Its answer was on its way.
             None => {}
         }

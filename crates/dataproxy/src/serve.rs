@@ -20,7 +20,7 @@ use crate::client::{ProxyState, ServiceId, attend};
 use crate::database::Database;
 use crate::remote;
 use crate::renewal::Renewal;
-use crate::setup::{LauncherChannel, ProxySetup};
+use crate::setup::{DataProxyControl, ProxySetup};
 use crate::told::ProcessLog;
 
 /// The whole life of the process.
@@ -28,7 +28,7 @@ use crate::told::ProcessLog;
 /// # Errors
 /// The launcher says what makes no sense, the database cannot be opened, or a statement is wrong: with every mistake.
 pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control = LauncherChannel::control(start.control, start.say)?;
+    let control = DataProxyControl::control(start.control, start.say)?;
     let Some((setup, flush_ms)) = ProxySetup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let mut opening = Opening { control, setup: Rc::new(setup), dialer: Rc::default(), early: Vec::new() };
@@ -41,7 +41,7 @@ pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
 
 /// A source that is being opened, which may take a while, and what the launcher says meanwhile.
 struct Opening {
-    control: LauncherChannel,
+    control: DataProxyControl,
     setup: Rc<ProxySetup>,
     dialer: Rc<Dialer<ServerStream>>,
     /// Messages for later.

@@ -17,7 +17,7 @@ use crate::remote::Door;
 use crate::server::{Login, LoginFiles, Road, Way};
 use crate::source::{DatabasePlace, DatabaseSource};
 
-pub(crate) type LauncherChannel = Channel<LauncherToDataProxy, ChildToLauncher>;
+pub(crate) type DataProxyControl = Channel<LauncherToDataProxy, ChildToLauncher>;
 
 /// See the file's head.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(crate) struct ProxySetup {
 impl ProxySetup {
     /// Receives everything up to `Begin`, and how often log records are handed over; `None` if the launcher wants no
     /// data proxy any more.
-    pub(crate) async fn receive(control: &LauncherChannel) -> Result<Option<(Self, u32)>, ProcessFault> {
+    pub(crate) async fn receive(control: &DataProxyControl) -> Result<Option<(Self, u32)>, ProcessFault> {
         let Some((LauncherToDataProxy::Limits { flush_ms }, _)) = control.receive().await? else {
             return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
         };

@@ -272,14 +272,14 @@ mod tests {
 
     /// A server's answer, without the places where it was cut.
     #[derive(Debug, Default, PartialEq, Eq)]
-    struct Said {
+    struct ServerOutput {
         stdout: Vec<u8>,
         stderr: Vec<u8>,
         ends: Vec<bool>,
     }
 
-    fn decode(bytes: &[u8], step: usize) -> Result<Said, RecordError> {
-        let (mut decoder, mut said) = (RecordDecoder::default(), Said::default());
+    fn decode(bytes: &[u8], step: usize) -> Result<ServerOutput, RecordError> {
+        let (mut decoder, mut said) = (RecordDecoder::default(), ServerOutput::default());
         for mut piece in bytes.chunks(step) {
             while let Some(part) = decoder.take(&mut piece)? {
                 match part {
@@ -305,7 +305,8 @@ mod tests {
             record(END_REQUEST, &[0, 0, 0, 1, 0, 0, 0, 0], 0),
             record(END_REQUEST, &[0, 0, 0, 0, 2, 0, 0, 0], 3),
         ];
-        let expected = Said { stdout: b"hello".into(), stderr: b"oh".into(), ends: vec![true, false] };
+        let expected =
+            ServerOutput { stdout: b"hello".into(), stderr: b"oh".into(), ends: vec![true, false] };
         for step in [1, 2, 7, 8, 9, 1000] {
             assert_eq!(decode(&bytes.concat(), step).unwrap(), expected, "{step}");
         }

@@ -13,7 +13,7 @@ use wire::log::Level;
 
 use crate::connection::GateConnection;
 use crate::gate::Gate;
-use crate::listener::Listener;
+use crate::listener::GateListener;
 
 /// How many connections are accepted before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -25,7 +25,7 @@ const RESTS_UNTOLD: u32 = 100;
 /// Accepts on the listening socket of `listener` until the task is ended, or nobody listens on it any more.
 pub fn accept(
     gate: Rc<Gate>,
-    listener: Rc<Listener>,
+    listener: Rc<GateListener>,
     socket: OwnedFd,
 ) -> std::io::Result<impl Future<Output = ()>> {
     // Accepted sockets inherit it, so that it costs no call per connection.

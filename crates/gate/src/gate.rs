@@ -20,7 +20,7 @@ use worker::refused::Refusals;
 use crate::chain::FilterChain;
 use crate::connection::{BytesSource, GateConnection};
 use crate::incomplete::{HeadStage, Incomplete};
-use crate::listener::Listener;
+use crate::listener::GateListener;
 use crate::partition::Partition;
 use crate::policies::Policies;
 use crate::refusal::GateRefusal;
@@ -137,12 +137,12 @@ impl Gate {
     }
 
     /// Takes a listener out that nobody can connect to any more.
-    pub fn unlisten(&self, listener: &Rc<Listener>) {
+    pub fn unlisten(&self, listener: &Rc<GateListener>) {
         self.tables.borrow_mut().unlisten(listener);
     }
 
     /// The listener that an address of ours belongs to.
-    pub fn listener(&self, local: SocketAddr) -> Option<Rc<Listener>> {
+    pub fn listener(&self, local: SocketAddr) -> Option<Rc<GateListener>> {
         self.tables.borrow().listener(local).cloned()
     }
 
@@ -153,7 +153,7 @@ impl Gate {
 
     /// Whether there are filters which would never see a request of a connection that comes by `listener` and is not of
     /// HTTP/1.1.
-    pub fn hides_from_filters(&self, listener: &Listener) -> bool {
+    pub fn hides_from_filters(&self, listener: &GateListener) -> bool {
         self.filters().is_some() && !listener.unfiltered.get()
     }
 

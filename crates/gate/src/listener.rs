@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use conditioning::Network;
+use conditioning::IpNetwork;
 use request::head::RequestHead;
 use worker::routes::Routes;
 
@@ -24,11 +24,11 @@ pub enum Protocol {
 
 /// The proxies that may name another client for a connection; without any, connections begin with requests.
 #[derive(Debug, Default)]
-pub struct Proxies(RefCell<Vec<Network>>);
+pub struct Proxies(RefCell<Vec<IpNetwork>>);
 
 impl Proxies {
     /// Adds a network.
-    pub fn trust(&self, network: Network) {
+    pub fn trust(&self, network: IpNetwork) {
         self.0.borrow_mut().push(network);
     }
 
@@ -53,7 +53,7 @@ pub struct RouteTarget {
 }
 
 /// One address that is listened on.
-pub struct Listener {
+pub struct GateListener {
     /// The launcher's number for it.
     pub number: u16,
     address: SocketAddr,
@@ -73,7 +73,7 @@ pub struct Listener {
     pub proxies: Proxies,
 }
 
-impl Listener {
+impl GateListener {
     /// A listener without routes, at an address of ours.
     pub fn new(number: u16, address: SocketAddr) -> Self {
         Self {

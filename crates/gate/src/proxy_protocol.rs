@@ -4,7 +4,7 @@
 //! out of the socket that is not the header's.
 
 use request::head::HeadRefusal;
-use request::proxy::{self, ProxyHeader};
+use request::proxy::{self, ProxyPreamble};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
@@ -34,12 +34,12 @@ impl GateConnection {
             Err(_) => return Err(Outcome::Gone),
         };
         let (length, ends) = match proxy::parse(&bytes[..count]) {
-            ProxyHeader::Partial => return Err(Outcome::Partial { begun: true }),
-            ProxyHeader::Bad(what) => {
+            ProxyPreamble::Partial => return Err(Outcome::Partial { begun: true }),
+            ProxyPreamble::Bad(what) => {
                 let refusal = refusal::GateRefusal::Head(HeadRefusal::Malformed(what));
                 return Err(Outcome::Refused(refusal, NO_PARTITION));
             }
-            ProxyHeader::Header { length, ends } => (length, ends),
+            ProxyPreamble::Header { length, ends } => (length, ends),
         };
         let received = recv(&self.stream, &mut bytes[..length], RecvFlags::DONTWAIT);
         if received.map(|(count, _)| count) != Ok(length) {

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Exempt, Network};
+use conditioning::{Exempt, IpNetwork};
 use tokio::task::JoinHandle;
 use tokio::time::timeout_at;
 use wire::{ChildToLauncher, Conditioning, LauncherToGate, Text};
@@ -23,7 +23,7 @@ use worker::{ProcessFault, ProcessStart};
 use crate::accept;
 use crate::attend;
 use crate::gate::{Gate, GateLimits};
-use crate::listener::{Listener, Protocol};
+use crate::listener::{GateListener, Protocol};
 use crate::policies::Policies;
 use crate::report;
 use crate::tables::Tables;
@@ -32,11 +32,11 @@ use crate::workers;
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
 
-type LauncherChannel = Channel<LauncherToGate, ChildToLauncher>;
+type GateControl = Channel<LauncherToGate, ChildToLauncher>;
 
 /// The whole life of the process.
 pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control: LauncherChannel = Channel::control(start.control, start.say)?;
+    let control: GateControl = Channel::control(start.control, start.say)?;
     let Some(limits) = control.receive().await? else {
         return Ok(());
     };
@@ -64,14 +64,14 @@ pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
 
 struct GateSetup {
     gate: Rc<Gate>,
-    control: Rc<LauncherChannel>,
+    control: Rc<GateControl>,
     /// Until the first `Commit`: what holds for as long as the process lives.
     policies: Option<(Option<Conditioning>, Exempt)>,
     /// From `Update` to `Commit`, and before the first one: the listeners that are to be.
     staged: Option<StagedListeners>,
     /// Sockets of guarded servers come one by one; whoever connects to one of which it is not said yet where it leads
     /// waits in the kernel's queue.
-    unrouted: Vec<(Rc<Listener>, OwnedFd)>,
+    unrouted: Vec<(Rc<GateListener>, OwnedFd)>,
     /// Those that accept, by the addresses of their sockets.
     accepting: Vec<(SocketAddr, JoinHandle<()>)>,
     /// The task that receives from the last filter of the newest chain.
@@ -86,7 +86,7 @@ struct GateSetup {
 #[derive(Default)]
 struct StagedListeners {
     tables: Tables,
-    sockets: Vec<(Rc<Listener>, OwnedFd)>,
+    sockets: Vec<(Rc<GateListener>, OwnedFd)>,
     chain: StagedChain,
     /// Of a `Change`, in place of all that: what is said of routes.
     edits: Option<Vec<LauncherToGate>>,
@@ -101,7 +101,7 @@ struct StagedChain {
 }
 
 impl GateSetup {
-    fn new(gate: Rc<Gate>, control: Rc<LauncherChannel>) -> Self {
+    fn new(gate: Rc<Gate>, control: Rc<GateControl>) -> Self {
         let (policies, staged) = (Some(Default::default()), Some(StagedListeners::default()));
         let launcher = control.clone();
         gate.speak(move |message| {
@@ -413,7 +413,7 @@ impl GateSetup {
         Ok(self.control.send(&answer, None).await?)
     }
 
-    fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), ProcessFault> {
+    fn accept(&mut self, listener: Rc<GateListener>, socket: OwnedFd) -> Result<(), ProcessFault> {
         if self.retires {
             return Ok(());
         }
@@ -438,6 +438,6 @@ fn is_of_chain(message: &LauncherToGate) -> bool {
     matches!(message, ChainFirst {} | ChainLast { .. } | NoChain {})
 }
 
-fn parse(what: &str, network: &Text<64>) -> Result<Network, ProcessFault> {
+fn parse(what: &str, network: &Text<64>) -> Result<IpNetwork, ProcessFault> {
     network.as_str().parse().map_err(|error| ProcessFault::Launcher(format!("{what}: {error}")))
 }

@@ -15,7 +15,7 @@ use wire::{Kind, NO_PARTITION};
 
 use crate::connection::{GateConnection, PeekResult};
 use crate::gate::Gate;
-use crate::listener::{Listener, Protocol};
+use crate::listener::{GateListener, Protocol};
 use crate::refusal::GateRefusal;
 
 /// RFC 9113 3.4.
@@ -26,7 +26,7 @@ impl GateConnection {
     pub fn parse_first_bytes(
         &mut self,
         gate: &Gate,
-        listener: &Listener,
+        listener: &GateListener,
         bytes: &[u8],
         now: Instant,
     ) -> Option<PeekResult> {
@@ -44,7 +44,13 @@ impl GateConnection {
         }
     }
 
-    fn parse_hello(&mut self, gate: &Gate, listener: &Listener, bytes: &[u8], now: Instant) -> PeekResult {
+    fn parse_hello(
+        &mut self,
+        gate: &Gate,
+        listener: &GateListener,
+        bytes: &[u8],
+        now: Instant,
+    ) -> PeekResult {
         self.kind = Kind::Tls;
         if bytes.len() < self.hello_least {
             return PeekResult::Partial { begun: !bytes.is_empty() };
@@ -67,7 +73,7 @@ impl GateConnection {
     }
 
     /// Decides about a connection of which nothing but a host is known, or not even that.
-    fn route_host(&self, gate: &Gate, listener: &Listener, host: &[u8], now: Instant) -> PeekResult {
+    fn route_host(&self, gate: &Gate, listener: &GateListener, host: &[u8], now: Instant) -> PeekResult {
         let counted = !listener.shared.get();
         if gate.hides_from_filters(listener) {
             return PeekResult::Refused(GateRefusal::Unseen, NO_PARTITION);

@@ -24,7 +24,7 @@ use crate::members::{Members, Version};
 use crate::publish::{publish, read};
 use crate::report::PublishReport;
 
-type LauncherChannel = Channel<LauncherToPublisher, ChildToLauncher>;
+type PublisherControl = Channel<LauncherToPublisher, ChildToLauncher>;
 
 /// The state that all tasks share.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct PublisherState {
 /// # Errors
 /// The launcher says what makes no sense, or the templates have mistakes: with every one.
 pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control = LauncherChannel::control(start.control, start.say)?;
+    let control = PublisherControl::control(start.control, start.say)?;
     let Some((mut setup, flush_ms)) = PublisherSetup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
     let folder = setup.folder.take().ok_or_else(|| ProcessFault::Launcher("it has sent no folder".into()))?;
@@ -134,7 +134,7 @@ struct PublisherSetup {
 
 impl PublisherSetup {
     /// Receives everything up to `Begin`; `None` if the launcher wants no publisher any more.
-    async fn receive(control: &LauncherChannel) -> Result<Option<(Self, u32)>, ProcessFault> {
+    async fn receive(control: &PublisherControl) -> Result<Option<(Self, u32)>, ProcessFault> {
         let Some((LauncherToPublisher::Limits { flush_ms }, _)) = control.receive().await? else {
             return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
         };

@@ -3,7 +3,7 @@
 use request::accept_encoding::{self, Encoding};
 use request::hello;
 use request::path::{NormalPath, covers};
-use request::proxy::{self, ProxyHeader};
+use request::proxy::{self, ProxyPreamble};
 use request::script::{ends_with, split_script};
 
 fn path(raw: &str) -> NormalPath<'_> {
@@ -65,8 +65,8 @@ fn an_encoding_has_a_token_and_a_suffix() {
 #[test]
 fn a_line_of_the_proxy_protocol_has_an_end_within_its_limit() {
     let without_end = |bytes: usize| format!("PROXY {}", "x".repeat(bytes - 6));
-    assert_eq!(proxy::parse(without_end(106).as_bytes()), ProxyHeader::Partial);
-    assert!(matches!(proxy::parse(without_end(107).as_bytes()), ProxyHeader::Bad(_)));
+    assert_eq!(proxy::parse(without_end(106).as_bytes()), ProxyPreamble::Partial);
+    assert!(matches!(proxy::parse(without_end(107).as_bytes()), ProxyPreamble::Bad(_)));
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_binary_header_carries_no_more_than_its_limit() {
         bytes.extend(announced.to_be_bytes());
         bytes
     };
-    assert_eq!(proxy::parse(&header(2048)), ProxyHeader::Partial);
-    assert!(matches!(proxy::parse(&header(2049)), ProxyHeader::Bad(_)));
+    assert_eq!(proxy::parse(&header(2048)), ProxyPreamble::Partial);
+    assert!(matches!(proxy::parse(&header(2049)), ProxyPreamble::Bad(_)));
     let mut whole = header(2048);
     whole.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 80, 0, 81]);
     whole.extend(vec![0; 2048 - 12]);
-    assert!(matches!(proxy::parse(&whole), ProxyHeader::Header { length, .. } if length == 16 + 2048));
+    assert!(matches!(proxy::parse(&whole), ProxyPreamble::Header { length, .. } if length == 16 + 2048));
 }
 
 /// A hello of TLS that asks for this name.

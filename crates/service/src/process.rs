@@ -25,7 +25,7 @@ use crate::orders;
 use crate::templates::{PublisherLink, Templates};
 use crate::{Body, Bytes, Level, Request, Response, Service};
 
-type LauncherChannel = Channel<LauncherToService, ChildToLauncher>;
+type ServiceControl = Channel<LauncherToService, ChildToLauncher>;
 
 /// The code that answers requests.
 pub(crate) trait RequestHandler: 'static {
@@ -121,7 +121,7 @@ pub(crate) async fn serve<P: RequestHandler>(
     arguments: Vec<String>,
     init: impl AsyncFnOnce(&Context) -> Result<P, Error>,
 ) -> Result<(), Error> {
-    let control = LauncherChannel::control(start.control, start.say)?;
+    let control = ServiceControl::control(start.control, start.say)?;
     let Some(setup) = ServiceSetup::receive(&control).await? else {
         return Ok(());
     };
@@ -169,7 +169,7 @@ pub(crate) async fn serve<P: RequestHandler>(
 
 impl ServiceSetup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
-    async fn receive(control: &LauncherChannel) -> Result<Option<Self>, Error> {
+    async fn receive(control: &ServiceControl) -> Result<Option<Self>, Error> {
         let (limits, site, owns_host, jit) = match control.receive().await? {
             Some((LauncherToService::Limits { limits, site, owns_host, dumps, jit }, _)) => {
                 worker::allow_dump(dumps)?;
@@ -204,7 +204,7 @@ impl ServiceSetup {
 ///
 /// Code that blocks the thread cannot be interrupted like this; the process can only be killed.
 async fn initialise<P>(
-    control: &LauncherChannel,
+    control: &ServiceControl,
     links: &Links,
     later: &mut Vec<ControlMessage>,
     init: impl Future<Output = Result<P, Error>>,
@@ -230,7 +230,7 @@ impl<P: RequestHandler> Worker<P> {
     /// Serves until the launcher closes its channel, and then until everything has been answered.
     async fn run(
         self,
-        control: &LauncherChannel,
+        control: &ServiceControl,
         sources: Vec<(Source, OwnedFd)>,
         later: Vec<ControlMessage>,
     ) -> Result<(), Error> {
@@ -260,7 +260,7 @@ impl<P: RequestHandler> Worker<P> {
     }
 
     /// Follows the launcher's orders; their end is the order to retire.
-    async fn handle_messages(self: Rc<Self>, control: &LauncherChannel) -> Result<(), Error> {
+    async fn handle_messages(self: Rc<Self>, control: &ServiceControl) -> Result<(), Error> {
         while let Some(message) = control.receive().await? {
             self.clone().follow(control, message).await?;
         }
@@ -269,7 +269,7 @@ impl<P: RequestHandler> Worker<P> {
         Ok(())
     }
 
-    async fn follow(self: Rc<Self>, control: &LauncherChannel, message: ControlMessage) -> Result<(), Error> {
+    async fn follow(self: Rc<Self>, control: &ServiceControl, message: ControlMessage) -> Result<(), Error> {
         match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
             (LauncherToService::DataProxy { .. } | LauncherToService::Publisher {}, _) => {

@@ -28,7 +28,7 @@ use crate::router::hook::Hooks;
 use crate::router::rules::RuleTarget;
 use crate::tls::TlsContext;
 
-type LauncherChannel = Channel<LauncherToSite, ChildToLauncher>;
+type SiteControl = Channel<LauncherToSite, ChildToLauncher>;
 
 /// The whole life of the process, if it is one without functions of its own.
 pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
@@ -37,7 +37,7 @@ pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
 
 /// The whole life of the process.
 pub async fn run_with(start: ProcessStart, hooks: Hooks) -> Result<(), ProcessFault> {
-    let control: Rc<LauncherChannel> = Rc::new(Channel::control(start.control, start.say)?);
+    let control: Rc<SiteControl> = Rc::new(Channel::control(start.control, start.say)?);
     let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };
@@ -72,7 +72,7 @@ pub async fn run_with(start: ProcessStart, hooks: Hooks) -> Result<(), ProcessFa
 async fn follow(
     site: &Rc<SiteContext>,
     tls: &TlsContext,
-    control: &LauncherChannel,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
 ) -> Result<(), ProcessFault> {
     while let Some((message, descriptor)) = control.receive().await? {
@@ -93,7 +93,7 @@ async fn follow(
 async fn follow_on(
     site: &Rc<SiteContext>,
     tls: &TlsContext,
-    control: &LauncherChannel,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
 ) -> Result<(), ProcessFault> {
     follow(site, tls, control, staged).await?;
@@ -102,7 +102,7 @@ async fn follow_on(
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.
 async fn set_up(
-    control: &Rc<LauncherChannel>,
+    control: &Rc<SiteControl>,
     log: Option<OwnedFd>,
     hooks: Hooks,
 ) -> Result<Option<(Rc<SiteContext>, Rc<TlsContext>)>, ProcessFault> {
@@ -185,7 +185,7 @@ fn has_functions(site: &SiteContext) -> Result<(), ProcessFault> {
 /// Takes a part of an update of routes, which holds from its end on; anything else comes back.
 async fn update(
     site: &SiteContext,
-    control: &LauncherChannel,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
     message: LauncherToSite,
 ) -> Result<Option<LauncherToSite>, ProcessFault> {
@@ -208,7 +208,7 @@ async fn update(
 fn handle(
     site: &Rc<SiteContext>,
     tls: &TlsContext,
-    control: &LauncherChannel,
+    control: &SiteControl,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
 ) -> Result<(), ProcessFault> {

@@ -18,14 +18,14 @@ use worker::{ProcessFault, ProcessStart};
 
 use crate::stapler::{ASKED_AT_ONCE, Stapler};
 
-type LauncherChannel = Channel<LauncherToStapler, ChildToLauncher>;
+type StaplerControl = Channel<LauncherToStapler, ChildToLauncher>;
 
 /// The whole life of the process.
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
 pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
-    let control: LauncherChannel = Channel::control(start.control, start.say)?;
+    let control: StaplerControl = Channel::control(start.control, start.say)?;
     let Some(stapler) = set_up(&control, start.log).await? else {
         return Ok(());
     };
@@ -58,10 +58,7 @@ pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no stapler any more.
-async fn set_up(
-    control: &LauncherChannel,
-    log: Option<OwnedFd>,
-) -> Result<Option<Rc<Stapler>>, ProcessFault> {
+async fn set_up(control: &StaplerControl, log: Option<OwnedFd>) -> Result<Option<Rc<Stapler>>, ProcessFault> {
     let Some((LauncherToStapler::Limits { flush_ms }, _)) = control.receive().await? else {
         return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };

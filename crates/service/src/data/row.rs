@@ -217,7 +217,7 @@ mod tests {
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "lowercase")]
-    enum Level {
+    enum Urgency {
         High,
     }
 
@@ -232,7 +232,7 @@ mod tests {
         raw: Vec<u8>,
         score: f64,
         on: bool,
-        level: Level,
+        level: Urgency,
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             raw: vec![0, 255],
             score: 0.5,
             on: true,
-            level: Level::High,
+            level: Urgency::High,
         };
         assert_eq!(rows::<User>(&columns, values()), Ok(vec![user]));
         assert_eq!(rows::<(i64, String)>(&["a", "b"], values()[1..3].to_vec()), Ok(vec![(7, "ann".into())]));

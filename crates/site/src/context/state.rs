@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use conditioning::{Exempt, Network, Priority, ShareLimits};
+use conditioning::{Exempt, IpNetwork, Priority, ShareLimits};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget};
@@ -169,7 +169,7 @@ impl WorkerState {
     }
 
     /// Counts neither shares nor requests for the clients of `network`.
-    pub fn exempt(&mut self, network: Network) {
+    pub fn exempt(&mut self, network: IpNetwork) {
         self.exempt.0.push(network);
         self.set_policy();
     }

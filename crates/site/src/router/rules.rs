@@ -10,7 +10,7 @@ use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use conditioning::Network;
+use conditioning::IpNetwork;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
@@ -83,7 +83,7 @@ pub struct AccessPolicy {
     /// Headers that are taken away from what backends answer.
     pub hide_headers: Vec<HeaderName>,
     /// The longest first; whether its clients may ask.
-    networks: Vec<(u8, Network, bool)>,
+    networks: Vec<(u8, IpNetwork, bool)>,
     /// The users who may.
     pub basic_auth: Option<BasicAuth>,
     /// Whether only internal redirects lead here: an index file, an error page, a rewrite, `X-Accel-Redirect`.

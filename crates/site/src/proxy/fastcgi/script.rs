@@ -92,15 +92,15 @@ fn is_longer_name(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    struct Folder(std::path::PathBuf);
+    struct TempFolder(std::path::PathBuf);
 
-    impl Drop for Folder {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
-    fn files(name: &str) -> (Folder, RootFiles) {
+    fn files(name: &str) -> (TempFolder, RootFiles) {
         let folder = std::env::temp_dir().join(format!("bulkhead-script-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("dir.php/sub")).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
         let root = std::fs::File::open(&folder).unwrap().into();
-        (Folder(folder), RootFiles::new(root, Default::default()))
+        (TempFolder(folder), RootFiles::new(root, Default::default()))
     }
 
     fn script(name: &str, info: &str) -> Result<Script, Missing> {

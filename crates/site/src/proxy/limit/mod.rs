@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use conditioning::{
-    AddressRange, ClientOrigin, Exempt, ItemKey, Network, Priority, Queue, QueuedItem, ShareLimits, Shares,
+    AddressRange, ClientOrigin, Exempt, IpNetwork, ItemKey, Priority, Queue, QueuedItem, ShareLimits, Shares,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -41,7 +41,7 @@ pub(crate) const ANYBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// With those whose address says nothing among the exempt.
 pub(crate) fn but_anybody(mut exempt: Exempt) -> Exempt {
-    exempt.0.extend("::/128".parse::<Network>());
+    exempt.0.extend("::/128".parse::<IpNetwork>());
     exempt
 }
 
