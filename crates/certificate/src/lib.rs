@@ -19,7 +19,8 @@ use base64ct::{Base64, Encoding as _};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
-/// The header with the certificate (RFC 9440 2.2). Who passes requests on removes it from what clients send.
+/// The header with the certificate (RFC 9440 2.2). A process that passes requests on removes it from the client's
+/// fields.
 pub const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 /// The header with the certificates between it and the authority (RFC 9440 2.3); never set here, and always removed.
 pub const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");

@@ -4,13 +4,11 @@
 //! a small server's share of a tenth would.
 //!
 //! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2, "Slow read prevention": 25% of all connections
-//! from a /8, 15% from a /16, 10% from a /24
-//!. What these are of IPv4, /32, /48 and /56 are of IPv6.
+//! from a /8, 15% from a /16, 10% from a /24. For IPv6, /32, /48 and /56 take their place.
 //!
 //! Clients of many ranges can fill a server up although none of them has more than its share; the paper's infrequent
 //! client then waits until one of them is done (4.4.2). Where it is known how many a server serves at once, it does
-//! not:
-//! the last tenth is for the widest ranges that hold nothing.
+//! not: the last tenth is for the widest ranges that hold nothing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -4,8 +4,8 @@
 //! which may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its
 //! limit.
 //!
-//! A broker that ends leaves callers behind that wait. What it has asked for is done all the same, and its successor is
-//! told of it, which then ends those calls.
+//! A broker that ends leaves callers behind that wait. Its requests are carried out all the same, and its successor is
+//! told of them, and then ends those calls.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -65,7 +65,7 @@ impl ServerGroup {
         self.servers.len() > 1 || self.members().len() > 1
     }
 
-    /// A connection to one of the servers, by `deadline`. What changes for the better or the worse is told to `log`.
+    /// A connection to one of the servers, by `deadline`. Changes for the better or the worse are written to `log`.
     ///
     /// # Errors
     /// Why there is none.

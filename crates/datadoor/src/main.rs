@@ -28,8 +28,8 @@ struct Door {
     cx: Context,
     /// Below which path it is asked for, each source under its name.
     path: String,
-    /// How long a connection is for new calls. Whoever passes it on may retire at any time, and cuts it off then after
-    /// `drain_timeout`; what is under way ends before that, as new calls have gone to another connection.
+    /// How long a connection is for new calls. The worker that passes it on may retire at any time, and cuts it off
+    /// then after `drain_timeout`; what is under way ends before that, as new calls have gone to another connection.
     renewal: Duration,
 }
 

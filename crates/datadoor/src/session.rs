@@ -22,8 +22,8 @@ use wire::{Bytes, Text};
 /// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives
 /// more fails.
 const UNREAD_MAX: usize = 32 << 20;
-/// With so many, calls whose rows come are paused. What is on its way then has room: it is [`wire::data::UNREAD_MAX`]
-/// at most, and the ends of calls that change something.
+/// With so many, calls whose rows come are paused. Rows that are on their way then have room: they are
+/// [`wire::data::UNREAD_MAX`] at most, and the ends of calls that change something.
 const PAUSE_AT: usize = UNREAD_MAX / 2;
 /// With so many, they are resumed.
 const RESUME_AT: usize = PAUSE_AT / 2;
@@ -80,7 +80,7 @@ impl DoorSession {
         Self { source, says_timeouts, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
     }
 
-    /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when
+    /// Serves the other machine until it has gone. Its calls under way then are cancelled. After `renewal`, and when
     /// this worker retires, the other machine is told to make its next calls on another connection.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ impl<'j> AnswerWriter<'j> {
         ResultWriter::end(0, &mut self.bytes);
     }
 
-    /// Sends the end. What has changed holds now: nothing may fail here.
+    /// Sends the end. The call's changes hold now: nothing may fail here.
     pub(crate) fn end(mut self) {
         self.send_parts();
         self.job.done(self.bytes);

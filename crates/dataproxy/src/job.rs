@@ -116,8 +116,9 @@ const PARTLY: u8 = 4;
 
 /// Where the answer of a call goes, and when.
 ///
-/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. Who is
-/// told before its change holds that there is no answer can rely on that nothing changes: [`Replies::may_hold`].
+/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. A
+/// service that is told before its change holds that there is no answer can rely on that nothing changes:
+/// [`Replies::may_hold`].
 #[derive(Clone, Debug)]
 pub struct Replies {
     to: UnboundedSender<AnswerPart>,

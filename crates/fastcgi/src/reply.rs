@@ -50,8 +50,8 @@ pub fn parse(head: &[u8], lines_max: usize) -> Result<CgiReply, BadReply> {
     Ok(CgiReply { status, headers })
 }
 
-/// The same; gives `take` all lines but that of `Status`, in their order. What it has been given counts for nothing if
-/// the head is none.
+/// The same; gives `take` all lines but that of `Status`, in their order. The lines that it was given count for nothing
+/// if the head is none.
 ///
 /// # Errors
 /// Those of [`parse`], and of `take`.

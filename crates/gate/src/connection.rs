@@ -52,7 +52,7 @@ pub struct GateConnection {
 /// The process that answers for the bytes of a connection, which decides where they count.
 ///
 /// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in
-/// the stream, how often. What it says counts against the client nowhere but with itself, and no offence is found in
+/// the stream, how often. Its words count against the client nowhere but with itself, and no offence is found in
 /// the bytes that it hands back: those may be what a worker has said of whom this one has the connection.
 #[derive(Clone)]
 pub enum BytesSource {
@@ -146,7 +146,7 @@ impl GateConnection {
         &buffer[..before + more]
     }
 
-    /// Throws away what is there, by way of `waste`. What is left of `left` bytes; nothing at the end of the
+    /// Throws unread bytes away, by way of `waste`. Returns the rest of `left` bytes; nothing at the end of the
     /// connection.
     pub fn discard(&self, waste: &mut [u8], left: usize) -> Option<usize> {
         let mut left = left;

@@ -186,7 +186,7 @@ impl Gate {
         self.chain.borrow().clone()
     }
 
-    /// Has requests go to their partitions without filters from now on. What is in the chain comes back from it.
+    /// Has requests go to their partitions without filters from now on. Connections in the chain come back from it.
     pub fn remove_chain(&self) {
         // Not while it is borrowed: what waits for the chain is sent on.
         let removed = self.chain.borrow_mut().take();

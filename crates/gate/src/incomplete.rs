@@ -80,7 +80,7 @@ pub struct Incomplete {
     held: RefCell<Vec<Option<IncompleteConnection>>>,
     /// Their descriptors, by the addresses of their clients.
     tree: RefCell<Tree<u32>>,
-    /// By stage: who is due when, the first one first. What has left is skipped when its time comes.
+    /// By stage: who is due when, the first one first. A connection that has left is skipped when its time comes.
     deadlines: RefCell<[VecDeque<(Instant, ItemKey)>; HeadStage::COUNT]>,
     allowed: Cell<[Duration; HeadStage::COUNT]>,
     /// The deadline that is slept to.

@@ -1,7 +1,7 @@
 //! Set-up of a gate by the launcher's messages, its changes, and its end.
 //!
 //! All that is said of listeners, routes included, is said as a whole, and then committed: at the start, and in each
-//! update. What holds for as long as the process lives, its limits and policies, is said before the first commit.
+//! update. Settings for the whole life of the process, its limits and policies, come before the first commit.
 //!
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.

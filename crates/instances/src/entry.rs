@@ -24,7 +24,7 @@ use crate::identity::ProcessIdentity;
 
 /// LIMIT: bytes of a file; a server with two hundred listeners and folders needs a quarter of them.
 pub const BYTES_MAX: usize = 64 << 10;
-/// LIMIT: folders, other names and listeners of a server, of each kind. What is beyond is not written down: the server
+/// LIMIT: folders, other names and listeners of a server, of each kind. Those beyond are not written down: the server
 /// is found by what is there.
 pub const NAMES_MAX: usize = 256;
 /// LIMIT: bytes of the boot's name, which has 36.

@@ -4,7 +4,7 @@
 //! is the user's own; all of them are read, as a command may run with another environment than the server.
 //!
 //! SECURITY: below the base, every component is opened without following a symbolic link, and must belong to this user
-//! and be writable by nobody else. So does each file. What fails that is named, and not read.
+//! and be writable by nobody else. So does each file. A file that fails that is named, and not read.
 
 use std::ffi::CStr;
 use std::fs::File;

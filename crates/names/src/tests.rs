@@ -73,7 +73,7 @@ fn answer(question: &[u8], found: &[&str], code: Rcode) -> Vec<u8> {
     builder.finish()
 }
 
-/// What a server of one name sends: how it alters its answer to a question for addresses of a kind.
+/// The answers of a server of one name: how it alters its answer to a question for addresses of a kind.
 type Sent = fn(&[u8], Rtype) -> Vec<u8>;
 
 /// A server on this machine.

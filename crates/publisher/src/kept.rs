@@ -6,7 +6,7 @@
 //!
 //! The memory has two halves, for one version each: a head, and the parts that a service is sent, each behind its
 //! length. The older version is overwritten, so that one which was not written to its end leaves the newer one whole.
-//! What is whole is seen by the number of the version, which follows from its content.
+//! The number of a version, which follows from its content, shows whether the version is whole.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

@@ -29,7 +29,7 @@ pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<TemplateMistake>>
     Ok(Version { number, sources })
 }
 
-/// Publishes a version. What becomes of it is decided at one moment, between the two phases: that at which it is kept.
+/// Publishes a version. Its outcome is decided at one moment, between the two phases: that at which it is kept.
 pub(crate) async fn publish(members: &Members, memory: &RefCell<Memory>, version: Version) -> PublishReport {
     let version = Rc::new(version);
     let (number, templates) = (version.number, version.sources.templates.len());

@@ -49,7 +49,7 @@ fn every_type_is_read() {
             RespReply::List(vec![RespReply::Int(1), RespReply::List(vec![RespReply::Null])]),
         ),
         ("%1\r\n+a\r\n%0\r\n", RespReply::Map(vec![bytes("a"), RespReply::Map(vec![])])),
-        // What is said beside the reply.
+        // A message beside the reply.
         (
             ">1\r\n+x\r\n|1\r\n+a\r\n*1\r\n:9\r\n*2\r\n>0\r\n:1\r\n:2\r\n",
             RespReply::List(vec![RespReply::Int(1), RespReply::Int(2)]),
@@ -76,7 +76,7 @@ fn what_is_too_large_is_read_and_left() {
     let long = format!("*3\r\n$200\r\n{}\r\n:1\r\n-ERR x\r\n:9\r\n", "a".repeat(200));
     let (reply, is_cut, left) = decode(long.as_bytes(), 100, 7).unwrap();
     assert_eq!((is_cut, left), (true, 4));
-    // Who has asked learns that a command has failed all the same.
+    // The caller learns that a command has failed all the same.
     assert_eq!(reply, Some(RespReply::List(vec![RespReply::Failed("ERR x".into())])));
     let many = format!("*1000\r\n{}", ":1\r\n".repeat(1000));
     let (reply, is_cut, _) = decode(many.as_bytes(), 100, 7).unwrap();

@@ -82,8 +82,8 @@ impl Context {
         });
     }
 
-    /// Waits until the worker retires: another one has taken its place, or the server stops. What it has received is
-    /// still answered.
+    /// Waits until the worker retires: another one has taken its place, or the server stops. Requests that it has
+    /// received are still answered.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.tasks().drained()
     }

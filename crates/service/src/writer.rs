@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::context::Error;
 use crate::{Response, ResponseBody};
 
-/// LIMIT: pieces that are written and not sent. What writes more waits.
+/// LIMIT: pieces that are written and not sent. A task that writes more waits.
 const PIECES_MAX: usize = 8;
 
 /// The writing end of a body, made by [`Response::stream`].

@@ -147,7 +147,7 @@ impl Signer {
         self.names.borrow_mut().remove(&site);
     }
 
-    /// Reads a certificate. What is wrong with one, the launcher logs: it knows the names of the files.
+    /// Reads a certificate. The launcher logs its fault, as the launcher knows the names of the files.
     fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd, key: Option<&OwnedFd>) -> Verdict {
         let certified = match CertifiedKey::read(file, key) {
             Ok(certified) => Rc::new(certified),

@@ -47,7 +47,7 @@ impl Responder {
             return Err("has a URL that is not ASCII");
         }
         let uri: Uri = url.parse().map_err(|_| "is no URL")?;
-        // RFC 6960 A.1. What is signed needs no TLS, and TLS would need a certificate whose state had to be asked for.
+        // RFC 6960 A.1. A signed answer needs no TLS, and TLS would need a certificate whose state had to be asked for.
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err("is not asked by `http://`, the only way that is supported");
         }

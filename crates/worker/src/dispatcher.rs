@@ -220,7 +220,7 @@ impl Dispatcher {
     }
 
     /// Has workers hand nothing more back, and waits for what they had on its way: whoever leaves after this loses no
-    /// connection. What came can still be sent to them.
+    /// connection. Connections that came can still be sent to them.
     pub async fn refuse(&self) {
         let destinations = self.destinations.borrow().clone();
         for destination in destinations {

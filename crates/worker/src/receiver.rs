@@ -47,7 +47,7 @@ pub struct Receiver {
     sources: RefCell<Vec<Rc<ReceiverSource>>>,
     arrived: RefCell<VecDeque<Arrival>>,
     arrival: Notify,
-    /// The worker retires, or has no connection any more. Whoever waits for the first is woken for nothing else: a
+    /// The worker retires, or has no connection any more. A task that waits for the first is woken for nothing else: a
     /// connection does not look again for what it was woken.
     changed: Notify,
     /// There is another source, or there will be none.

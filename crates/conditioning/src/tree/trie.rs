@@ -4,10 +4,9 @@
 //! fewer than two branches, so that n addresses cost at most n leaves and n - 1 inner nodes, however they lie.
 //!
 //! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.1 ("16-ary tree, with an LRU list maintained across
-//! the 16 elements of each parent; each
-//! node also contains a count; lazily allocated; subtrees without requests can be pruned"). A node of the paper's
-//! that has one branch only is left out here. What its list would say is when that branch was served last, which the
-//! next node below knows.
+//! the 16 elements of each parent; each node also contains a count; lazily allocated; subtrees without requests can be
+//! pruned"). A node of the paper's that has one branch only is left out here. Its list would only say when that branch
+//! was served last, which the next node below knows.
 //!
 //! Forgetting must not let anybody be starved: a client could come, be served, be forgotten, and come again as one
 //! who was never served, each time before its neighbour. So who is new counts as served when those who were forgotten

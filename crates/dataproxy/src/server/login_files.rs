@@ -18,7 +18,7 @@ const PASSWORD_MAX: usize = 4096;
 /// LIMIT: bytes of a file with a certificate or a key.
 const IDENTITY_MAX: usize = 256 << 10;
 
-/// See the file's head. What has no file is `None`.
+/// See the file's head. A part without a file is `None`.
 #[derive(Clone, Default)]
 pub(crate) struct LoginFiles {
     pub(crate) database: String,

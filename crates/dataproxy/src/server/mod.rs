@@ -50,7 +50,7 @@ impl Way {
     }
 }
 
-/// Has the server prepare all statements for a session, in time. What a later connection hears against one of them does
+/// Has the server prepare all statements for a session, in time. A later connection's fault in one of them does
 /// not keep it from the others: a migration may have broken that one.
 async fn prepare<S: ServerSession>(
     session: &mut S,

@@ -2,7 +2,7 @@
 //!
 //! Sees: no value. Never: leaves one of SQLite's limits as wide as it comes.
 //!
-//! SQLite looks at the clock between instructions only. What one instruction can be given is bounded here, so that it
+//! SQLite looks at the clock between instructions only. The input of one instruction is bounded here, so that it
 //! is soon over; functions whose work is the product of two lengths are in `functions.rs`.
 
 use rusqlite::limits::Limit;

@@ -95,7 +95,7 @@ impl Peer {
         sent
     }
 
-    /// What it says to `bytes`: that the connection ends, or a stream, for a reason; 0 for nothing of that.
+    /// Its answer to `bytes`: that the connection ends, or a stream, for a reason; 0 for nothing of that.
     fn fault(&mut self, bytes: &[u8]) -> (u8, u32) {
         self.send(bytes);
         let reason = |payload: &[u8]| u32::from_be_bytes(*payload.last_chunk().unwrap());
@@ -226,7 +226,7 @@ fn bodies_are_taken_as_they_are_wanted() {
     peer.send(&raw(DATA, END_STREAM | PADDED, 1, &[2, b'a', b'b', 0, 0]));
     assert_eq!(stream.poll_data(&mut cx()), Poll::Ready(Some(Ok(Bytes::from_static(b"ab")))));
     assert!(stream.is_end_stream() && stream.poll_data(&mut cx()) == Poll::Ready(None));
-    // What nobody reads any more is the connection's again.
+    // The window of a body that is no longer read is the connection's again.
     let other = peer.open(3, 0);
     peer.send(&raw(DATA, 0, 3, &[7; 16_384]));
     ok(&other, b"answer");

@@ -184,7 +184,7 @@ fn handle(_: &Cx<'_>) -> AttemptOutcome {
     })
 }
 
-/// Inode 2, generation 0: the root of an ext file system. Who is told that it is stale was let through.
+/// Inode 2, generation 0: the root of an ext file system. A process that is told that it is stale was let through.
 fn handle_forged(_: &Cx<'_>) -> AttemptOutcome {
     let mut handle = vec![0; 16];
     handle[..4].copy_from_slice(&8_u32.to_ne_bytes());

@@ -1,6 +1,6 @@
 //! The exposure score: the checks of `systemd-analyze security`, filled by trying from inside.
 //!
-//! Runs in: the probe. Never: reads a unit file or a configuration. What was not tried counts as bad.
+//! Runs in: the probe. Never: reads a unit file or a configuration. An attempt that was not tried counts as bad.
 //!
 //! Names, weights, ranges and the formula are those of systemd 252, so that figures can be compared; what each
 //! check means for a process that systemd did not start is in its `means` and `how`.

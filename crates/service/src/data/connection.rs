@@ -63,8 +63,8 @@ struct ProxyConnection {
     is_alone: bool,
 }
 
-/// Makes calls until the proxy has gone, or no more come. What is under way then is lost; what was not sent goes back,
-/// to wait for another proxy.
+/// Makes calls until the proxy has gone, or no more come. Calls under way then are lost; calls that were not sent go
+/// back, to wait for another proxy.
 pub(super) async fn serve(
     descriptor: OwnedFd,
     token: Token,

@@ -31,7 +31,7 @@ pub struct FormLimits {
 }
 
 impl Default for FormLimits {
-    /// LIMIT: as much as people type into a form. What is uploaded is read part by part, by [`Request::multipart`].
+    /// LIMIT: as much as people type into a form. Uploads are read part by part, by [`Request::multipart`].
     fn default() -> Self {
         Self { fields_max: 1000, value_bytes_max: 256 * 1024, total_bytes_max: 1 << 20 }
     }

@@ -164,7 +164,7 @@ fn a_wrong_key_and_a_changed_byte_open_nothing() {
     assert_ne!(sealed, key(1).seal(SealedKind::State, STATE).unwrap(), "no nonce is used twice");
 }
 
-/// Whoever can write into the memory cannot pass one user's state off as another's.
+/// An attacker that can write into the memory cannot pass one user's state off as another's.
 #[test]
 fn changed_and_swapped_entries_are_dropped() {
     let cache = cache();

@@ -89,8 +89,8 @@ impl WebSocket {
         }
     }
 
-    /// The next message; `None` once the client has closed the WebSocket. What is dropped while it waits has lost no
-    /// message, so it may stand in a `select!`.
+    /// The next message; `None` once the client has closed the WebSocket. A future that is dropped while it waits has
+    /// lost no message, so it may stand in a `select!`.
     ///
     /// While nobody calls this, nothing is read, and the client is held back in time.
     ///

@@ -109,8 +109,8 @@ impl ClientConnection<'_> {
         self.slot.mark_busy();
     }
 
-    /// Says that this is the end, where TLS has a word for it. What broke off in the midst of an answer is no longer
-    /// here, so that it does not look whole.
+    /// Says that this is the end, where TLS has a word for it. A connection that broke off in the midst of an answer is
+    /// no longer here, so that it does not look whole.
     pub(crate) fn close(&mut self) -> ConnectionEnd {
         if let Some(ConnectionSocket::Registered(ClientStream::Tls(mut tls))) = self.socket.take() {
             tls.close();

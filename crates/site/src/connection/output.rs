@@ -33,8 +33,8 @@ impl SendBuffer {
         self.takes.deadline().map(|at| self.probe.get().map_or(at, |probe| at.min(probe)))
     }
 
-    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all
-    /// the same once it is time to: whether it is.
+    /// Notes how a write went, of which the kernel took `moved` bytes. A write for which epoll sees no room is to be
+    /// tried all the same once it is time to: whether it is.
     fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
         if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
             self.probe.set(None);

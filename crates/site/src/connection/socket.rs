@@ -63,7 +63,7 @@ impl ConnectionSocket {
     }
 }
 
-/// Sends what there is room for. What is less than a packet waits for more, if the end is to follow at once.
+/// Sends what there is room for. Less than a packet waits for more bytes, if the end is to follow at once.
 fn send(fd: BorrowedFd<'_>, slices: [&[u8]; 4], end_follows: bool) -> io::Result<usize> {
     let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, end_follows);

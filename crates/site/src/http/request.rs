@@ -14,8 +14,8 @@ use crate::http::conn_info::ConnInfo;
 pub(crate) struct CheckedRequest {
     /// The connection that it came on.
     pub conn: ConnInfo,
-    /// Method, path and query, fields, and body. Who the client is by its certificate is in the fields (RFC 9440), what
-    /// a WebSocket was asked for among the extensions.
+    /// Method, path and query, fields, and body. The client's certificate is in the fields (RFC 9440), and a request
+    /// for a WebSocket is among the extensions.
     pub message: Request<BoundedBody>,
 }
 

@@ -19,7 +19,7 @@ use crate::router::rules::RouteMatch;
 
 /// The outcome of the fast path.
 pub(crate) enum Fast<'r> {
-    /// It is not for the fast path; nothing was sent. What the rules say of its path, if they were asked.
+    /// It is not for the fast path; nothing was sent. Has the rules for its path, if they were looked up.
     General(Option<RouteMatch<'r>>),
     /// Sent, all but `rest`.
     Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },

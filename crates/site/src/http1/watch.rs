@@ -110,8 +110,8 @@ pub(super) async fn drive(
     .await
 }
 
-/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which
-/// makes that not `visible` any more.
+/// Whether the client has gone. Bytes that have come and are not read hide its end: of its body, or a next request,
+/// which makes that not `visible` any more.
 fn is_gone(cx: &mut Context<'_>, state: &ExchangeState, visible: &mut bool) -> bool {
     let gone = state.with_io(|exchange_io| match exchange_io.is_complete() && *visible {
         true => exchange_io.stream.poll_gone(cx, visible),

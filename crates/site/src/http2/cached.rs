@@ -1,5 +1,5 @@
-//! Answers from the cache, for HTTP/2: the same fields and bytes that HTTP/1.1 sends as they are. What fits goes out at
-//! once, without a task or a stream.
+//! Answers from the cache, for HTTP/2: the same fields and bytes that HTTP/1.1 sends as they are. An answer that fits
+//! goes out at once, without a task or a stream.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: copy more of a body than the
 //! client takes.

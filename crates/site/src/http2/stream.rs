@@ -153,7 +153,7 @@ pub(super) async fn answer(site: Rc<SiteContext>, conn: ConnInfo, asked: StreamR
     match sent {
         Ok(()) if body.is_end_stream() => {}
         Ok(()) => {
-            // The answer is over, and is logged. What comes now is rare: it gets its room only if it is needed.
+            // The answer is over, and is logged. The rest is rare: it gets its room only if it is needed.
             drop(ticket);
             Box::pin(upload::discard(&body)).await;
         }

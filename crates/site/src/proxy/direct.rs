@@ -26,7 +26,7 @@ use crate::http::conn_info::ConnInfo;
 use crate::http1::response::{RequestTraits, push_line};
 use crate::router::rules::{AccessPolicy, RouteMatch};
 
-/// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
+/// LIMIT: bytes of a head that is passed on so: most heads. The buffer of one is used again for others.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
 /// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are

@@ -54,8 +54,8 @@ impl RoutedAnswer {
     }
 }
 
-/// Does what the rules say, or what there is without them. Whoever passes the request on takes it out of `request`: a
-/// request is large, and would be moved at every step on the way there.
+/// Does what the rules say, or what there is without them. A backend that passes the request on takes it out of
+/// `request`: a request is large, and would be moved at every step on the way there.
 pub(super) async fn act<'r>(
     site: &'r SiteContext,
     location: Location<'_, 'r>,

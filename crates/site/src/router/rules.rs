@@ -4,7 +4,7 @@
 //! the terms of a rule that covers what it asks for, however that is spelt.
 //!
 //! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a
-//! folder has closed. What is done is said by one: the longest path, unless a suffix fits.
+//! folder has closed. One rule says how a request is answered: the longest path, unless a suffix fits.
 
 use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;

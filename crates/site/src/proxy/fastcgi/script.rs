@@ -7,7 +7,7 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 //!
-//! Which names are hidden is asked of the part of the path that names a file. What follows a script is for the
+//! Which names are hidden is asked of the part of the path that names a file. The part after a script is for the
 //! application: there, `.gitignore` is a name like any other.
 
 use fastcgi::parameters::Script;

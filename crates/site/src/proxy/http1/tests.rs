@@ -14,7 +14,7 @@ use crate::http::body::{BodyError, BoundedBody, ResponseBody};
 use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::timeout::{TimedUpload, UploadProgress};
 
-/// What became of a response.
+/// The outcome of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Got {
     body: Vec<u8>,

@@ -284,7 +284,7 @@ impl LimitState {
         self.backends.entry(id).or_insert_with(|| BackendPlaces::new(*limits, exempt, *priority, *places))
     }
 
-    /// How many requests a backend may have now. What waits for the others takes places of the worker as well.
+    /// How many requests a backend may have now. Requests that wait for the others take places of the worker as well.
     fn capacity(&mut self, id: BackendId) -> usize {
         let (places, all) = (self.places, self.held + self.counts.waiting);
         let backend = self.backend(id);

@@ -55,7 +55,7 @@ impl Permit {
         self.0.stall.as_ref()
     }
 
-    /// Keeps it until the answer is over. Whoever sends the answer finds [`Stall`] with it, if the place is lent.
+    /// Keeps it until the answer is over. The sender of the answer finds [`Stall`] with it, if the place is lent.
     pub(crate) fn keep(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         websocket::keep(&mut response, self.0.clone());
         if !matches!(response.body(), ResponseBody::Stream(_)) {

@@ -80,7 +80,7 @@ fn a_range_gets_its_share_and_what_is_lent_and_others_find_a_place() {
         .collect();
     assert_eq!(greedy.len(), 75);
     assert_eq!(limit.counts().over_share, 125);
-    // What is lent does not use up the share of the range around it, nor anybody else's.
+    // A lent place does not use up the share of the range around it, nor anybody else's.
     let near = all_of(&limit, ONE, "198.51.101.7");
     assert_eq!(near.len(), 5, "15 of a /16");
     let far = all_of(&limit, ONE, "203.0.113.9");

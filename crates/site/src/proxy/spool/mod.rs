@@ -7,8 +7,8 @@
 //!
 //! The file is the launcher's: it has no name, the worker can make no other, and `RLIMIT_FSIZE` of its jail ends it at
 //! `spool_bytes`. It is cut into blocks; a body has a list of those. When all are taken and another body needs one, a
-//! body of the heaviest range of addresses is given up: the range that holds the most is the one to get 503. What a
-//! server has heard of cannot be given up: of that, a range has a share.
+//! body of the heaviest range of addresses is given up: the range that holds the most is the one to get 503. A body
+//! that a server has heard of cannot be given up: of that, a range has a share.
 
 mod blocks;
 mod part;

@@ -188,7 +188,7 @@ impl HeldBlocks {
     }
 }
 
-/// One body in the file. What it holds is free again when it is dropped.
+/// One body in the file. Its blocks are free again when it is dropped.
 pub(crate) struct SpooledBody {
     spool: Spool,
     client: IpAddr,

@@ -1,4 +1,4 @@
-//! What waits in the file, and who gives way.
+//! Bodies that wait in the file, and the ranges that give way.
 
 use std::fs::File;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! Every kind of rule, kind of name and spelling of it against a model of which names a rule guards.
 //!
-//! The model knows names and rules alone. What it guards, no spelling of that name reaches; and what it leaves open is
-//! open where it is written plainly.
+//! The model knows names and rules alone. No spelling of a name reaches a file that it guards; and a file that it
+//! leaves open is open where it is written plainly.
 
 #![allow(clippy::unwrap_used)]
 

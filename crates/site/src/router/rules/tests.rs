@@ -153,7 +153,7 @@ fn a_neighbour_is_as_open_as_its_file() {
     assert!(rules.is_as_open(b"a.css.br", b"a.css"));
 }
 
-/// What a backend makes of a path that decodes it twice, and takes every kind of slash for one: written without a look
+/// A path as read by a backend that decodes it twice, and takes every kind of slash for one: written without a look
 /// at the normal form.
 fn generous(raw: &str) -> Vec<String> {
     let decode = |text: &[u8]| {
