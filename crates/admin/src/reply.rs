@@ -270,8 +270,8 @@ impl OrderReply {
     pub(crate) fn reported(text: &[u8]) -> Self {
         match serde_json::from_slice(text) {
             Err(_) if text.is_empty() => Self::failed(
-                "the publisher has ended, `bulkhead status` says how and `error.log` why; all processes will hold the version of before, \
-                 or this one: run it again",
+                "the publisher has ended, `bulkhead status` says how and `error.log` why; all processes will hold the \
+                 version of before, or this one: run it again",
             ),
             Ok(report) => Self::Reported { ok: true, report },
             Err(error) => Self::failed(format!("the publisher did not report in JSON: {error}")),

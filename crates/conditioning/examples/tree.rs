@@ -80,7 +80,8 @@ fn measure(name: &str, count: u32, address: fn(u32) -> IpAddr) -> bool {
     });
     assert!(full == count as usize && tree.is_empty(), "none is lost");
     println!(
-        "{name:<44} {:>4} bytes/address {:>4} MiB   Mops/s: insert {:.2}, insert+next {:.2}, heaviest {:.2}, next {:.2}",
+        "{name:<44} {:>4} bytes/address {:>4} MiB   Mops/s: insert {:.2}, insert+next {:.2}, heaviest {:.2}, \
+         next {:.2}",
         bytes / u64::from(count),
         bytes >> 20,
         filling / 1e6,

@@ -48,7 +48,8 @@ pub(crate) fn check(statement: &Statement, text: &str) -> Result<(), (usize, Str
         return Ok(());
     }
     let word = word.to_uppercase();
-    let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that hold together";
+    let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that \
+        hold together";
     Err((statement.line, format!("`{word}` {rule}")))
 }
 

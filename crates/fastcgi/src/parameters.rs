@@ -410,7 +410,8 @@ mod tests {
             "",
             "User-Agent: u\r\nACCEPT: */*\r\nContent-Type: t/x; a=\"b\"\r\nCookie: a=1; b=2\r\n",
             "Connection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy: http://evil/\r\n",
-            "Forwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\na!b: 1\r\na.b: 1\r\n",
+            "Forwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\na!b: 1\r\n\
+             a.b: 1\r\n",
             "Empty:\r\nX-Forwarded-For: 6.6.6.6\r\nX-Accel-Redirect: /x\r\ncontent_length: 9\r\nX-9: 9\r\n",
         ] {
             let raw = format!(

@@ -182,7 +182,8 @@ fn text(word: OsString) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"guard\"\nhost = [\"*\"]\nroot = \"/dev/null\"\n";
+    const TEXT: &str = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"guard\"\nhost = [\"*\"]\nroot = \
+        \"/dev/null\"\n";
 
     fn parse(words: &[&str]) -> Result<Options, String> {
         Options::parse(words.iter().map(OsString::from))

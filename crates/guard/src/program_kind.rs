@@ -86,8 +86,8 @@ fn refuse_privileged(file: &File, named: &Path) -> Result<(), Error> {
     }
     Err(Error::program(
         named,
-        "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it becomes, or \
-         use `--by notify` as root",
+        "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it \
+         becomes, or use `--by notify` as root",
     ))
 }
 

@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-/// What has arrived at the logger, as `METHOD TARGET STATUS BYTES` each.
+/// The records that have arrived at the logger, as `METHOD TARGET STATUS BYTES` each.
 fn records(log: &OwnedFd) -> Vec<String> {
     let mut buffer = vec![0; wire::MESSAGE_MAX];
     let mut lines = Vec::new();
@@ -496,9 +496,10 @@ fn a_client_cannot_name_itself() {
 fn what_a_client_says_in_our_name_is_not_believed_here_either() {
     run(async {
         let (_world, gate) = World::probe(false, Source::Gate).await;
-        let request = "GET http://a/headers HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil\r\n\
-                       X-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\n\
-                       Proxy: evil\r\nConnection: x-own\r\nX-Own: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Good: 1\r\n\r\n";
+        let request = "GET http://a/headers HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: \
+                       evil\r\nX-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: \
+                       /admin\r\nProxy: evil\r\nConnection: x-own\r\nX-Own: 1\r\nTE: trailers\r\nUpgrade: h2c\r\n\
+                       X-Good: 1\r\n\r\n";
         let (mut client, ours) = client().await;
         client.write_all(request.as_bytes()).await.unwrap();
         pass(&gate, ours, "", false);

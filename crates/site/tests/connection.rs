@@ -414,7 +414,10 @@ fn an_interim_response_comes_with_the_wish_for_the_body_alone() {
     peer.send("GET /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(peer.answer(false).status, 404);
     // Nor in HTTP/1.0.
-    peer.send("POST /svc/echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
+    peer.send(
+        "POST /svc/echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: \
+        3\r\n\r\nabc",
+    );
     assert_eq!(peer.answer(false).text(), "abc");
     peer.send(
         "POST /svc/echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",

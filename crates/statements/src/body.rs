@@ -169,7 +169,8 @@ fn is_escape_string(before: &[u8]) -> bool {
 }
 
 /// The remedy for a parameter without a type.
-pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be";
+pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or \
+    bool, with `?` if NULL may be";
 
 pub(crate) fn untyped(name: &str) -> String {
     format!("the parameter `:{name}` has no type")

@@ -193,10 +193,9 @@ mod tests {
         let found = overlaps(&[("id text", "HGETALL user:{:id}"), ("id int", "GET user:{:id}:secret")]);
         assert_eq!(
             found,
-            [
-                "line 1: `s0` in line 1 and `s1` in line 5 can reach the same key: a value can make one of `user:{:id}` and \
-              `user:{:id}:secret`; begin the keys of one with a text of its own, or declare the parameter an `int`, which has digits alone"
-            ]
+            ["line 1: `s0` in line 1 and `s1` in line 5 can reach the same key: a value can make one of \
+              `user:{:id}` and `user:{:id}:secret`; begin the keys of one with a text of its own, or declare the \
+              parameter an `int`, which has digits alone"]
         );
         for (one, other) in [
             (("a text", "GET user:{:a}"), ("", "GET user:admin")),

@@ -312,7 +312,8 @@ mod tests {
             ("DELETE FROM t USING u, v WHERE t.a = u.a", "t! u v"),
             ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE", "t! s"),
             (
-                "WITH x AS (DELETE FROM t RETURNING i), y (a, b) AS MATERIALIZED (SELECT 1, 2 FROM u) SELECT * FROM x, y",
+                "WITH x AS (DELETE FROM t RETURNING i), y (a, b) AS MATERIALIZED (SELECT 1, 2 FROM u) SELECT * \
+                 FROM x, y",
                 "t! u",
             ),
             ("SELECT extract(year FROM day), trim(BOTH 'x' FROM s) FROM t WHERE a IS DISTINCT FROM b", "t"),

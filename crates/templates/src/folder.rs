@@ -121,9 +121,11 @@ fn text(file: File) -> Result<String, String> {
 fn unread(error: Errno) -> String {
     match error {
         Errno::XDEV => "it is a link that leads out of the folder of templates".into(),
-        Errno::ACCESS => "its publisher may not read it: let others read it, or, if the whole folder is another one now, run \
-                          `bulkhead relaunch SITE:templates`"
-            .into(),
+        Errno::ACCESS => {
+            "its publisher may not read it: let others read it, or, if the whole folder is another one \
+                          now, run `bulkhead relaunch SITE:templates`"
+                .into()
+        }
         error => format!("it cannot be read: {error}"),
     }
 }

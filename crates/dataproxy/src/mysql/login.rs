@@ -145,7 +145,8 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &LoginSecret<'_>) -> io::Result<(AuthP
     if !matches!(plugin, AuthPlugin::MysqlNativePassword | AuthPlugin::CachingSha2Password) {
         let name = String::from_utf8_lossy(plugin.as_bytes()).into_owned();
         return Err(io::Error::other(format!(
-            "the server wants `{name}` of this user: give him a password by `mysql_native_password` or `caching_sha2_password`"
+            "the server wants `{name}` of this user: give him a password by `mysql_native_password` or \
+             `caching_sha2_password`"
         )));
     }
     let mut proof = plugin.init().map_err(io::Error::other)?;
@@ -160,8 +161,8 @@ fn begin(plugin: &AuthPlugin<'_>, secret: &LoginSecret<'_>) -> io::Result<(AuthP
 fn check_who_sees_the_password(line: &PacketStream, packet: &[u8]) -> io::Result<()> {
     if packet == WANTS_PASSWORD && !line.is_local() && !line.is_secured() {
         return Err(io::Error::other(
-            "it asks for the password itself, as `caching_sha2_password` does at a first login: speak TLS by `server_ca`, or give \
-             this user a password by `mysql_native_password`",
+            "it asks for the password itself, as `caching_sha2_password` does at a first login: speak TLS by \
+             `server_ca`, or give this user a password by `mysql_native_password`",
         ));
     }
     Ok(())

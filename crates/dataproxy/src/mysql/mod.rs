@@ -30,7 +30,8 @@ use login::LoggedIn;
 
 /// The settings of each session: a text ends at its quote, a value that does not fit is refused, changes hold by
 /// themselves.
-const SETTINGS: &str = "SET SESSION sql_mode = CONCAT_WS(',', @@sql_mode, 'STRICT_ALL_TABLES', 'NO_BACKSLASH_ESCAPES'), autocommit = 1";
+const SETTINGS: &str = "SET SESSION sql_mode = CONCAT_WS(',', @@sql_mode, 'STRICT_ALL_TABLES', \
+    'NO_BACKSLASH_ESCAPES'), autocommit = 1";
 /// A query, without parameters.
 const COM_QUERY: u8 = 3;
 /// A statement to be prepared.

@@ -103,11 +103,13 @@ impl Login {
         }
         let asked = self.head.get(5..HEAD).filter(|_| self.head[0] == AUTHENTICATION);
         if asked == Some(&CLEARTEXT_PASSWORD) {
-            let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or speak TLS by `server_ca`";
+            let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or \
+                speak TLS by `server_ca`";
             return Err(io::Error::other(rule));
         }
         if asked == Some(&MD5_PASSWORD) && !self.is_local {
-            let rule = "it asks for an MD5 of the password: let `password_encryption` and `pg_hba.conf` say `scram-sha-256` for this user and set its password again, or speak TLS by `server_ca`";
+            let rule = "it asks for an MD5 of the password: let `password_encryption` and `pg_hba.conf` say \
+                `scram-sha-256` for this user and set its password again, or speak TLS by `server_ca`";
             return Err(io::Error::other(rule));
         }
         if let (KEY, Some(pid)) = (self.head[0], self.head.get(5..HEAD)) {

@@ -115,7 +115,8 @@ fn has_keys(about: &About, statement: &Statement) -> Result<bool, String> {
             Some(WordPart::Parameter(number)) => {
                 let (key, own) = (&statement.parameters[*number].name, &statement.name);
                 return Err(format!(
-                    "`:{key}` begins a key, so that a service could reach all keys: begin it with text, such as `{own}:{{:{key}}}`"
+                    "`:{key}` begins a key, so that a service could reach all keys: begin it with text, such as \
+                     `{own}:{{:{key}}}`"
                 ));
             }
             _ => return Err("a key is empty".into()),

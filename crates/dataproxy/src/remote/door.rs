@@ -127,8 +127,8 @@ impl Door {
                      `name = \"{service}\"`, `remote = true` and `data = [\"{source}\"]` there"
                 ),
                 StatusCode::FORBIDDEN => format!(
-                    "{authority} has seen no `certificate` of this machine that it knows: what has signed it is to be in \
-                     `client_ca` there"
+                    "{authority} has seen no `certificate` of this machine that it knows: what has signed it is to be \
+                     in `client_ca` there"
                 ),
                 status => format!("{authority} answers {status} at the door to `{source}` for `{service}`"),
             },

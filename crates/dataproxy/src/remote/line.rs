@@ -184,7 +184,7 @@ impl DoorConnection {
     }
 }
 
-/// The next frame, once the service takes what may be in it. What is dropped while it waits has lost nothing.
+/// The next frame, once the service takes what may be in it. A future that is dropped while it waits has lost nothing.
 async fn next<'e>(
     stream: &mut SplitStream<Socket>,
     heard: &mut Instant,
@@ -207,7 +207,8 @@ async fn next<'e>(
         Ok(Some(Err(error))) => Err(in_words(&error)),
         Ok(None) => Err("the other machine has ended the connection".into()),
         Err(_) => Err(format!(
-            "the other machine has given no sign of life for {} s: see whether it runs, and whether the network carries what it says",
+            "the other machine has given no sign of life for {} s: see whether it runs, and whether the network \
+             carries what it says",
             SILENCE_MAX.as_secs()
         )),
     };

@@ -102,8 +102,9 @@ pub(super) fn check_search(
         tables.searched_by(connection, &sql(statement)).map_err(|error| at_line(statement, error))?;
     let Some(name) = searched else { return Ok(()) };
     let rule = format!(
-        "it searches the words of `{name}`, which nothing interrupts, and would keep all writes waiting: find the rows with a statement \
-         that reads, and name them by their `rowid` in one that writes or is part of a transaction"
+        "it searches the words of `{name}`, which nothing interrupts, and would keep all writes waiting: find the \
+         rows with a statement that reads, and name them by their `rowid` in one that writes or is part of a \
+         transaction"
     );
     Err((statement.line, rule))
 }

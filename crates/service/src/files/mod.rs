@@ -22,8 +22,8 @@ const VARIABLE: &str = "BULKHEAD_FILES";
 /// The prefix of files that are not whole yet.
 const PARTIAL: &str = ".part-";
 
-/// LIMIT: how long a partial file may stay as it is. What was killed while it wrote has left it; a client that is
-/// slower than this is given up.
+/// LIMIT: how long a partial file may stay as it is. A process that was killed while it wrote has left the file; a
+/// client that is slower than this is given up.
 const PARTIAL_MAX: Duration = Duration::from_secs(3600);
 
 /// LIMIT: most file systems take names of 255 bytes.
@@ -34,8 +34,8 @@ const NAME_MAX: usize = 200;
 pub struct Files(Rc<PathBuf>);
 
 impl Files {
-    /// The files in `folder`, for tests of a service. What was left there by a process that was killed while it wrote
-    /// is removed.
+    /// The files in `folder`, for tests of a service. Partial files of a process that was killed while it wrote
+    /// are removed.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -89,8 +89,10 @@ impl Context {
     /// # Errors
     /// It has none, in words for the operator.
     pub fn files(&self) -> Result<Files, Error> {
-        let folder = std::env::var_os(VARIABLE)
-            .ok_or("this service keeps files, and has no folder for them: write `files = true` in its [[site.service]]")?;
+        let folder = std::env::var_os(VARIABLE).ok_or(
+            "this service keeps files, and has no folder for them: write `files = true` in its \
+                [[site.service]]",
+        )?;
         let files = Files::in_folder(PathBuf::from(&folder));
         files.map_err(|error| format!("cannot read the folder {}: {error}", folder.display()).into())
     }

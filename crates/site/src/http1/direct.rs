@@ -236,7 +236,8 @@ mod tests {
     fn both_paths_say_the_same() {
         let heads = [
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
-            "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: then\r\nContent-Type: text/plain\r\nContent-Length: 4\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nbody",
+            "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: then\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\
+             Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nbody",
             "HTTP/1.1 404 Not Found\r\nSet-Cookie: a\r\nX-One: 1\r\nset-cookie: b\r\nContent-length: 0\r\n\r\n",
             "HTTP/1.1 204 No Content\r\nETag: \"x\"\r\n\r\n",
             "HTTP/1.1 304 Not Modified\r\nContent-Length: 40\r\nStrict-Transport-Security: max-age=9\r\n\r\n",

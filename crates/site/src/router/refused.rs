@@ -98,7 +98,8 @@ impl<'a> LoggedHead<'a> {
             Missing::Outside => (
                 "a symbolic link leads out of its folder, and into none of `follow_links`",
                 format!("`{name}`"),
-                "name the folder that it leads into in `follow_links`, or put what it leads to into `root`: a bind mount, or a copy"
+                "name the folder that it leads into in `follow_links`, or put what it leads to into `root`: a bind \
+                 mount, or a copy"
                     .to_owned(),
             ),
             Missing::Failed(errno) => {

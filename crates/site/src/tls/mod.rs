@@ -175,14 +175,14 @@ impl TlsContext {
         let revoked = self.revoked.borrow();
         let warning = |path| {
             format!(
-                "`client_crl` {path}: a list in it is out of date; clients whose certificates it is about are refused until \
-                 there is a newer one"
+                "`client_crl` {path}: a list in it is out of date; clients whose certificates it is about are refused \
+                 until there is a newer one"
             )
         };
         revoked.over(now()).map(warning).collect()
     }
 
-    /// Waits until a list is over. What is set up then takes up no session from before.
+    /// Waits until a list is over. Connections that are set up then resume no session from before.
     pub async fn list_is_over(&self) {
         loop {
             let end = self.revoked.borrow().next_end(now());

@@ -1,4 +1,4 @@
-//! What is passed on as it came is what the general path would make of it, which goes on where it is left.
+//! A request that is passed on as it came is as the general path would make it, which goes on where it is left.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -69,10 +69,13 @@ fn in_general(raw: &str) -> Vec<String> {
 fn both_paths_say_the_same() {
     for raw in [
         "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
-        "HEAD /a%20b?c=%22[] HTTP/1.1\r\nHost: A.example:80\r\nUser-Agent: u\r\nCookie: a\r\nX-Two: 1\r\ncookie: b\r\n\r\n",
+        "HEAD /a%20b?c=%22[] HTTP/1.1\r\nHost: A.example:80\r\nUser-Agent: u\r\nCookie: a\r\nX-Two: 1\r\ncookie: \
+         b\r\n\r\n",
         "GET /x HTTP/1.0\r\nHost: a\r\nConnection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\n\r\n",
-        "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\n\r\n",
-        "GET /x HTTP/1.1\r\nHost: a\r\nClient-Cert: :AA==:\r\nClient-Cert-Chain: x\r\nUpgrade: h2c\r\nEmpty:\r\nRange: bytes=0-1\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\n\
+         Bulkhead-Client: 6\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\r\nClient-Cert: :AA==:\r\nClient-Cert-Chain: x\r\nUpgrade: h2c\r\nEmpty:\r\n\
+         Range: bytes=0-1\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: a\r\ncontent-length: 4\r\nX-One: 1\r\n\r\nbody",
         "PUT /x HTTP/1.1\r\nContent-Length:  4 \r\nHost: a\r\nContent-Type: a/b\r\n\r\nbodyGET /next HTTP/1.1\r\n",
         "DELETE /x HTTP/1.0\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
@@ -209,7 +212,7 @@ fn the_general_path_goes_on_where_the_exchange_is() {
 
 const UPLOAD: &[u8] = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody";
 
-/// What becomes of an upload whose kept connection ends, of which so much was sent; and what a new connection hears.
+/// The outcome of an upload whose kept connection ends, of which so much was sent; and the bytes on a new connection.
 async fn upload_again(method: &str, sent: usize, found: bool) -> (u16, Vec<u8>) {
     let pool = Pool::new(Bounds { connections: 1, idle: None });
     let server = Server { pool, new: RefCell::default() };

@@ -33,7 +33,8 @@ pub(crate) enum Lack {
     Full,
     /// The range of the client's address has as much of the file with servers as one may.
     #[error(
-        "bodies that servers have not read to the end take what the client's range of addresses may have of `spool_bytes`"
+        "bodies that servers have not read to the end take what the client's range of addresses may have of \
+         `spool_bytes`"
     )]
     Share,
     /// The disk is full, or nearly so, or fails.
