@@ -15,7 +15,12 @@ fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
 #[test]
 fn the_page_shows_the_tables() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/roles.md");
-    for (name, table) in [("topology", wire::render()), ("oom steps", wire::render_oom_steps())] {
+    let tables = [
+        ("processes", wire::render_processes()),
+        ("topology", wire::render()),
+        ("oom steps", wire::render_oom_steps()),
+    ];
+    for (name, table) in tables {
         let text = std::fs::read_to_string(&path).unwrap();
         let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
         let start =
