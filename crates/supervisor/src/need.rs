@@ -16,7 +16,7 @@ use crate::limits::{self, Bound};
 use crate::memory::{self, Memory};
 use crate::setup::process_table::process_table;
 use crate::spawn::inheritance;
-use crate::spawn::process_spec::{BROKER_OF, ProcessSpec};
+use crate::spawn::process_spec::ProcessSpec;
 
 /// The launcher, the reaper and the closer.
 pub(crate) const BESIDE: u64 = 3;
@@ -215,6 +215,7 @@ pub fn from_here(config: &Config) -> Result<Need, Error> {
 mod tests {
     use super::*;
     use crate::limits::{Holder, ProcessLimit, RAISE_MEMORY};
+    use crate::spawn::process_spec::BROKER_OF;
 
     fn spec(role: Role, name: &str, index: usize) -> ProcessSpec {
         let (partition, site, worker, generation, identity) = (0, 0, 0, 0, None);

@@ -14,6 +14,7 @@ use wire::{Role, Source, Text};
 use crate::Supervisor;
 use crate::error::{Error, during};
 use crate::process::{Process, Stage};
+use crate::setup::links;
 use crate::spawn::context::duplicate;
 
 impl Supervisor {
@@ -126,8 +127,8 @@ impl Supervisor {
 
     /// The site of a worker, if it has certificates.
     pub fn site_with_tls(&self, worker: u64) -> Option<u16> {
-        let site = self.spec_of(worker).site;
-        self.context().config.sites[usize::from(site)].tls.is_some().then_some(site)
+        let spec = self.spec_of(worker);
+        links::has_certificates(&self.context().config, spec).then_some(spec.site)
     }
 
     /// The processes that answer requests, as far as they are not told to end.
@@ -166,8 +167,7 @@ impl Supervisor {
 
     /// Whether gates send clients' connections to this worker.
     pub fn gate_serves(&self, worker: u64) -> bool {
-        let spec = self.spec_of(worker);
-        self.context().service(spec).is_none_or(|(_, service)| service.takes_connections)
+        links::takes_connections(&self.context().config, self.spec_of(worker))
     }
 
     /// Whether a slot is that of a service of the site in another slot.
@@ -178,9 +178,7 @@ impl Supervisor {
 
     /// Whether a site's worker relays requests under TLS to another site's.
     fn relays(&self, front: u64, other: u64) -> bool {
-        let (front, other) = (self.spec_of(front), self.spec_of(other));
-        let are_sites = front.role == Role::Site && other.role == Role::Site;
-        are_sites && self.context().messages().relays(front, other)
+        links::relays(&self.context().config, self.spec_of(front), self.spec_of(other))
     }
 
     /// Makes a channel on which a gate or a site worker sends connections to a worker.
