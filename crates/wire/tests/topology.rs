@@ -38,6 +38,19 @@ fn the_page_shows_the_tables() {
     }
 }
 
+/// The programs of ours, for what reads no Rust: the Makefile and the tests.
+#[test]
+fn the_list_of_programs_is_that_of_the_roles() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("roles.txt");
+    let ours = Role::ALL.iter().filter(|role| !role.is_operators());
+    let names: String = ours.map(|role| format!("{}\n", role.name())).collect();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &names).unwrap();
+    }
+    let shown = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(shown, names, "run `BLESS=1 cargo test -p wire` to rewrite {}", path.display());
+}
+
 /// Whatever the kernel kills when memory runs out, nothing goes before it that others need more.
 #[test]
 fn what_more_depends_on_is_killed_later() {

@@ -7,6 +7,7 @@ use wire::LauncherToBroker;
 
 use super::RoleKind;
 use crate::Supervisor;
+use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -16,6 +17,14 @@ pub(super) struct Broker;
 impl RoleKind for Broker {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToBroker::Report {}, None);
+    }
+
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.configure_broker(serial)
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_broker(serial)
     }
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

@@ -23,6 +23,16 @@ impl RoleKind for Connector {
         supervisor.send(serial, &LauncherToConnector::Report {}, None);
     }
 
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        let messages = supervisor.context().connector_setup(supervisor.spec_of(serial))?;
+        supervisor.send_all(serial, messages);
+        Ok(())
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_backends(serial)
+    }
+
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy {
         context.connector_policy(spec)
     }

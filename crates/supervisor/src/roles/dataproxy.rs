@@ -28,6 +28,16 @@ impl RoleKind for DataProxy {
         supervisor.send(serial, &LauncherToDataProxy::Report {}, None);
     }
 
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        let messages = supervisor.context().data_proxy_setup(supervisor.spec_of(serial))?;
+        supervisor.send_all(serial, messages);
+        Ok(())
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_data(serial)
+    }
+
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy {
         context.data_proxy_policy(spec)
     }

@@ -4,6 +4,7 @@
 
 use std::os::fd::OwnedFd;
 
+use config::Config;
 use jail::Limits;
 use jail::policy::Policy;
 use wire::LauncherToService;
@@ -26,10 +27,28 @@ pub(super) enum Guest {
 }
 
 impl RoleKind for Guest {
+    fn count(&self, config: &Config, _: usize) -> usize {
+        match self {
+            Self::Service => 0,
+            Self::Filter => config.conditioning.filters.len(),
+        }
+    }
+
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         if let Self::Service = self {
             supervisor.send(serial, &LauncherToService::Report {}, None);
         }
+    }
+
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        match self {
+            Self::Service => {
+                let setup = supervisor.context().messages().service_setup(supervisor.spec_of(serial));
+                supervisor.send_all(serial, setup.into_iter().map(|message| (message, None)));
+            }
+            Self::Filter => supervisor.on_filter_there(serial),
+        }
+        Ok(())
     }
 
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy {

@@ -2,6 +2,7 @@
 //!
 //! Runs in: the launcher, as root. Sees nothing. Never: is asked anything.
 
+use config::Config;
 use jail::policy::{Grants, Policy};
 
 use super::RoleKind;
@@ -13,6 +14,10 @@ use crate::spawn::process_spec::ProcessSpec;
 pub(super) struct Launcher;
 
 impl RoleKind for Launcher {
+    fn count(&self, _: &Config, _: usize) -> usize {
+        0
+    }
+
     fn ask(&self, _: &mut Supervisor, _: u64) {}
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

@@ -17,9 +17,10 @@ mod stapler;
 
 use std::os::fd::OwnedFd;
 
+use config::Config;
 use jail::Limits;
 use jail::policy::Policy;
-use wire::Role;
+use wire::{Message, Role};
 
 use crate::Supervisor;
 use crate::error::Error;
@@ -31,8 +32,23 @@ use crate::spawn::view::View;
 
 /// What is done for the processes of one role alone.
 pub(crate) trait RoleKind: Sync {
+    /// How many processes of a role of the whole server there are to be, where so many gates are asked for.
+    fn count(&self, _config: &Config, _gates: usize) -> usize {
+        1
+    }
+
     /// Asks a process for its counters, if it has any.
     fn ask(&self, supervisor: &mut Supervisor, serial: u64);
+
+    /// Sends a new process what it must know before it serves. Empty for roles that are sent what only the launcher's components have.
+    fn configure(&self, _supervisor: &mut Supervisor, _serial: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Makes the channels between a new process, of any role, and those of this role or the other way round.
+    fn connect(&self, _supervisor: &mut Supervisor, _serial: u64) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Which system calls a process may make.
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy;
@@ -58,6 +74,33 @@ pub(crate) trait RoleKind: Sync {
 
     /// Changes the share of the machine that a role of ours has.
     fn share(&self, _context: &SpawnContext, _spec: &ProcessSpec, _share: &mut Share) {}
+}
+
+/// How many processes of a role of the whole server there are to be, where so many gates are asked for.
+pub(crate) fn count(role: Role, config: &Config, gates: usize) -> usize {
+    kind(role).count(config, gates)
+}
+
+impl Supervisor {
+    /// Sends a new process what it must know before it serves, as far as that follows from the configuration.
+    pub fn configure_by_role(&mut self, serial: u64) -> Result<(), Error> {
+        kind(self.spec_of(serial).role).configure(self, serial)
+    }
+
+    /// Makes the channels between a new process and everyone that it works with, to what others need first: who gets requests can pass
+    /// them on.
+    pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
+        Role::REPLACEMENT_ORDER.into_iter().try_for_each(|role| kind(role).connect(self, serial))
+    }
+
+    /// Sends a process these messages.
+    pub(crate) fn send_all<M: Message>(
+        &mut self,
+        serial: u64,
+        messages: impl IntoIterator<Item = (M, Option<OwnedFd>)>,
+    ) {
+        messages.into_iter().for_each(|(message, descriptor)| self.send(serial, &message, descriptor));
+    }
 }
 
 /// What is done for the processes of a role alone.

@@ -25,6 +25,10 @@ impl RoleKind for Publisher {
         supervisor.send(serial, &LauncherToPublisher::Report {}, None);
     }
 
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_publisher(serial)
+    }
+
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {
         Policy::Publisher
     }

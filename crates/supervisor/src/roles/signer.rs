@@ -2,11 +2,14 @@
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: sends what is another role's.
 
+use config::Config;
 use jail::policy::Policy;
 use wire::tls::LauncherToSigner;
 
 use super::RoleKind;
 use crate::Supervisor;
+use crate::error::Error;
+use crate::setup::process_table::signs;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
@@ -14,8 +17,16 @@ use crate::spawn::process_spec::ProcessSpec;
 pub(super) struct Signer;
 
 impl RoleKind for Signer {
+    fn count(&self, config: &Config, _: usize) -> usize {
+        signs(config).into()
+    }
+
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToSigner::Report {}, None);
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_signer(serial)
     }
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

@@ -24,6 +24,10 @@ impl RoleKind for Site {
         supervisor.send(serial, &LauncherToSite::Report {}, None);
     }
 
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_workers(serial)
+    }
+
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {
         Policy::Site
     }

@@ -67,9 +67,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes the channels between a new process and everyone that it works with. Gates and sites that retire are among these:
-    /// they may have something for a new worker yet, and connections that only a new gate can go on with.
-    pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
+    /// Makes the channels on which requests go: from a new gate or site's worker, or to a new worker. Gates and sites that retire are
+    /// among these: they may have something for a new worker yet, and connections that only a new gate can go on with.
+    pub(crate) fn connect_workers(&mut self, serial: u64) -> Result<(), Error> {
         let slot = self.processes()[&serial].slot;
         let pairs: Vec<(u64, u64)> = match self.spec(slot).role {
             Role::Gate => {
@@ -96,19 +96,13 @@ impl Supervisor {
                 let sites = self.of_site(site).filter(is_its);
                 gates.chain(sites).map(|source| (source, serial)).collect()
             }
-            _ => Vec::new(),
+            _ => return Ok(()),
         };
-        self.connect_backends(serial)?;
-        self.connect_broker(serial)?;
-        self.connect_data(serial)?;
-        self.connect_publisher(serial)?;
-        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
-        self.connect_signer(serial)?;
-        self.connect_stapler(serial)
+        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))
     }
 
     /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
-    fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
         let (signers, sites) = match self.spec_of(serial).role {
             Role::Signer => (vec![serial], self.hearing(Role::Site)),
             Role::Site => (self.active(Role::Signer, None), vec![serial]),

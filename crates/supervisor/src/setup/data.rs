@@ -159,7 +159,7 @@ fn remote_message(source: &DataSource, remote: &RemoteServer) -> LauncherToDataP
 impl Supervisor {
     /// Makes the channels between a new data proxy and its services, or the other way round; those that retire included, which
     /// have requests to answer yet.
-    pub fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         // There may be thousands of sites: only this one is looked at.
         for other in self.of_site(site).collect::<Vec<_>>() {

@@ -93,7 +93,7 @@ impl Supervisor {
 
     /// Makes the channels between a new publisher and the services that have its templates, or the other way round; those that
     /// retire included, which have requests to answer yet.
-    pub fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         if !matches!(role, Role::Publisher | Role::Service) {
             return Ok(());
