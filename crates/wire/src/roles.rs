@@ -47,6 +47,10 @@ pub struct RoleFacts {
     pub stops_after: Role,
     /// After which role its processes are replaced by an upgrade; after [`Role::Launcher`]: first.
     pub replaced_after: Role,
+    /// Whether others have channels to its processes: where a successor is given up, they are made again to the one that stays.
+    pub has_peers: bool,
+    /// Whether some of its processes are in the machine's network: they make connections for others.
+    pub has_network: bool,
     /// The roles whose processes of the same site may need it.
     pub users: &'static [Role],
 }
@@ -117,6 +121,8 @@ impl RoleFacts {
         access_log: AccessLogRight::None,
         stops_after: Role::Launcher,
         replaced_after: Role::Launcher,
+        has_peers: true,
+        has_network: false,
         users: &[],
     };
     /// What works for all.
@@ -159,7 +165,7 @@ roles! {
         count: "one",
         sees: "the configuration; exits of its children; numbers from them",
         lacks: "a byte from the network, a string from a child, an HTTP parser, a second thread",
-        oom_step: 0, heartbeat: Heartbeat::Never, kib: 0, ..OF_ALL;
+        oom_step: 0, heartbeat: Heartbeat::Never, kib: 0, has_peers: false, ..OF_ALL;
     /// Accepts connections and finds their partition.
     Gate = 1: name: "gate",
         does: "all gates, which accept connections; they have one uid",
@@ -167,7 +173,7 @@ roles! {
         sees: "the first bytes of each connection",
         lacks: "keys, files, the rest of a connection that it passed on",
         is_numbered: true, heartbeat: Heartbeat::Short, kib: 512, cpu_weight: 2, access_log: AccessLogRight::Every,
-        replaced_after: Role::Filter, ..OF_ALL;
+        replaced_after: Role::Filter, has_peers: false, ..OF_ALL;
     /// Serves one site.
     Site = 2: name: "site",
         does: "serves a site",
@@ -177,7 +183,7 @@ roles! {
         lacks: "a private key; another site's files or connections, but for requests under TLS to sites with a \
             `path` below its host",
         uid_of: "site", is_worker: true, heartbeat: Heartbeat::InUse, cpu_weight: 4, access_log: AccessLogRight::Site,
-        stops_after: Role::Filter, replaced_after: Role::Service, ..OF_A_SITE;
+        stops_after: Role::Filter, replaced_after: Role::Service, has_peers: false, ..OF_A_SITE;
     /// Runs one service.
     Service = 3: name: "service",
         does: "runs a service",
@@ -189,21 +195,21 @@ roles! {
             or connections; a way to the launcher but \"ready\" and counters",
         uid_of: "service", program: Whose::Operators, is_worker: true, oom_step: OOM_STEP_MAX, heartbeat: Heartbeat::InUse,
         kib: 520, access_log: AccessLogRight::Site, stops_after: Role::Site, replaced_after: Role::Publisher,
-        users: &[Role::Site], ..OF_A_SITE;
+        users: &[Role::Site], has_peers: false, ..OF_A_SITE;
     /// Writes the logs.
     Logger = 4: name: "logger",
         does: "the logger, which writes every log",
         count: "one",
         sees: "log records and what processes print",
         lacks: "a file that it opened itself",
-        kib: 768, stops_after: Role::Admin, ..OF_ALL;
+        kib: 768, stops_after: Role::Admin, has_peers: false, ..OF_ALL;
     /// Passes the administrator's orders on. An upgrade replaces it last: it passes the answer on.
     Admin = 5: name: "admin",
         does: "passes the administrator's orders on",
         count: "one",
         sees: "orders of root (or of who started Bulkhead)",
         lacks: "anything to say to the launcher but numbers",
-        stops_after: Role::Stapler, replaced_after: Role::Gate, ..OF_ALL;
+        stops_after: Role::Stapler, replaced_after: Role::Gate, has_peers: false, ..OF_ALL;
     /// A filter of the operator's, any program: gets requests from the gates, and passes them on or drops them.
     Filter = 6: name: "filter",
         does: "all filters, which see every request; each has a uid of its own",
@@ -211,7 +217,7 @@ roles! {
         sees: "the head and the connection of every request",
         lacks: "the network, bodies unless it reads them, a way to the launcher, the logs or a worker",
         is_numbered: true, uid_of: "filter", program: Whose::Operators, oom_step: 300, heartbeat: Heartbeat::Never, kib: 352,
-        stops_after: Role::Gate, replaced_after: Role::Site, ..OF_ALL;
+        stops_after: Role::Gate, replaced_after: Role::Site, has_peers: false, ..OF_ALL;
     /// Holds the private keys of all sites, and signs with them.
     Signer = 7: name: "signer",
         does: "the signer, which holds the private keys of all sites",
@@ -227,14 +233,14 @@ roles! {
         lacks: "a byte of what is said on a connection; another port or socket than those of its routes, grants or \
             source, and 53 if a server has a name",
         suffix: ":connector", uid_of: "connector", kib: 256, stops_after: Role::DataProxy, replaced_after: Role::Stapler,
-        users: &[Role::Site, Role::Service, Role::DataProxy], ..OF_A_SITE;
+        users: &[Role::Site, Role::Service, Role::DataProxy], has_network: true, ..OF_A_SITE;
     /// Asks the responders of authorities about sites' certificates.
     Stapler = 9: name: "stapler",
         does: "the stapler, which asks responders whether certificates are valid",
         count: "one, where sites have certificates",
         sees: "certificates; answers of authorities' responders and of DNS servers",
         lacks: "a key; a word of a site's or a client's; other ports than 53 and those of `ocsp_ports`",
-        kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, ..OF_ALL;
+        kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, has_network: true, ..OF_ALL;
     /// Answers the calls by which one service asks for sockets and connections. It reads what these point at, which the kernel lets
     /// processes of the same uid do.
     Broker = 10: name: "broker",

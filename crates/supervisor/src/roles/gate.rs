@@ -6,15 +6,15 @@ use config::Config;
 use jail::policy::Policy;
 use wire::LauncherToGate;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Gate;
+pub(super) struct GateRole;
 
-impl RoleKind for Gate {
+impl RoleKind for GateRole {
     fn count(&self, _: &Config, gates: usize) -> usize {
         gates
     }

@@ -9,7 +9,7 @@ use jail::Limits;
 use jail::policy::Policy;
 use wire::LauncherToService;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::spawn::Origin;
@@ -19,14 +19,14 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) enum Guest {
+pub(super) enum GuestRole {
     /// It has a channel to the launcher.
     Service,
     /// Any program, which says nothing.
     Filter,
 }
 
-impl RoleKind for Guest {
+impl RoleKind for GuestRole {
     fn count(&self, config: &Config, _: usize) -> usize {
         match self {
             Self::Service => 0,

@@ -8,6 +8,7 @@ mod connector;
 mod dataproxy;
 mod gate;
 mod guest;
+mod kind;
 mod launcher;
 mod logger;
 mod publisher;
@@ -18,63 +19,11 @@ mod stapler;
 use std::os::fd::OwnedFd;
 
 use config::Config;
-use jail::Limits;
-use jail::policy::Policy;
 use wire::{Message, Role};
 
+use self::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
-use crate::spawn::Origin;
-use crate::spawn::cgroup::Share;
-use crate::spawn::context::SpawnContext;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::view::View;
-
-/// What is done for the processes of one role alone.
-pub(crate) trait RoleKind: Sync {
-    /// How many processes of a role of the whole server there are to be, where so many gates are asked for.
-    fn count(&self, _config: &Config, _gates: usize) -> usize {
-        1
-    }
-
-    /// Asks a process for its counters, if it has any.
-    fn ask(&self, supervisor: &mut Supervisor, serial: u64);
-
-    /// Sends a new process what it must know before it serves. Empty for roles that are sent what only the launcher's components have.
-    fn configure(&self, _supervisor: &mut Supervisor, _serial: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Makes the channels between a new process, of any role, and those of this role or the other way round.
-    fn connect(&self, _supervisor: &mut Supervisor, _serial: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Which system calls a process may make.
-    fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy;
-
-    /// Lets a process reach what it needs beside its program.
-    fn let_reach(
-        &self,
-        _context: &SpawnContext,
-        _spec: &ProcessSpec,
-        _program: (&OwnedFd, Origin),
-        _view: &mut View,
-    ) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// The layers of a jail that a process does without.
-    fn without(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Changes the limits that a role of ours has.
-    fn limit(&self, _context: &SpawnContext, _spec: &ProcessSpec, _limits: &mut Limits) {}
-
-    /// Changes the share of the machine that a role of ours has.
-    fn share(&self, _context: &SpawnContext, _spec: &ProcessSpec, _share: &mut Share) {}
-}
 
 /// How many processes of a role of the whole server there are to be, where so many gates are asked for.
 pub(crate) fn count(role: Role, config: &Config, gates: usize) -> usize {
@@ -106,18 +55,18 @@ impl Supervisor {
 /// What is done for the processes of a role alone.
 pub(crate) const fn kind(role: Role) -> &'static dyn RoleKind {
     match role {
-        Role::Launcher => &launcher::Launcher,
-        Role::Gate => &gate::Gate,
-        Role::Site => &site::Site,
-        Role::Service => &guest::Guest::Service,
-        Role::Logger => &logger::Logger,
-        Role::Admin => &admin::Admin,
-        Role::Filter => &guest::Guest::Filter,
-        Role::Signer => &signer::Signer,
-        Role::Connector => &connector::Connector,
-        Role::Stapler => &stapler::Stapler,
-        Role::Broker => &broker::Broker,
-        Role::DataProxy => &dataproxy::DataProxy,
-        Role::Publisher => &publisher::Publisher,
+        Role::Launcher => &launcher::LauncherRole,
+        Role::Gate => &gate::GateRole,
+        Role::Site => &site::SiteRole,
+        Role::Service => &guest::GuestRole::Service,
+        Role::Logger => &logger::LoggerRole,
+        Role::Admin => &admin::AdminRole,
+        Role::Filter => &guest::GuestRole::Filter,
+        Role::Signer => &signer::SignerRole,
+        Role::Connector => &connector::ConnectorRole,
+        Role::Stapler => &stapler::StaplerRole,
+        Role::Broker => &broker::BrokerRole,
+        Role::DataProxy => &dataproxy::DataProxyRole,
+        Role::Publisher => &publisher::PublisherRole,
     }
 }

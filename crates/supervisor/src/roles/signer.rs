@@ -6,17 +6,17 @@ use config::Config;
 use jail::policy::Policy;
 use wire::tls::LauncherToSigner;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
-use crate::setup::process_table::signs;
+use crate::setup::links::signs;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Signer;
+pub(super) struct SignerRole;
 
-impl RoleKind for Signer {
+impl RoleKind for SignerRole {
     fn count(&self, config: &Config, _: usize) -> usize {
         signs(config).into()
     }

@@ -9,7 +9,7 @@ use config::Config;
 use jail::policy::Policy;
 use wire::stapler::LauncherToStapler;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::setup::stapler;
@@ -19,9 +19,9 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) struct Stapler;
+pub(super) struct StaplerRole;
 
-impl RoleKind for Stapler {
+impl RoleKind for StaplerRole {
     fn count(&self, config: &Config, _: usize) -> usize {
         stapler::is_wanted(config).into()
     }

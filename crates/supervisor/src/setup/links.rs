@@ -8,6 +8,11 @@ use wire::{Edge, Role};
 
 use crate::spawn::process_spec::ProcessSpec;
 
+/// Whether any site has certificates.
+pub fn signs(config: &Config) -> bool {
+    config.sites.iter().any(|site| site.tls.is_some())
+}
+
 /// Whether gates send clients' connections to a worker.
 pub fn takes_connections(config: &Config, worker: &ProcessSpec) -> bool {
     match worker.role {

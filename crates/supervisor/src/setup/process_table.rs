@@ -32,11 +32,6 @@ pub fn process_table(
     Ok(table.specs)
 }
 
-/// Whether any site has certificates.
-pub fn signs(config: &Config) -> bool {
-    config.sites.iter().any(|site| site.tls.is_some())
-}
-
 /// Processes that are to run.
 pub struct ProcessTable<'a> {
     config: &'a Config,
