@@ -190,6 +190,10 @@ class Facts(unittest.TestCase):
     def test_the_readme_is_short(self):
         self.assertLessEqual(text("README.md").count("\n"), 150)
 
+    def test_what_has_changed_in_a_version_is_short(self):
+        for version in re.split(r"^## ", text("CHANGELOG.md"), flags=re.MULTILINE)[1:]:
+            self.assertLessEqual(version.count("\n"), 70, version.partition("\n")[0])
+
 
 class Explain(unittest.TestCase):
     """docs/security/explain.md shows what the command prints for the demo."""
