@@ -50,7 +50,7 @@ def roles():
     rows = re.findall(r"^    (\w+) = \d+: (name: .*?)\.\.(\w+);", code, re.MULTILINE | re.DOTALL)
     found = {}
     for role, row, scope in rows:
-        said = dict(re.findall(r"(\w+): (?:\w+::)?\"?(\w+)", row))
+        said = {key: word or value for key, value, word in re.findall(r'(\w+): (?:\w+::(\w+)|"(\w+)")', row)}
         found[role] = {"scope": scope} | begins[scope] | said
     assert len(found) > 10 and all("name" in facts for facts in found.values())
     return found
@@ -67,6 +67,15 @@ class Facts(unittest.TestCase):
                 if not (TOP / name).exists():
                     missing.append(f"{page.relative_to(TOP)}: {name}")
         self.assertEqual(missing, [])
+
+    def test_places_where_something_is_added_are_there(self):
+        page = text("docs/internals/how-to-add.md")
+        named = re.findall(r"`((?:[\w.-]+/)+[\w.-]+|Makefile)`", page)
+        self.assertGreater(len(named), 40)
+        self.assertEqual([name for name in named if not (TOP / name).exists()], [])
+        said = re.findall(r"`(\w+)` (?:of|in)\s+`((?:[\w.-]+/)+[\w.-]+|Makefile)`", page)
+        self.assertGreater(len(said), 5)
+        self.assertEqual([(word, name) for word, name in said if word not in text(name)], [])
 
     def test_layers_of_the_jail(self):
         code = section(text("crates/jail/src/layers.rs").replace("pub const LAYERS", "\n## L\n"), "## L").partition("];")[0]
