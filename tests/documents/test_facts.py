@@ -77,6 +77,10 @@ class Facts(unittest.TestCase):
         self.assertGreater(len(said), 5)
         self.assertEqual([(word, name) for word, name in said if word not in text(name)], [])
 
+    def test_each_promise_has_its_tests(self):
+        done = subprocess.run([TOP / "tests/promises"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_layers_of_the_jail(self):
         code = section(text("crates/jail/src/layers.rs").replace("pub const LAYERS", "\n## L\n"), "## L").partition("];")[0]
         layers = re.findall(r'\(("[^"]+"|PIDS)', code)
