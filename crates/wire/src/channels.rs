@@ -179,7 +179,7 @@ pub fn render_oom_steps() -> String {
     out
 }
 
-/// What is a fact about each role as Markdown.
+/// The facts about each role, as Markdown.
 pub fn render_processes() -> String {
     let mut out = String::from(
         "| program | how many | runs as | what it sees | what it never has |\n| --- | --- | --- | --- | --- |\n",

@@ -1,30 +1,30 @@
-//! The roles: what is a fact about each kind of process, in one row.
+//! The roles: the facts about each kind of process, in one row.
 //!
 //! Runs in: every process. Sees no untrusted bytes. Never: says what a process does, which its crate and its file in the launcher do.
 //!
 //! A new role is a row here. What others ask of a role is a field of [`RoleFacts`], so that no list of roles stands elsewhere.
 
-/// What is a fact about a role.
+/// The facts about a role.
 #[derive(Clone, Copy, Debug)]
 pub struct RoleFacts {
     /// The name of the crate, the program and the process.
     pub name: &'static str,
-    /// What its processes do, in a few words: for `explain`, which says more of those of a site.
+    /// The work of its processes, in a few words: for `explain`, which says more of those of a site.
     pub does: &'static str,
     /// How many there are, for people.
     pub count: &'static str,
-    /// What they see of what is not theirs, for people.
+    /// The data of others that they see, for people.
     pub sees: &'static str,
-    /// What they never have, for people.
+    /// The rights and data that they never have, for people.
     pub lacks: &'static str,
-    /// What its processes are for.
+    /// Whether its processes work for the server or for a site.
     pub scope: Scope,
-    /// What the name of a process ends in, after the name of the site, service or data source that it works for. No name of those has
+    /// The end of a process's name, after that of the site, service or data source that it works for. No name of those has
     /// a colon.
     pub suffix: &'static str,
     /// Whether there may be several of the server, which are called by their number.
     pub is_numbered: bool,
-    /// What the name of its uid begins with in the table of uids: `data/blog/catalog`.
+    /// The beginning of its uid's name in the table of uids: `data/blog/catalog`.
     pub uid_of: &'static str,
     /// Whose program it is.
     pub program: Whose,
@@ -55,7 +55,7 @@ pub struct RoleFacts {
     pub users: &'static [Role],
 }
 
-/// What the processes of a role are for.
+/// Whom the processes of a role work for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole server. Commands know them by the name of the role: no site may be called so.
@@ -101,7 +101,7 @@ pub enum AccessLogRight {
 }
 
 impl RoleFacts {
-    /// What works for one site, and what a row leaves out.
+    /// The defaults of a row: those of a role that works for one site.
     const OF_A_SITE: Self = Self {
         name: "",
         does: "",
@@ -125,7 +125,7 @@ impl RoleFacts {
         has_network: false,
         users: &[],
     };
-    /// What works for all.
+    /// The defaults of a role that works for all sites.
     const OF_ALL: Self = Self {
         count: "one",
         scope: Scope::Server,
@@ -148,7 +148,7 @@ macro_rules! roles {
             /// Every role.
             pub const ALL: &'static [Self] = &[$(Self::$role),*];
 
-            /// What is a fact about it.
+            /// The facts about it.
             pub const fn facts(self) -> &'static RoleFacts {
                 match self {
                     $(Self::$role => const { &RoleFacts { $($key: $value,)* ..RoleFacts::$rest } },)*

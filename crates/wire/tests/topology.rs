@@ -67,7 +67,7 @@ fn what_more_depends_on_is_killed_later() {
     );
 }
 
-/// Who needs a process goes before it at the end, and is replaced after it.
+/// A process goes before those that it needs at the end, and is replaced after them.
 #[test]
 fn what_others_need_goes_last_and_is_replaced_first() {
     let place = |order: &[Role], role: Role| order.iter().position(|one| *one == role).unwrap();

@@ -1,4 +1,4 @@
-//! What a role may need from the launcher beside what is a fact in its row.
+//! The part of a role that is no fact: functions of the launcher, which each role may have its own of.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: has a role without a policy of system calls.
 
@@ -16,7 +16,7 @@ use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
-/// What is done for the processes of one role alone.
+/// The functions that a role may have its own of.
 pub(crate) trait RoleKind: Sync {
     /// How many processes of a role of the whole server there are to be, where so many gates are asked for.
     fn count(&self, _config: &Config, _gates: usize) -> usize {

@@ -1,4 +1,4 @@
-//! What the launcher does for the processes of one role alone: a file for each role, and what is a fact in `wire::Role`'s row.
+//! The launcher's part for each role, in a file of its own; the facts are in the rows of `wire::Role`.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: has a role without a policy of system calls.
 
@@ -52,7 +52,7 @@ impl Supervisor {
     }
 }
 
-/// What is done for the processes of a role alone.
+/// The functions of a role.
 pub(crate) const fn kind(role: Role) -> &'static dyn RoleKind {
     match role {
         Role::Launcher => &launcher::LauncherRole,

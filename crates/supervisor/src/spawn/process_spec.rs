@@ -6,13 +6,13 @@ use config::{Config, DataSource, Service, Site};
 use jail::Identity;
 use wire::{NO_PARTITION, Role, Scope};
 
-/// What the name of a connector ends in.
+/// The end of a connector's name.
 pub const CONNECTOR_OF: &str = Role::Connector.facts().suffix;
-/// What the name of a service's broker ends in.
+/// The end of the name of a service's broker.
 pub const BROKER_OF: &str = Role::Broker.facts().suffix;
-/// What the name of a data proxy ends in.
+/// The end of a data proxy's name.
 pub const DATA_OF: &str = Role::DataProxy.facts().suffix;
-/// What the name of a site's publisher ends in.
+/// The end of the name of a site's publisher.
 pub const TEMPLATES_OF: &str = Role::Publisher.facts().suffix;
 /// What is between a name and the number of one of its workers; no name has it.
 pub const WORKER_OF: char = '#';
