@@ -4,8 +4,8 @@ HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # `ci` is quicker to build; `make test` and the demo use it. Benchmarks and packages are of the release profile.
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
-# What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
+# What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin: the roles' programs, and others.
+ROLES  := $(shell cat crates/wire/roles.txt) bulkhead-guard datadoor inspector bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
 .PHONY: all build stage dist demo matching db-up breakout test test-stages lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean

@@ -12,7 +12,7 @@ use serde_json::Value;
 use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Shed, Text};
 use worker::channel::Channel;
 
-/// What every order begins with.
+/// The secret with which every order begins.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;

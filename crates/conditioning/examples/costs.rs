@@ -1,4 +1,4 @@
-//! What each policy costs a connection: nanoseconds of processor time.
+//! The cost of each policy for a connection: nanoseconds of processor time.
 //!
 //! Run by people: `cargo run --release -p conditioning --example costs`. It says whether all of them together take at
 //! most two microseconds of a connection, and fails if not.
@@ -13,7 +13,7 @@ use conditioning::{
     Bans, ClientOrigin, DelayQueue, Exempt, Priority, Queue, Rate, ShareLimits, Shares, Tree,
 };
 
-/// What all together may take.
+/// The time that all together may take.
 const NANOSECONDS_MAX: f64 = 2000.0;
 const ROUNDS: u32 = 1_000_000;
 /// Connections that are held meanwhile, as many as a process can have.
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is done for connections that are shed.
+/// The work for connections that are dropped.
 fn attacked(now: Instant) {
     let mut incomplete = Tree::new();
     for number in 0..HELD {

@@ -1,4 +1,4 @@
-//! What the priority tree costs: bytes per address, and operations a second on one core.
+//! The cost of the priority tree: bytes per address, and operations a second on one core.
 //!
 //! Run by people: `cargo run --release -p conditioning --example tree [ADDRESSES]`. It says whether a million distinct
 //! addresses take at most 256 MiB, and whether each operation can be done a million times a second, and fails if not.
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use conditioning::{ClientOrigin, Tree};
 
-/// What must hold of a million addresses.
+/// The bounds that must hold for a million addresses.
 const BYTES_MAX: u64 = 256 << 20;
 const OPERATIONS_MIN: f64 = 1e6;
 

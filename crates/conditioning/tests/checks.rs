@@ -3,7 +3,7 @@
 use conditioning::checks::{HeadFault, Setting, check, check_fields};
 use proptest::prelude::*;
 
-/// What is found in a head with this target and these lines, leniently and strictly.
+/// The faults of a head with this target and these lines, leniently and strictly.
 fn found(target: &str, lines: &str) -> (Option<HeadFault>, Option<HeadFault>) {
     let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
     let found = both(head.as_bytes());
@@ -155,7 +155,7 @@ fn strange_heads_are_refused_strictly() {
     }
 }
 
-/// What people send to nginx, Apache and Caddy, and what only attackers send.
+/// Requests that people send to nginx, Apache and Caddy, and requests that only attackers send.
 #[test]
 fn the_standard_setting_passes_what_is_read_in_one_way() {
     let standard = |target: &str, lines: &str| {
@@ -229,7 +229,7 @@ fn a_part_of_a_head_is_no_head() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What passes the strict setting passes the lenient one, and nothing after the head matters.
+    /// A head that passes the strict setting passes the lenient one, and nothing after the head matters.
     #[test]
     fn strict_is_stricter(bytes in proptest::collection::vec(prop_oneof![
         4 => proptest::sample::select(&b"/%.2eEfF05cC:?&; aHost\r\n"[..]),

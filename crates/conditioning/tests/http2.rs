@@ -1,4 +1,4 @@
-//! What a client of HTTP/2 may do, and what is too much.
+//! Actions of a client of HTTP/2 that are allowed, and those that are too many.
 
 use std::time::{Duration, Instant};
 

@@ -163,7 +163,7 @@ fn check_shares(capacity: u32, reserves: bool, traffic: &Traffic) {
     assert_eq!((shares.held(), shares.ranges(9)), (0, Vec::new()));
 }
 
-/// Whoever is parked may not go on, at any time; who waits long enough for room gets it, and nobody is lost.
+/// A delayed client may not go on, at any time; one that waits long enough for room gets it, and nobody is lost.
 fn check_parked(capacity: u32, reserves: bool, traffic: &Traffic) {
     let mut shares = Shares::new(ShareLimits::default(), capacity, Exempt::default());
     if reserves {
@@ -386,7 +386,7 @@ fn a_transfer_is_judged_by_its_pieces() {
     assert!(!pace.too_slow(start + after(5001)) && pace.too_slow(start + after(5002)));
     pace.moved(2000, start + after(5000));
     assert_eq!(pace.deadline(), Some(start + after(7001)));
-    // What is ours to wait for is not the client's fault.
+    // A wait of our own is not the client's fault.
     pace.excuse(start + after(60_000));
     assert!(!pace.too_slow(start + after(65_000)) && pace.too_slow(start + after(65_001)));
 }

@@ -1,4 +1,4 @@
-//! What waits: whose turn is next, who is named when there is too much, and what is forgotten.
+//! Waiting items: whose turn is next, who is named when there is too much, and what is forgotten.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -37,10 +37,10 @@ struct Options {
 }
 
 impl Options {
-    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server
-    /// ADDRESS --name DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME [--certificate
-    /// FILE --key FILE]]`, as `bulkhead data check` writes them. Where `--engine` is `remote`, there are neither
-    /// statements nor a user.
+    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or
+    /// `--engine NAME --server ADDRESS --name DATABASE --user NAME [--password FILE]` and
+    /// `[--server-ca FILE --certificate-name NAME [--certificate FILE --key FILE]]`, as `bulkhead data check` writes
+    /// them. Where `--engine` is `remote`, there are neither statements nor a user.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {

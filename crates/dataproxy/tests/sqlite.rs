@@ -60,7 +60,7 @@ SELECT 1 AS x;
 -- statements: add, note, all_users
 ";
 
-/// What SQLite may have, of all tests of this program together.
+/// The memory that SQLite may have, of all tests of this program together.
 const HEAP: u64 = 256 << 20;
 
 struct Bench {
@@ -332,7 +332,7 @@ fn a_service_that_reads_nothing_is_not_waited_for() {
     while !is_busy() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What has not begun waits for its turn until the service reads.
+    // A call that has not begun waits for its turn until the service reads.
     assert!(bench.budget.is_spent());
     let (_, mut note) = bench.begin("note", &[Value::Int(1), text("waits")]);
     assert!(note.try_recv().is_err());

@@ -1,4 +1,4 @@
-//! What the preload library of a guarded server takes for a usual head (`cc/core/usual.c`) is one that the gate would
+//! Heads that the preload library of a guarded server takes for usual (`cc/core/usual.c`) are heads that the gate would
 //! pass, whatever its setting: such requests do not come here when their connection was kept.
 //!
 //! Runs in: tests, with a C compiler.

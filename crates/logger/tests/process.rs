@@ -188,7 +188,7 @@ fn a_hostile_client_is_refused_but_kept() {
     });
 }
 
-/// Who answers no requests is of no site, and must not pass for one of every site.
+/// A client that answers no requests is of no site, and must not pass for one of every site.
 #[test]
 fn without_a_right_there_are_only_events() {
     run(async || {

@@ -1,4 +1,4 @@
-//! What one check finds in a head: what it is, what it asks for, and why it is refused.
+//! The findings of one check of a head: its meaning, its target, and the reason of a refusal.
 
 use request::chunks::Chunks;
 use request::fields::length;
@@ -311,7 +311,7 @@ fn what_the_fast_path_cannot_answer_is_unusual() {
     for line in ["If-None-Match", "If-Modified-Since", "Accept-Encoding"] {
         let twice = format!("{line}: x\r\n{line}: y\r\n");
         assert!(whole(&with(&twice)).unusual, "{line} twice");
-        // What has made it unusual stays.
+        // The reason that made it unusual stays.
         assert!(whole(&with(&format!("Range: x\r\n{line}: y\r\n"))).unusual, "{line} after a range");
         assert!(whole(&with(&format!("Range: x\r\n{twice}"))).unusual, "{line} twice after a range");
     }

@@ -1,5 +1,5 @@
-//! What an idle connection under TLS costs its worker: `cargo run --release -p site --example idle_tls [CONNECTIONS
-//! [h2]]`.
+//! The memory that an idle connection under TLS costs its worker:
+//! `cargo run --release -p site --example idle_tls [CONNECTIONS [h2]]`.
 //!
 //! Runs as two processes on the loopback network: this one has the clients, the other the worker, whose memory is
 //! read from /proc. Each connection has had one answer and is kept alive.

@@ -1,4 +1,4 @@
-//! What no client can do to the others: read or send slowly, sit about, ask for what is only asked for to do harm.
+//! Actions by which no client can harm the others: to read or send slowly, to sit about, to send harmful requests.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -353,7 +353,7 @@ fn a_response_of_unknown_length_ends_as_its_version_knows() {
         assert_eq!((answer.field("connection"), answer.field("transfer-encoding")), (Some("close"), None));
         assert_eq!(answer.text(), "chunk 2;chunk 1;chunk 0;");
     }
-    // What HEAD is told of it is no framing, and the connection goes on.
+    // The length in an answer to HEAD is no framing, and the connection goes on.
     let mut peer = server.connect();
     let answer = peer.ask("HEAD", "/svc/chunks", "");
     assert_eq!((answer.field("content-length"), answer.field("transfer-encoding")), (None, None));
@@ -377,7 +377,7 @@ fn a_chunked_body_may_come_in_any_pieces() {
         assert_eq!((answer.text(), answer.field("connection")), ("abc0123456789", Some("close")), "{cut}");
         assert!(peer.closed());
     }
-    // What breaks off in the framing is refused, also in the midst.
+    // A body that breaks off in the framing is refused, also in the midst.
     for (first, second) in [("3\r\nabc\r\n", "x\r\n"), ("", "3 \r\nabc\r\n0\r\n\r\n"), ("3\r\nab", "cd\r\n")]
     {
         let mut peer = server.connect();

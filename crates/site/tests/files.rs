@@ -205,7 +205,7 @@ fn the_cache_keeps_its_budget() {
             assert!(cache.bytes() <= 50_000, "{round} {number}");
             assert!(cache.get(&root, "/0.txt", 1).is_some() || number > 0);
         }
-        // What is used all the time stays.
+        // An entry that is used all the time stays.
         assert!(cache.len() >= 9, "{}", cache.len());
     }
     assert!(cache.get(&root, "/0.txt", 2).is_some());

@@ -14,7 +14,7 @@ use site::files::{FileNames, FoundPath, RootFiles};
 
 /// The root, two folders that links may lead into, and one of somebody else's.
 const FOLDERS: [&str; 4] = ["www", "shared", "second", "other"];
-/// What a link's target is made of.
+/// The parts of a link's target.
 const NAMES: [&str; 8] = ["..", "d0", "f0", "f0", "f0", "l0", "l1", "l2"];
 const ROUNDS: u64 = 100;
 

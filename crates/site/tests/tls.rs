@@ -362,7 +362,7 @@ fn a_body_and_its_answer_at_once() {
     let count = 20 << 20;
     let mut peer = secure(&server, &client);
     peer.send(&format!("POST /svc/mirror HTTP/1.1\r\nHost: a\r\nContent-Length: {count}\r\n\r\n"));
-    // Whoever writes the answer and whoever reads the body are two tasks: neither takes the other's place with the
+    // The writer of the answer and the reader of the body are two tasks: neither takes the other's place with the
     // runtime.
     let longest = both_ways(&mut peer, count);
     assert!(longest < Duration::from_millis(700), "{longest:?}");

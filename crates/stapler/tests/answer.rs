@@ -72,7 +72,7 @@ impl Authority {
         Subject::of(&[self.der(name), self.der("ca")]).unwrap().expect("it names a responder")
     }
 
-    /// What is answered to the subject's question by `signer`, with these more words.
+    /// The answer of `signer` to the subject's question, with these more words.
     fn answer(&self, subject: &Subject, signer: &str, state: &str, more: &[&str]) -> Vec<u8> {
         let (asked, answered, index) = (self.at("question"), self.at("answer"), self.at("index.txt"));
         std::fs::write(&asked, subject.question()).unwrap();
@@ -187,7 +187,7 @@ fn no_changed_answer_is_taken_for_another() {
         for bit in [1, 0x80] {
             let mut changed = good.clone();
             changed[place] ^= bit;
-            // What no signature covers may change: the meaning does not.
+            // Parts that no signature covers may change: the meaning does not.
             if let Ok(answer) = check(&changed, &subject, now()) {
                 assert_eq!(answer, accepted, "byte {place}");
             }

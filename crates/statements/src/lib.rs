@@ -5,8 +5,8 @@
 //! asks a server.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a service calls what
-//! its database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know `--
-//! name: ... :one`.
+//! its database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know
+//! `-- name: ... :one`.
 //!
 //! ```sql
 //! -- name: user_by_id :one

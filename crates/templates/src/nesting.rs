@@ -2,9 +2,9 @@
 //!
 //! Sees: the operator's files; in a service, what its publisher sends. Never: calls itself.
 //!
-//! SECURITY: minijinja bounds brackets and statements within each other. An expression that it reads in a loop (`a + a
-//! + a`, `a.b.b`, `a|f|f`) or by a call of the same function (`- - a`, `not not a`, `a ** a`, `elif`) becomes a tree as
-//! deep as it is long, and compiling it or letting go of it would run over the end of the stack.
+//! SECURITY: minijinja bounds brackets and statements within each other. An expression that it reads in a loop
+//! (`a + a + a`, `a.b.b`, `a|f|f`) or by a call of the same function (`- - a`, `not not a`, `a ** a`, `elif`) becomes a
+//! tree as deep as it is long, and compiling it or letting go of it would run over the end of the stack.
 
 use minijinja::machinery::{Token, tokenize};
 

@@ -13,7 +13,7 @@ use worker::channel::Channel;
 use worker::counters::{Counters, DropCounters};
 use worker::receiver::{Arrival, Receiver};
 
-/// What a worker grants a source at first: docs/internals/limits.md.
+/// The credits that a worker grants a source at first: docs/internals/limits.md.
 const CREDITS: u16 = 64;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -189,7 +189,7 @@ fn what_a_leaving_gate_refuses_goes_to_its_successor_and_what_it_was_sent_before
         assert!(told.contains(&FromWorker::Back { id: 5, preread: Bytes(vec![]) }), "{told:?}");
         let back = FromWorker::Back { id: NUMBERLESS, preread: Bytes(b"rest".to_vec()) };
         assert_eq!(said(&successor).await, back);
-        // What it still has to send is taken.
+        // The rest that it has to send is taken.
         leaving.try_send(&connection(7, Kind::Plain), Some(stream().as_fd())).unwrap();
         assert_eq!(receiver.next().await.unwrap().preread, b"GET");
     });

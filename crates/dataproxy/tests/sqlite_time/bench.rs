@@ -15,7 +15,7 @@ pub const TIMEOUT: Duration = Duration::from_millis(100);
 pub const MORE: Duration = Duration::from_millis(1500);
 /// How long a call may go on that was given up within one instruction of SQLite's, which is not optimised here.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(20);
-/// What calls that go on beside others use.
+/// The statements of calls that go on beside others.
 const SINK: &str = "CREATE TABLE sink (id INTEGER PRIMARY KEY, x); INSERT INTO sink VALUES (1, 0);";
 pub const PARAMETERS: [&str; 3] = [":a", ":b", ":c"];
 
@@ -67,7 +67,7 @@ impl Bench {
         answers
     }
 
-    /// What is wrong, if anything is, and how long it took.
+    /// The fault, if there is one, and the time it took.
     pub fn call(&self, service: usize, name: &str, values: &[&str]) -> (Option<CallFault>, Duration) {
         let (said, took) = self.ask(service, name, values);
         (said.map(|(fault, _)| fault), took)
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-/// What came of a call: the fault and its reason, if there is one.
+/// The outcome of a call: the fault and its reason, if there is one.
 pub fn end(answers: &mut UnboundedReceiver<AnswerPart>) -> Option<(CallFault, String)> {
     loop {
         match answers.blocking_recv().unwrap() {

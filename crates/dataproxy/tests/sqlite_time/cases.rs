@@ -1,5 +1,5 @@
-//! What is tried: each function and operator that SQLite has, by its own lists, each kind of table, and statements
-//! without an end.
+//! The cases that are tried: each function and operator that SQLite has, by its own lists, each kind of table, and
+//! statements without an end.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ pub fn longest(statement: &str) -> usize {
     if statement.contains("MATCH :") { 1 << 14 } else { 1 << 20 }
 }
 
-/// What functions may take worst, of so many bytes.
+/// The worst arguments of functions, of so many bytes.
 pub fn worst(bytes: usize) -> Vec<String> {
     let members: Vec<String> = (0..bytes / 12).map(|number| format!("\"{number}\":1")).collect();
     vec![

@@ -162,7 +162,7 @@ fn a_write_that_waits_behind_a_long_one_is_busy_in_its_own_time() {
     assert_eq!(fault, Some(CallFault::Busy));
     assert!(took >= TIMEOUT && began.elapsed() < Duration::from_secs(3), "{took:?}");
     assert_eq!(end(&mut first).unwrap().0, CallFault::Late);
-    // What was given up has not happened.
+    // A call that was given up has not happened.
     assert!(bench.call(1, "write", &[]).0.is_none());
     bench.source.close();
 }

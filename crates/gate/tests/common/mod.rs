@@ -120,7 +120,7 @@ impl Gate {
         self.control.send(&message, None).await.unwrap();
     }
 
-    /// What the gate says next, but for what it says by itself of partitions that are wanted, or in use.
+    /// The gate's next message, but for those that it sends by itself about partitions that are wanted, or in use.
     pub async fn answer(&self) -> ChildToLauncher {
         loop {
             match self.control.receive().await.unwrap().unwrap().0 {
@@ -174,7 +174,7 @@ impl Gate {
         }
     }
 
-    /// What was shed, and the heaviest ranges: which, how many are held, how many wait.
+    /// The counts of drops, and the heaviest ranges: which, how many are held, how many wait.
     pub async fn shed(&self) -> (Shed, Vec<(String, u32, u32)>) {
         self.say(LauncherToGate::ReportShed {}).await;
         let mut ranges = Vec::new();

@@ -22,10 +22,10 @@ use wire::log::{Batch, Record as Logged};
 use worker::log::Log;
 use worker::receiver::Receiver;
 
-/// What the launcher says.
+/// The launcher's messages.
 pub type Told = Vec<(LauncherToSite, Option<std::os::fd::OwnedFd>)>;
 
-/// What was recorded: method, target, status, body bytes.
+/// The recorded requests: method, target, status, body bytes.
 pub type Record = (String, String, u16, u64);
 
 #[derive(Default)]
@@ -223,7 +223,7 @@ impl Server {
         reaches(&self.shared.relay_dropped, count);
     }
 
-    /// What was recorded, once nothing more comes.
+    /// The recorded requests, once no more come.
     pub fn records(&self) -> Vec<Record> {
         let (begun, mut count) = (Instant::now(), 0);
         loop {
@@ -435,7 +435,7 @@ impl<S: Read + Write> Peer<S> {
         self.read.is_empty() && !self.more()
     }
 
-    /// What the server sends until it closes.
+    /// The bytes that the server sends until it closes.
     pub fn rest(mut self) -> Vec<u8> {
         while self.more() {}
         self.read
