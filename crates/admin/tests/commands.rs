@@ -228,7 +228,9 @@ fn a_status_lists_what_the_launcher_says() {
         assert_eq!(process["last_exit"], "killed by signal 9");
         assert_eq!(process["oom_kills"], 1);
         assert_eq!((&process["version"], &process["is_before"]), (&"1.0".into(), &true.into()));
-        let uids = serde_json::json!({ "range": "51001-51100", "taken": 80, "size": 100, "left": 3, "is_scarce": true });
+        let uids = serde_json::json!({
+            "range": "51001-51100", "taken": 80, "size": 100, "left": 3, "is_scarce": true,
+        });
         assert_eq!(answer["uids"], uids);
         assert_eq!(answer["before"], serde_json::json!({ "processes": 2, "is_upgrading": false }));
         assert_eq!(process["jit"], true);

@@ -236,7 +236,10 @@ impl Http2Head {
 
 /// RFC 9110 5.6.2, without capital letters (RFC 9113 8.2.1).
 fn is_of_name(byte: &u8) -> bool {
-    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
+    matches!(
+        byte,
+        b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~'
+    )
 }
 
 /// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do

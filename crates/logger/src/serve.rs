@@ -238,7 +238,10 @@ impl Logger {
         let Some(tail) = self.terminal.borrow().as_ref().and_then(|terminal| terminal.tail_of(label)) else {
             return;
         };
-        let fills = |source: &&Rc<LogSource>| matches!(&*source.reader.borrow(), SourceReader::Lines(lines) if lines.fills(&tail));
+        let fills = |source: &&Rc<LogSource>| match &*source.reader.borrow() {
+            SourceReader::Lines(lines) => lines.fills(&tail),
+            SourceReader::Batches(_) => false,
+        };
         let source = self.sources.borrow().iter().find(fills).cloned();
         if let Some(source) = source.filter(|_| self.reads.get()) {
             // Its surviving descendants may go on writing.

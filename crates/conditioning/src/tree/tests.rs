@@ -20,7 +20,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn nodes_are_few_and_their_counts_right(steps in proptest::collection::vec(any::<u32>(), 0..400), limit in 0_u32..9) {
+    fn nodes_are_few_and_their_counts_right(
+        steps in proptest::collection::vec(any::<u32>(), 0..400),
+        limit in 0_u32..9,
+    ) {
         let mut tree = Tree::remembering(limit);
         let mut keys = Vec::new();
         for step in steps {

@@ -15,7 +15,7 @@ pub const TIMEOUT: Duration = Duration::from_millis(100);
 pub const MORE: Duration = Duration::from_millis(1500);
 /// How long a call may go on that was given up within one instruction of SQLite's, which is not optimised here.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(20);
-/// The statements of calls that go on beside others.
+/// The table of calls that go on beside others.
 const SINK: &str = "CREATE TABLE sink (id INTEGER PRIMARY KEY, x); INSERT INTO sink VALUES (1, 0);";
 pub const PARAMETERS: [&str; 3] = [":a", ":b", ":c"];
 
