@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test test-stages lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -74,6 +74,13 @@ test-stages:
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
 	python3 tests/run --again
 	@$(MAKE) --no-print-directory PROFILE=ci bench-check
+
+# Format, clippy and unit tests of the crates that have changed, and the process tests whose names mention these crates:
+# two minutes after a change in one crate. `tests/quick --list` says what would be run, and why.
+quick:
+	@./tests/prepare lint
+	@./tests/prepare unit
+	@./tests/quick
 
 lint:
 	@./tests/prepare lint
