@@ -8,10 +8,10 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
-process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
+process protocol rootless sweep kills soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
 
 all: build
 
@@ -138,6 +138,16 @@ sweep: build
 	BULKHEAD_MEMORY_SECONDS=180 python3 tests/run test_memory
 	BULKHEAD_SWEEP=whole python3 tests/run test_room
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_room
+
+# Each role killed fifty times at random moments, and a hundred reloads, under load.
+kills: build
+	@./tests/prepare process
+	BULKHEAD_KILLS=50 python3 tests/run test_kills
+	BULKHEAD_RELOADS=100 python3 tests/run test_changes_under_load
+
+# The long forms, and a note of each in docs/internals/testing.md; hours. LONG="soak kills" runs those two.
+test-long:
+	@./tests/long $(LONG)
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
 soak: build
