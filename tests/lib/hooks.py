@@ -50,6 +50,7 @@ def pytest_configure(config):
     os.environ["BULKHEAD_PROTOCOL_WHOLE"] = "1" if option.whole else ""
     # A run that is asked to end leaves no server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    config.metronome = machine.Metronome()
     if not hasattr(config, "workerinput"):
         os.environ["BULKHEAD_TEST_LOCKS"] = folder = tempfile.mkdtemp(prefix="bulkhead-locks-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -121,16 +122,18 @@ def only_one(exclusive):
 def pytest_runtest_protocol(item):
     exclusive = item.config.option.alone or item.get_closest_marker("alone")
     with only_one(exclusive):
-        item.machine = machine.pressure()
+        item.machine, item.stood = machine.pressure(), item.config.metronome.until_now()
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Has a failure say what the machine did meanwhile."""
+    """Has a failure say what the machine did meanwhile, and for how long it stood still since the test began."""
     report = yield
     if report.failed:
-        report.sections.append(("machine", machine.since(item.machine)))
+        stood = item.config.metronome.until_now() - item.stood
+        report.user_properties.append(("stood", stood))
+        report.sections.append(("machine", f"stood still for {stood:.1f} s; {machine.since(item.machine)}"))
     return report
 
 
@@ -157,6 +160,7 @@ class Results:
         test["seconds"] += report.duration
         if report.failed and test["outcome"] != "FAILED":
             test |= {"outcome": "FAILED", "why": last_line(report.longreprtext), "text": said(report)}
+            test["stood"] = dict(report.user_properties).get("stood", 0.0)
         elif report.skipped and test["outcome"] == "ok" and not hasattr(report, "context"):
             test |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
         if report.when == "teardown":

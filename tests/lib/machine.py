@@ -44,16 +44,20 @@ class Metronome:
     """Beats, and counts how long this machine let the beats wait."""
 
     def __init__(self):
-        self.stood, self.over = 0.0, threading.Event()
+        self.stood, self.last, self.over = 0.0, time.monotonic(), threading.Event()
         self.thread = threading.Thread(target=self.beat, daemon=True)
         self.thread.start()
 
     def beat(self):
-        before = time.monotonic()
         while not self.over.wait(BEAT):
             now = time.monotonic()
-            self.stood += late(now - before - BEAT)
-            before = now
+            self.stood += late(now - self.last - BEAT)
+            self.last = now
+
+    def until_now(self):
+        """Seconds for which the machine stood still so far, a beat that is due among them."""
+        last, stood = self.last, self.stood
+        return stood + late(time.monotonic() - last - BEAT)
 
     def stop(self):
         """Seconds for which the machine stood still."""
