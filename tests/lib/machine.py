@@ -64,3 +64,40 @@ class Metronome:
         self.over.set()
         self.thread.join()
         return self.stood
+
+
+#: What a process waits for that is neither its own work nor that of another one which it has asked.
+OF_THE_MACHINE = ("io some", "memory some", "steal")
+
+
+class Waits:
+    """How long processes have waited, since this was made, for processors, disks and memory. What else was measured is
+    their own time.
+
+    Processes that wait at the same time each count, so that on a busy machine this is more than an answer was late by.
+    """
+
+    def __init__(self, processes):
+        self.delays, self.machine = delays(processes), pressure()
+
+    def seconds(self, processes):
+        """Of these processes; of one that was not there before, since it was started."""
+        own = sum(max(0.0, seconds - self.delays.get(pid, 0.0)) for pid, seconds in delays(processes).items())
+        now = pressure()
+        return own + sum(now.get(name, 0.0) - self.machine.get(name, 0.0) for name in OF_THE_MACHINE)
+
+
+def delays(processes):
+    """Seconds, by process, for which its threads were ready to run and did not run; the caller's thread as well."""
+    found = {"caller": delay(Path("/proc/thread-self"))}
+    for process in processes:
+        found[process.pid] = sum(map(delay, (process.folder / "task").glob("*")))
+    return found
+
+
+def delay(thread):
+    """The same of a thread; none, if it has ended."""
+    try:
+        return int((thread / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except OSError:
+        return 0.0
