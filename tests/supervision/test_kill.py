@@ -68,7 +68,7 @@ class Killed(unittest.TestCase):
         try:
             self.back_after_kill(title, lambda: status(self.server.port, inside, host) == 200)
         finally:
-            loads = [load.finish() for load in loads]
+            loads = [load.end() for load in loads]
         for load in loads:
             load.assert_clean(self)
 
@@ -99,7 +99,7 @@ class Killed(unittest.TestCase):
         try:
             self.back_after_kill(title, lambda: self.serves_anew(title, known))
         finally:
-            loads = [load.finish() for load in loads]
+            loads = [load.end() for load in loads]
         for load in loads:
             load.assert_clean(self)
         self.assertEqual(len(known), KILLS + 1, "each time it was another process")
@@ -131,9 +131,9 @@ class Killed(unittest.TestCase):
             self.server.process("gate 0").kill()
             wait_for_time(1.2)
         # Those connections had been handed on before the gate died, and are not its concern any more.
-        kept.finish().assert_clean(self)
+        kept.end().assert_clean(self)
         # These pass a gate for each request; each kill takes at most as many with it as there are.
-        passing.finish()
+        passing.end()
         self.assertEqual(passing.refused, 0, passing.text)
         self.assertLessEqual(sum(passing.errors), 2 * 4, passing.text)
         self.assertGreater(passing.requests, 100, passing.text)
