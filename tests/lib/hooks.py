@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import durations
 import machine
 import pytest
 
@@ -65,8 +66,19 @@ def pytest_collection_modifyitems(config, items):
         if config.option.rootless and not item.get_closest_marker("rootless"):
             fits = False
         (chosen if fits else left).append(item)
-    items[:] = chosen
+    items[:] = in_order(chosen, "rootless: " if config.option.rootless else "")
     config.hook.pytest_deselected(items=left)
+
+
+def in_order(items, prefix):
+    """The classes that take longest first, so that none of them is the last to begin; those that run alone at the end.
+
+    A test that runs alone waits until all others that have begun are over, and keeps more from beginning: at the end that
+    happens once.
+    """
+    known = durations.known()
+    took = lambda item: known.get((prefix + name_of(item.nodeid)).rpartition(".")[0], 0)
+    return sorted(items, key=lambda item: (item.get_closest_marker("alone") is not None, -took(item)))
 
 
 def mark(item):

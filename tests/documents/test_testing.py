@@ -1,15 +1,24 @@
-"""The table of long forms in docs/internals/testing.md is that of docs/internals/long-runs.json, by tests/long."""
+"""The tables of docs/internals/testing.md are those of long-runs.json, by tests/long, and test-times.json, by tests/times."""
 
 import importlib.machinery
 import importlib.util
+import json
 import re
 import unittest
 
+import durations
 from harness import TOP
 
-loader = importlib.machinery.SourceFileLoader("long", str(TOP / "tests/long"))
-long = importlib.util.module_from_spec(importlib.util.spec_from_loader("long", loader))
-loader.exec_module(long)
+
+def loaded(name):
+    """A program of tests/ as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(TOP / "tests" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+long = loaded("long")
 
 OUTPUT = """\
 test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 9 filtered out; finished in 0.01s
@@ -42,3 +51,17 @@ class LongRuns(unittest.TestCase):
                   "figures": {"passed": 1, "failed": 2}}
         row = long.row("soak", "reloads", record)
         self.assertEqual(row, "| `make soak` | reloads | 2026-01-02, abc: **failed** | 1 passed, 2 failed, 20 min |")
+
+
+class Times(unittest.TestCase):
+    rootless = True
+
+    def test_the_tables_are_made_from_the_times(self):
+        times = loaded("times")
+        noted = json.loads(durations.FILE.read_text(encoding="utf-8"))
+        self.assertEqual(times.PAGE.read_text(encoding="utf-8"), times.page(noted), "tests/times --write makes the tables")
+
+    def test_parts_of_a_class_count_together(self):
+        lines = [json.dumps({"class": "test_a.A", "seconds": 6.0})] * 2 + [json.dumps({"stage": "unit", "seconds": 9})]
+        found = loaded("times").of_lines([*lines, json.dumps({"class": "test_b.B", "seconds": 1.0})])
+        self.assertEqual((found["stages"], found["classes"]), ({"unit": 9}, {"test_a.A": 12.0}))
