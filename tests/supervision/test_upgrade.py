@@ -336,7 +336,8 @@ class Upgrade(unittest.TestCase):
         self.assertIn("from 0.1.9 to 0.1.9", server.upgrade())
         self.assertTrue(server.all_are_new(), server.old_ones())
 
-    def test_one_that_hangs_is_ended_and_one_goes_on_at_a_time(self):
+    def test_one_that_hangs_is_ended(self):
+        """No other upgrade goes on meanwhile."""
         server, refused = self.server, []
 
         def ask_meanwhile():
