@@ -97,6 +97,30 @@ impl<'t> Table<'t> {
         }
         self.get(key)
     }
+
+    /// Calls the table by its name, if it has one that can be read.
+    pub(crate) fn label_by_name(&mut self, kind: &str) {
+        if let Some(name) = self.get("name").and_then(|entry| entry.plain()) {
+            self.label = format!("{kind} {}", quote(name));
+        }
+    }
+
+    /// An array of tables that must have at least one.
+    pub(crate) fn require_tables(
+        &self,
+        key: &'static str,
+        header: &str,
+        problems: &mut Problems,
+    ) -> Vec<Table<'t>> {
+        let entry = self.get(key);
+        let is_empty_array = entry.as_ref().is_some_and(|entry| entry.is_empty_array());
+        if self.lacks(key) || is_empty_array {
+            let offset = entry.as_ref().map_or(self.offset, |entry| entry.offset);
+            let message = format!("there is no {header}, and at least one is needed");
+            problems.report_help(offset, message, format!("add `{header}` and its keys"));
+        }
+        entry.map(|entry| entry.tables(header, problems)).unwrap_or_default()
+    }
 }
 
 /// What to write in place of an unknown key: the table it belongs to, ours for another server's, a near one, or all there

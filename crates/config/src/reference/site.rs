@@ -2,7 +2,7 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::{Row, Unit};
+use super::row::{Row, Unit};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
     DATA_MEMORY_MAX, DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX,
