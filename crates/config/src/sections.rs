@@ -45,7 +45,7 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> 
 pub(crate) fn recycle(table: &Table<'_>, problems: &mut Problems) -> Recycle {
     let requests = table.get("max_requests").and_then(|entry| entry.count(&rules::MAX_REQUESTS, problems));
     let age = table.get("max_age").and_then(|entry| entry.duration_ms(&rules::MAX_AGE_MS, problems));
-    let memory = table.get("max_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
+    let memory = table.get("recycle_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
     Recycle { requests, age_ms: age.map(|ms| narrow(Some(ms))), memory }
 }
 

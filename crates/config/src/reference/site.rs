@@ -615,10 +615,11 @@ pub(super) const PROCESSES: &[Row] = &[
     Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
         .absent("never"),
     Row::number(
-        "max_memory",
+        "recycle_memory",
         Unit::Size,
         &MEMORY_MAX,
-        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`",
+        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`. \
+         Its old name, `max_memory`, is still read, with a warning",
     )
     .absent("never"),
 ];
