@@ -48,4 +48,4 @@ class Recycled(unittest.TestCase):
         self.replaced("/probe", "service main/probe is replaced because it is old enough", max_age="10s")
 
     def test_with_so_much_memory(self):
-        self.replaced("/probe/keep?mib=1", "MiB of memory (`max_memory`)", max_memory="32MiB")
+        self.replaced("/probe/keep?mib=1", "MiB of memory (`recycle_memory`)", recycle_memory="32MiB")

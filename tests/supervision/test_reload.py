@@ -25,6 +25,25 @@ def large(server):
 
 
 @rootless_too
+class OldNames(unittest.TestCase):
+    WARNING = '`max_memory` in service "probe" is called `recycle_memory` now'
+
+    def test_an_old_name_of_a_key_is_read_with_a_warning(self):
+        old = site("main", [service(max_memory="48MiB")])
+        with Reloading([old]) as server:
+            self.assertIn(self.WARNING, server.log(), "the start says so")
+            done = server.command("check", server.config)
+            self.assertEqual((done.returncode, self.WARNING in done.stderr), (0, True), done.stderr)
+            said, pids = server.log().count(self.WARNING), server.pids("bin/probe")
+            self.assertIsNone(server.reload([old, site("other")]))
+            self.assertTrue(until(lambda: server.log().count(self.WARNING) > said), "the reload says so")
+            # The same by its new name is no change, and nothing to warn of.
+            self.assertIsNone(server.reload([site("main", [service(recycle_memory="48MiB")]), site("other")]))
+            self.assertEqual(server.pids("bin/probe"), pids)
+            self.assertNotIn("max_memory", server.command("check", server.config).stderr)
+
+
+@rootless_too
 class Reload(unittest.TestCase):
     def setUp(self):
         self.server = self.enterContext(Reloading([MAIN, site("old")], server={"gates": 2}))
