@@ -19,6 +19,10 @@ from benchlib import chart, report  # noqa: E402
 PAGES = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 DOCS = TOP / "docs"
 NUMBERS = {"nineteen": 19}
+#: Keys of the configuration that no process test names, each with the reason.
+UNTESTED_KEYS = {
+    "priority": "the order of those that wait is the queue's alone, and tested by the unit tests of `conditioning`",
+}
 
 
 def text(*parts):
@@ -80,6 +84,20 @@ class Facts(unittest.TestCase):
     def test_each_promise_has_its_tests(self):
         done = subprocess.run([TOP / "tests/promises"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_each_key_is_named_in_a_process_test(self):
+        """As a key with a value, in a test, in what tests share, or in a configuration that test_acceptance_* run."""
+        page = text("docs/configuration.md")
+        tables = re.findall(r"<!-- keys of .*? -->\n(.*?)<!-- end -->", page, re.DOTALL)
+        rows = [table.splitlines()[2:] for table in tables]
+        keys = {key for table in rows for row in table for key in re.findall(r"`([^`]+)`", row.split("|")[1])}
+        self.assertGreater(len(keys), 130)
+        keys |= set(re.findall(r'"(/\d+)" = ', page))
+        sources = [path for path in TOP.glob("tests/*/*.py") if path.parent.name != "documents"]
+        sources += TOP.glob("tests/config/acceptance-*.toml")
+        written = "\n".join(path.read_text() for path in sources).replace("\\n", " ")
+        is_named = lambda key: re.search(rf"(?<![\w/.]){re.escape(key)}[\"']?\s*(=(?!=)|:)", written)
+        self.assertEqual({key for key in keys if not is_named(key)}, set(UNTESTED_KEYS))
 
     def test_layers_of_the_jail(self):
         code = section(text("crates/jail/src/layers.rs").replace("pub const LAYERS", "\n## L\n"), "## L").partition("];")[0]

@@ -89,6 +89,15 @@ class Names(unittest.TestCase):
 
 
 @rootless_too
+class Versions(unittest.TestCase):
+    def test_min_version(self):
+        for settings, of_1_2 in (("", "b"), ('min_version = "1.2"', "b"), ('min_version = "1.3"', None)):
+            with self.subTest(settings), Tls(settings) as server:
+                self.assertEqual(server.subject("b.test", "-tls1_3"), "b")
+                self.assertEqual(server.subject("b.test", "-tls1_2"), of_1_2)
+
+
+@rootless_too
 class Challenges(unittest.TestCase):
     """An authority asks for /.well-known/acme-challenge/ over plain HTTP before there is a certificate."""
 

@@ -3,60 +3,12 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: take a key
 //! that means nothing to the kind of server that the route has.
 
-use crate::Site;
 use crate::decode::Table;
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, names};
+use crate::parse::{Fault, names, one_of};
 use crate::rules;
-use crate::schema::Limits;
-use crate::sections::one_of;
-use crate::statics_schema::{Action, Target};
-
-/// How the servers of a route are talked to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Talk {
-    /// How connections to them begin; HTTP only.
-    pub proxy_header: ProxyHeader,
-    /// How long an answer may take to begin, and then to go on, in milliseconds.
-    pub answer_timeout_ms: u32,
-    /// How many requests they may have at once; `None`: their share of the site's connections.
-    pub requests: Option<u32>,
-    /// Whether they hear of a request when all of its body has come.
-    pub buffer: bool,
-    /// The script that answers all of the route's requests, as a path below the root; FastCGI only.
-    pub script: Option<String>,
-}
-
-/// Servers of which any will do, and how they are talked to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backend<'s> {
-    /// Where they listen; at least one.
-    pub servers: &'s [Target],
-    /// What they speak.
-    pub speech: Speech,
-    /// How they are talked to.
-    pub talk: &'s Talk,
-}
-
-/// What a server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
-    /// HTTP/1.1.
-    Http,
-    /// FastCGI.
-    FastCgi,
-}
-
-/// Which header of the PROXY protocol begins a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyHeader {
-    /// None.
-    None,
-    /// The line of version 1.
-    Version1,
-    /// The binary header of version 2.
-    Version2,
-}
+use crate::schema::{Limits, Site};
+use crate::statics_schema::{Action, Backend, ProxyHeader, Speech, Talk};
 
 impl Default for Talk {
     fn default() -> Self {

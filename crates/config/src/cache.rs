@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime};
 use sys::file_version::FileVersion;
 
 use crate::diagnostic::Text;
-use crate::portions::{Portions, TextFile};
-use crate::raw::{RawSite, in_main};
-use crate::schema::{Config, Include, Site, SiteFile};
+use crate::known::{KnownFile, ReadFile, in_main};
+use crate::portions::Portions;
+use crate::schema::{Config, Include, Site};
 use crate::shared_list::SharedList;
 use crate::source::Source;
 use crate::taken::Taken;
@@ -31,45 +31,6 @@ pub(crate) type FolderStamp = (u64, u64, u32, u32);
 
 pub(crate) fn folder_stamp(found: &Metadata) -> FolderStamp {
     (found.dev(), found.ino(), found.uid(), found.mode())
-}
-
-/// A file of sites, decoded.
-#[derive(Clone)]
-pub(crate) struct ReadFile {
-    pub(crate) path: Rc<Path>,
-    pub(crate) stamp: FileVersion,
-    /// Whether whoever watches the folder sees each change of the file.
-    pub(crate) is_seen: bool,
-    pub(crate) text: Rc<Text>,
-    pub(crate) sites: Vec<Rc<RawSite>>,
-    /// What was remembered of it, if it has not changed.
-    pub(crate) known: Option<Rc<KnownFile>>,
-}
-
-/// A file of sites that was found right.
-#[cfg_attr(test, derive(Clone))]
-pub(crate) struct KnownFile {
-    pub(crate) path: Rc<Path>,
-    stamp: FileVersion,
-    /// Whether any other change would have had another stamp.
-    is_settled: bool,
-    pub(crate) is_seen: bool,
-    pub(crate) text: Rc<Text>,
-    pub(crate) sites: Vec<(Rc<RawSite>, Arc<Site>)>,
-    /// As the configuration names it.
-    pub(crate) listed: Arc<SiteFile>,
-}
-
-impl KnownFile {
-    /// The file, and its text.
-    pub(crate) fn text_file(&self) -> TextFile {
-        (self.path.clone(), self.text.clone())
-    }
-
-    /// Whether the file, which has this stamp now, is as it was.
-    pub(crate) fn is_as(&self, stamp: &FileVersion) -> bool {
-        self.is_settled && self.stamp == *stamp
-    }
 }
 
 /// What `Config::load_again` has read. A file in it that has not changed is not read again, and its sites are looked at only

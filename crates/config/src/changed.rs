@@ -16,13 +16,15 @@ use std::rc::Rc;
 
 use sys::file_version::FileVersion;
 
-use crate::cache::{Cache, KnownFile, ReadFile, folder_stamp};
+use crate::cache::{Cache, folder_stamp};
 use crate::diagnostic::Problems;
 use crate::examine::{self, Examine};
-use crate::include::{InFolder, SiteFile, is_read};
+use crate::include::{InFolder, is_read};
+use crate::known::{KnownFile, ReadFile, SiteFile, in_main};
 use crate::paths::{Class, Opener};
 use crate::place::At;
-use crate::raw::{RawConfig, RawSite, in_main};
+use crate::raw::RawConfig;
+use crate::raw::site::RawSite;
 use crate::rules::SITE_FILES_MAX;
 use crate::schema::Config;
 use crate::source::Source;
@@ -104,7 +106,7 @@ impl Changed {
         cache.change(&gone, read.clone(), problems.next(), &small);
         cache.give_back(taken);
         let config = whole(small, &read, cache, problems);
-        (config, Source::of(path, &main, cache))
+        (config, Source::of(path, &main, cache.texts()))
     }
 }
 

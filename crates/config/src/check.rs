@@ -6,15 +6,17 @@
 mod site_routes;
 
 use std::collections::HashMap;
-use std::hash::Hash;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use suggest::closest;
 
 use crate::diagnostic::{Problems, quote, show_path};
+use crate::needs::Needs;
 use crate::place::{At, Origin};
-use crate::raw::{HasRoot, ListedSite, RawConfig, RawService, RawSite};
+use crate::raw::site::{HasRoot, RawService, RawSite};
+use crate::raw::{ListedSite, RawConfig};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
+use crate::seen::Seen;
 use crate::{data, remote, worker};
 
 /// Every rule that needs no file system.
@@ -74,62 +76,6 @@ fn filters_see_requests(raw: &RawConfig, problems: &mut Problems) {
     }
 }
 
-/// What the number of uids depends on, of all sites.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    sites: usize,
-    services: usize,
-    connectors: usize,
-    proxies: usize,
-    publishers: usize,
-    certified: usize,
-}
-
-impl Needs {
-    fn of(sites: &[ListedSite]) -> Self {
-        let mut needs = Self::default();
-        sites.iter().for_each(|site| needs.add(site));
-        needs
-    }
-
-    fn of_one(site: &RawSite) -> Self {
-        let granted = site.services.iter().filter(|service| service.network.is_granted()).count();
-        let at_servers = site.data.iter().filter(|data| data.is_at_server()).count();
-        let behind = usize::from(site.routes.iter().any(|route| route.has_servers()));
-        Self {
-            // One with an account has that account's.
-            sites: usize::from(site.worker.user.is_none()),
-            services: site.services.len(),
-            connectors: granted + at_servers + behind,
-            proxies: site.data.len(),
-            publishers: usize::from(site.templates.is_some()),
-            certified: usize::from(site.tls.is_some()),
-        }
-    }
-
-    /// Adds what a site needs.
-    pub(crate) fn add(&mut self, site: &RawSite) {
-        let one = Self::of_one(site);
-        self.sites += one.sites;
-        self.services += one.services;
-        self.connectors += one.connectors;
-        self.proxies += one.proxies;
-        self.publishers += one.publishers;
-        self.certified += one.certified;
-    }
-
-    /// Removes what a site needs that was added.
-    pub(crate) fn remove(&mut self, site: &RawSite) {
-        let one = Self::of_one(site);
-        self.sites -= one.sites;
-        self.services -= one.services;
-        self.connectors -= one.connectors;
-        self.proxies -= one.proxies;
-        self.publishers -= one.publishers;
-        self.certified -= one.certified;
-    }
-}
-
 /// Each partition has a uid of its own: the roles, the sites, the services, what works for them, and the filters.
 pub(crate) fn user_range(raw: &RawConfig, needs: Needs, problems: &mut Problems) {
     let Some(range) = &raw.server.user_range else {
@@ -175,26 +121,6 @@ fn socket_path(raw: &RawConfig, problems: &mut Problems) {
             message,
             "choose a shorter one, for example `\"/run/bulkhead\"`",
         );
-    }
-}
-
-/// Things seen so far, with the place of the first of each.
-pub(crate) struct Seen<K>(HashMap<K, usize>);
-
-impl<K: Hash + Eq> Seen<K> {
-    pub(crate) fn new() -> Seen<K> {
-        Seen(HashMap::new())
-    }
-
-    /// The place where `key` was first seen; `None` if that is here.
-    pub(crate) fn first(&mut self, key: K, offset: usize) -> Option<usize> {
-        match self.0.entry(key) {
-            std::collections::hash_map::Entry::Occupied(first) => Some(*first.get()),
-            std::collections::hash_map::Entry::Vacant(new) => {
-                new.insert(offset);
-                None
-            }
-        }
     }
 }
 
@@ -443,21 +369,6 @@ fn source<T>(at: &At<T>, problems: &Problems) -> String {
         Origin::Written => format!("at {}", problems.place(at.offset)),
         Origin::Default => "by default".to_owned(),
     }
-}
-
-/// The path without `.` and `..`, by its text alone.
-pub fn lexical(path: &Path) -> PathBuf {
-    let mut result = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                result.pop();
-            }
-            Component::CurDir => {}
-            other => result.push(other),
-        }
-    }
-    result
 }
 
 #[cfg(test)]

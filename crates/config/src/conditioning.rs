@@ -7,13 +7,12 @@ use std::path::Path;
 
 use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, networks, units};
+use crate::parse::{Fault, networks, one_of, units};
 use crate::place::At;
+use crate::programs;
 use crate::raw::{RawConditioning, RawFilter};
 use crate::rules;
 use crate::schema::{Checks, Conditioning, Priority};
-use crate::sections::one_of;
-use crate::sites;
 
 pub(crate) fn conditioning(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawConditioning {
     let priority = table.get("priority").and_then(|entry| entry.parsed(priority, problems));
@@ -158,14 +157,14 @@ fn filter(entry: &Entry<'_>, dir: &Path, problems: &mut Problems) -> Option<RawF
         return None;
     }
     if entry.is_array() {
-        let (command, program) = sites::command_of(entry, dir, problems)?;
+        let (command, program) = programs::command_of(entry, dir, problems)?;
         return Some(RawFilter { command, program, read: Vec::new(), jit: false });
     }
     let mut table = entry.table(rules::FILTER.0, problems)?;
     table.check_keys(rules::FILTER, problems);
-    let read = sites::folders("read", &table, dir, problems);
-    let jit = sites::jit(&table, problems);
+    let read = programs::folders("read", &table, dir, problems);
+    let jit = programs::jit(&table, problems);
     let command = table.require("command", "[\"bin/filter\"]", problems)?;
-    let (command, program) = sites::command_of(&command, dir, problems)?;
+    let (command, program) = programs::command_of(&command, dir, problems)?;
     Some(RawFilter { command, program, read, jit })
 }

@@ -6,68 +6,18 @@
 use std::path::{Path, PathBuf};
 
 use suggest::closest;
-pub use wire::data::Engine;
 
-use crate::check::Seen;
+use crate::data_schema::{DataSource, Database, DatabaseServer, Engine};
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, names, web};
-use crate::place::At;
-use crate::raw::RawSite;
-use crate::remote::{self, Identity, REMOTE, RemoteServer};
+use crate::parse::{Fault, names, one_of, web};
+use crate::raw::parts::{RawData, RawDatabase};
+use crate::raw::site::RawSite;
+use crate::remote::{self, REMOTE};
 use crate::rules;
 use crate::schema::Server;
-use crate::sections::one_of;
-use crate::sites::label;
+use crate::seen::Seen;
 use crate::statics_schema::Target;
-
-/// `[[site.data]]`: a database, of which services call named statements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataSource {
-    /// Unique in its site; the rule of a site's name.
-    pub name: String,
-    /// The file of statements; another machine that holds the database has its own.
-    pub statements: Option<PathBuf>,
-    /// Where the database is.
-    pub database: Database,
-    /// Bytes of memory of its data proxy.
-    pub memory_max: u64,
-}
-
-/// Where a database is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Database {
-    /// In a file of the data proxy's own.
-    Sqlite {
-        /// The file that makes the tables of a new database.
-        schema: Option<PathBuf>,
-    },
-    /// At a server.
-    Server(DatabaseServer),
-    /// With another machine's data proxy.
-    Remote(RemoteServer),
-}
-
-/// A server with a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseServer {
-    /// What it speaks.
-    pub engine: Engine,
-    /// Where it listens.
-    pub target: Target,
-    /// What it calls the database; Redis's have numbers.
-    pub database: String,
-    /// As whom the data proxy logs in; empty for Redis's user without a name.
-    pub user: String,
-    /// The file with the password, if there is one.
-    pub password: Option<PathBuf>,
-    /// The file with the authorities one of which must have signed the server's certificate; then TLS is spoken.
-    pub server_ca: Option<PathBuf>,
-    /// What the data proxy shows to a server that asks for a certificate.
-    pub identity: Option<Identity>,
-    /// How many connections the data proxy has.
-    pub connections: u16,
-}
 
 /// The word of `engine` for what holds without it: a file, and no server.
 const SQLITE: &str = "sqlite";
@@ -108,86 +58,13 @@ impl DataSource {
     }
 }
 
-/// `[[site.data]]`.
-#[derive(Clone)]
-pub(crate) struct RawData {
-    /// Where the header stands.
-    pub(crate) offset: usize,
-    /// `data source "catalog"`, or the header of one without a name.
-    pub(crate) label: String,
-    pub(crate) name: Option<String>,
-    pub(crate) statements: Option<At<PathBuf>>,
-    pub(crate) schema: Option<At<PathBuf>>,
-    pub(crate) password: Option<At<PathBuf>>,
-    pub(crate) server_ca: Option<At<PathBuf>>,
-    pub(crate) certificate: Option<At<PathBuf>>,
-    pub(crate) key: Option<At<PathBuf>>,
-    memory_max: u64,
-    /// `None` if something is wrong with it; of a server, without its files.
-    database: Option<RawDatabase>,
-}
-
-/// Where a database is, without its files.
-#[derive(Clone)]
-enum RawDatabase {
-    Sqlite,
-    Server(DatabaseServer),
-    Remote(Target),
-}
-
-impl RawData {
-    /// Whether a connector connects its data proxy with a server.
-    pub(crate) fn is_at_server(&self) -> bool {
-        matches!(self.database, Some(RawDatabase::Server(_) | RawDatabase::Remote(_)))
-    }
-
-    /// The socket of its server, if it has one.
-    pub(crate) fn socket(&self) -> Option<&Path> {
-        match &self.database {
-            Some(RawDatabase::Server(DatabaseServer { target: Target::Unix(path), .. })) => Some(path),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn finish(self) -> Option<DataSource> {
-        let identity = self.identity();
-        let statements = self.statements.map(|at| at.value);
-        let server_ca = self.server_ca.map(|at| at.value);
-        let (database, statements) = match self.database? {
-            RawDatabase::Sqlite => {
-                (Database::Sqlite { schema: self.schema.map(|at| at.value) }, Some(statements?))
-            }
-            RawDatabase::Server(server) => {
-                let password = self.password.map(|at| at.value);
-                (
-                    Database::Server(DatabaseServer { password, server_ca, identity, ..server }),
-                    Some(statements?),
-                )
-            }
-            RawDatabase::Remote(target) => {
-                let (server_ca, identity) = server_ca.zip(identity)?;
-                (Database::Remote(RemoteServer { target, server_ca, identity }), None)
-            }
-        };
-        Some(DataSource { name: self.name?, statements, database, memory_max: self.memory_max })
-    }
-
-    /// What its server speaks, if it is at one.
-    pub(crate) fn engine(&self) -> Option<Engine> {
-        match self.database.as_ref()? {
-            RawDatabase::Sqlite | RawDatabase::Remote(_) => None,
-            RawDatabase::Server(server) => Some(server.engine),
-        }
-    }
-}
-
 pub(crate) fn sources(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawData> {
     let tables = table.get("data").map(|entry| entry.tables(rules::DATA.0, problems));
     tables.into_iter().flatten().map(|table| source(table, dir, problems)).collect()
 }
 
 fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData {
-    label(&mut table, "data source");
+    table.label_by_name("data source");
     table.check_keys(rules::DATA, problems);
     let name = table.require("name", "\"catalog\"", problems);
     let is_remote = table.get("engine").is_some_and(|entry| entry.plain() == Some(REMOTE));

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use toml::de::{DeTable, DeValue, Error};
 
-use crate::cache::ReadFile;
 use crate::decode::Table;
 use crate::diagnostic::{Problems, escape};
-use crate::include::{Content, SiteFile};
+use crate::known::{Content, ReadFile, SiteFile};
 use crate::place::At;
-use crate::raw::{ListedSite, RawConfig, RawInclude, RawSite};
+use crate::raw::site::RawSite;
+use crate::raw::{ListedSite, RawConfig, RawInclude};
 use crate::rules::{CONDITIONING, INCLUDED, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
 use crate::{conditioning, foreign, include, sections, sites, tls};
 

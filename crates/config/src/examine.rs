@@ -6,11 +6,12 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::data::Engine;
+use crate::data_schema::Engine;
 use crate::diagnostic::{Problems, Severity, show_path};
 use crate::paths::{Opener, class_of};
 use crate::place::At;
-use crate::raw::{RawConfig, RawSite};
+use crate::raw::RawConfig;
+use crate::raw::site::RawSite;
 use crate::schema::Isolation;
 use crate::statics_schema::{Action, Target};
 

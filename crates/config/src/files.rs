@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 
 use crate::check;
 use crate::diagnostic::{Diagnostics, Problems, show_path};
+use crate::lexical::lexical;
 use crate::paths::{self, Class, Found, Opener, PathFault, class_of};
 use crate::place::At;
-use crate::raw::{RawConfig, RawSite};
+use crate::raw::RawConfig;
+use crate::raw::parts::RawCertificate;
+use crate::raw::site::RawSite;
 use crate::rules::FILE_BYTES_MAX;
 use crate::statics_schema::{Action, Target};
-use crate::tls::RawCertificate;
 
 /// The file's text and its absolute folder.
 pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnostics> {
@@ -287,9 +289,9 @@ fn resolved(path: &Path) -> PathBuf {
     match existing {
         Some((ancestor, real)) => {
             let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
-            check::lexical(&real.join(rest))
+            lexical(&real.join(rest))
         }
-        None => check::lexical(path),
+        None => lexical(path),
     }
 }
 

@@ -8,44 +8,22 @@ use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sys::file_version::FileVersion;
 
-use crate::cache::{Cache, KnownFile};
+use crate::cache::Cache;
 use crate::diagnostic::{Problems, show_path};
 use crate::files;
-use crate::parse::Fault;
-use crate::parse::names;
+use crate::known::{Content, SiteFile};
+use crate::lexical::lexical;
+use crate::parse::{Fault, names};
 use crate::paths::{Class, Opener, PathFault};
 use crate::place::At;
 use crate::rules::SITE_FILES_MAX;
 
 /// What the name of a file of sites ends with.
 pub const SUFFIX: &str = ".toml";
-
-/// A file of sites.
-#[derive(Clone)]
-pub(crate) struct SiteFile {
-    pub(crate) path: Rc<Path>,
-    pub(crate) stamp: FileVersion,
-    /// Whether whoever watches the folder sees each change: a link leads elsewhere, and a file of two names can be written
-    /// under the other one.
-    pub(crate) is_seen: bool,
-    pub(crate) content: Content,
-}
-
-/// What there is of a file of sites.
-#[derive(Clone)]
-pub(crate) enum Content {
-    /// Its text.
-    Text(Rc<str>),
-    /// A text that runs, and was found right before that.
-    Running(Rc<str>),
-    /// What was made of it before.
-    Known(Rc<KnownFile>),
-}
 
 /// The folder of `FOLDER/*.toml`.
 pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
@@ -66,7 +44,7 @@ pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
     }
     let folder = dir.join(if folder.is_empty() { "/" } else { folder });
     // The file itself would be one of its own sites.
-    if crate::check::lexical(&folder) == crate::check::lexical(dir) {
+    if lexical(&folder) == lexical(dir) {
         let rule = "the files of sites are in a folder of their own, not beside this file";
         return Err(Fault::with_help(rule, "write for example `\"sites/*.toml\"`"));
     }

@@ -1,38 +1,43 @@
-//! Files of sites are judged one by one: one with a mistake is left out, and something stands in for it, so that all others are
-//! taken in.
+//! Files of sites are judged one by one: one with a mistake is left out, and something stands in for it, so that all
+//! others are taken in.
 //!
-//! Runs in: the launcher (root), and the `bulkhead` command. Input: the operator's files, and what these files were before. Must
-//! never: have a file take what another file has; accept a mistake of the main file, or one that no file alone is to blame for.
+//! Runs in: the launcher (root), and the `bulkhead` command. Input: the operator's files, and what these files were
+//! before. Must never: have a file take what another file has; accept a mistake of the main file, or one that no file
+//! alone is to blame for.
 //!
-//! A configuration is built as it always is. If there are mistakes, each has a file; all files that have mistakes of their own are
-//! left out together, then those that want what another file has, one after the other, and the configuration is built again,
-//! until nothing is wrong. What is the same for all is checked in the same way in each: there is no second set of rules.
+//! A configuration is built as it always is. If there are mistakes, each has a file; all files that have mistakes of
+//! their own are left out together, then those that want what another file has, one after the other, and the
+//! configuration is built again, until nothing is wrong. What is the same for all is checked in the same way in each:
+//! there is no second set of rules.
 
 mod closed;
 mod contest;
+mod state;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use sys::file_version::FileVersion;
 pub use wire::StandIn;
 
 use crate::cache::Cache;
 use crate::changed::{Changed, Unseen};
-use crate::diagnostic::{Blame, Diagnostic, Diagnostics, Problems, Text};
+use crate::diagnostic::{Blame, Diagnostic, Diagnostics, Problems};
 use crate::examine::Examine;
-use crate::include::{self, Content, SiteFile};
+use crate::include;
 use crate::judge::contest::Loser;
+pub use crate::judge::state::{Before, Judgement, Tolerance};
+use crate::judge::state::{Judge, Left, Stage};
+use crate::known::{Content, SiteFile};
 use crate::paths::Opener;
 use crate::place::At;
 use crate::raw::RawConfig;
 use crate::schema::Config;
 use crate::source::Source;
-use crate::{Built, changed, check_built, document, files, finish_built};
+use crate::{Built, changed, check_built, files, finish_built};
 
 /// LIMIT: how often a configuration is built for one judgement; each time after the first, at least one file more is left out, and
 /// most often all that are.
@@ -42,39 +47,6 @@ const BUILDS_MAX: usize = 64;
 const REASONS_MAX: usize = 10;
 /// LIMIT: bytes of these.
 const REASON_BYTES_MAX: usize = 8 << 10;
-
-/// What becomes of everything if one file of sites has a mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tolerance {
-    /// That file is left out.
-    EachFile,
-    /// Nothing is taken in.
-    AllOrNothing,
-}
-
-/// What files of sites were before they were changed.
-#[derive(Clone, Copy)]
-pub enum Before<'b> {
-    /// Nothing is known of that.
-    Nothing,
-    /// What runs.
-    Running(&'b Source),
-    /// Copies of those that were good last, by the names of the files.
-    Kept(&'b dyn Fn(&OsStr) -> Option<String>),
-}
-
-/// How files of sites are judged.
-#[derive(Clone, Copy)]
-pub struct Judgement<'j> {
-    /// What they were.
-    pub before: Before<'j>,
-    /// What a mistake means for others.
-    pub tolerance: Tolerance,
-    /// The one file that is taken in; all others, and the main file, stay as they run.
-    pub only: Option<&'j OsStr>,
-    /// Files that are left out for something that is not in them, each with the reason.
-    pub refused: &'j BTreeMap<OsString, String>,
-}
 
 /// A configuration without what was left out.
 #[derive(Debug)]
@@ -104,38 +76,6 @@ pub struct LeftOut {
     pub is_whole: bool,
     /// Why, a line for each mistake.
     pub reason: String,
-}
-
-/// How far the search for something that stands in for a file has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Before,
-    /// Nothing yet: when all others are settled, 503 for the hosts that none of them has.
-    Waiting,
-    Closed(closed::Tls),
-    Nothing,
-}
-
-/// A file that is left out.
-struct Left {
-    stage: Stage,
-    content: Option<Content>,
-    reasons: Vec<String>,
-}
-
-/// A judgement under way.
-struct Judge<'j> {
-    judgement: &'j Judgement<'j>,
-    main: &'j str,
-    running: BTreeMap<OsString, (Rc<Path>, Rc<Text>)>,
-    folder: OnceCell<PathBuf>,
-    /// The files as they are, once they were read.
-    found: RefCell<Option<BTreeMap<OsString, SiteFile>>>,
-    kept: RefCell<BTreeMap<OsString, Option<Rc<str>>>>,
-    left: BTreeMap<OsString, Left>,
-    mistakes: Vec<(Diagnostic, Option<PathBuf>)>,
-    /// Where each of these is: there may be many thousands.
-    places: HashMap<Diagnostic, usize>,
 }
 
 impl Config {
@@ -204,7 +144,7 @@ impl Config {
             }
             let Built { config, included, next } = finish_built(raw, &dir, problems)?;
             cache.keep(included, next, &config);
-            let source = Source::of(path, &text, cache);
+            let source = Source::of(path, &text, cache.texts());
             let left_out = judge.left_out();
             return Ok(Judged { config, source, left_out, mistakes: judge.mistakes });
         }
@@ -316,13 +256,6 @@ impl<'j> Judge<'j> {
         })
     }
 
-    /// The copy of a file as it was good last.
-    fn kept(&self, name: &OsStr) -> Option<Rc<str>> {
-        let Before::Kept(read) = self.judgement.before else { return None };
-        let mut kept = self.kept.borrow_mut();
-        kept.entry(name.to_owned()).or_insert_with(|| read(name).map(Rc::from)).clone()
-    }
-
     /// Leaves files out that have mistakes.
     fn mistakes(&mut self, problems: &Problems, cache: &Cache) -> Result<(), Diagnostics> {
         let blames = problems.blames();
@@ -366,14 +299,6 @@ impl<'j> Judge<'j> {
         Diagnostics(self.mistakes.iter().map(|(mistake, _)| mistake.clone()).collect())
     }
 
-    /// The name of a file of the folder, by its path; `None` for the main file.
-    fn name_of(&self, file: &str) -> Option<OsString> {
-        let path = Path::new(file);
-        (path.parent() == self.folder.get().map(PathBuf::as_path))
-            .then(|| path.file_name())?
-            .map(OsStr::to_owned)
-    }
-
     /// Leaves a file out, or what stands in for it. Whether there is something else to be tried.
     fn leave_out(&mut self, name: &OsStr, reason: String, cache: &Cache) -> bool {
         let stage = self.left.get(name).map(|left| left.stage);
@@ -388,10 +313,10 @@ impl<'j> Judge<'j> {
             },
             (None, Before::Nothing) => (Stage::Nothing, None),
             (Some(Stage::Before), Before::Kept(_)) => (Stage::Waiting, None),
-            (Some(Stage::Closed(closed::Tls::Theirs)), _) => {
-                (Stage::Closed(closed::Tls::None), self.closed_again(name))
+            (Some(Stage::Closed(state::Tls::Theirs)), _) => {
+                (Stage::Closed(state::Tls::None), self.closed_again(name))
             }
-            (Some(Stage::Closed(closed::Tls::None)), _) => (Stage::Nothing, None),
+            (Some(Stage::Closed(state::Tls::None)), _) => (Stage::Nothing, None),
             (Some(Stage::Before | Stage::Waiting | Stage::Nothing), _) => return false,
         };
         let left = self.left.entry(name.to_owned());
@@ -462,19 +387,6 @@ impl Problems {
         mistakes.sort_by_key(place);
         mistakes
     }
-}
-
-/// What a file has beside what it says of itself, for the rest of the module.
-fn text_of(content: &Content) -> Rc<str> {
-    match content {
-        Content::Text(text) | Content::Running(text) => text.clone(),
-        Content::Known(known) => known.text.as_str().into(),
-    }
-}
-
-/// The sites of a text as far as it can be read.
-fn readable(folder: &Path, name: &OsStr, text: &str) -> (Vec<crate::raw::RawSite>, bool) {
-    document::readable(&folder.join(name), text)
 }
 
 #[cfg(test)]

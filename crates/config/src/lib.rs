@@ -15,6 +15,7 @@ mod changed;
 mod check;
 mod conditioning;
 mod data;
+mod data_schema;
 mod decode;
 mod diagnostic;
 mod differing;
@@ -24,11 +25,15 @@ mod files;
 mod foreign;
 mod include;
 mod judge;
+mod known;
+mod lexical;
+mod needs;
 mod parse;
 mod part;
 mod paths;
 mod place;
 mod portions;
+mod programs;
 mod raw;
 #[cfg(test)]
 mod reference;
@@ -37,6 +42,7 @@ mod routes;
 mod rules;
 mod schema;
 mod sections;
+mod seen;
 mod shared_list;
 mod sites;
 mod source;
@@ -50,19 +56,18 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-pub use backends::{Backend, ProxyHeader, Speech, Talk};
 pub use cache::Cache;
-pub use check::lexical;
-pub use data::{DataSource, Database, DatabaseServer, Engine};
+pub use data_schema::{DataSource, Database, DatabaseServer, Engine, Identity, RemoteServer, Secured};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use examine::{Content, Examine, Finding, ProgramKind, Setting, Subject};
 pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use judge::{Before, Judged, Judgement, LeftOut, StandIn, Tolerance};
+pub use lexical::lexical;
 pub use paths::{
     ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed,
     Versions, class_of, open_beside, open_here,
 };
-pub use remote::{DOOR, Identity, RemoteServer, Secured};
+pub use raw::site::DOOR;
 pub use rewrite::Matcher;
 pub use rules::{FILE_BYTES_MAX, LAYERS};
 pub use schema::{
@@ -72,7 +77,10 @@ pub use schema::{
 };
 pub use shared_list::SharedList;
 pub use source::Source;
-pub use statics_schema::{Action, Auth, Compress, Encoding, Redirect, Route, Statics, Target, Terms};
+pub use statics_schema::{
+    Action, Auth, Backend, Compress, Encoding, ProxyHeader, Redirect, Route, Speech, Statics, Talk, Target,
+    Terms,
+};
 
 use diagnostic::Problems;
 use raw::RawConfig;
@@ -162,7 +170,7 @@ impl Config {
         let nothing: document::ReadFolder<'_> = &|_, _| Vec::new();
         let problems = Problems::new(name, text);
         let check = |raw: &RawConfig, _: &Path, problems: &mut Problems| {
-            check::folders(raw, check::lexical, problems);
+            check::folders(raw, lexical, problems);
         };
         build(text, dir, nothing, problems, check).map(|built| built.config)
     }
@@ -188,7 +196,7 @@ fn load(
         last_checks,
     )?;
     cache.keep(built.included, built.next, &built.config);
-    Ok((built.config, Source::of(path, &text, cache)))
+    Ok((built.config, Source::of(path, &text, cache.texts())))
 }
 
 /// The folder of the files of sites, if the file at `path` has `include`; whatever else is in the file may be wrong.
@@ -265,7 +273,7 @@ pub fn size_bytes(text: &str) -> Result<u64, String> {
 /// A configuration, and what is to be remembered of it.
 struct Built {
     config: Config,
-    included: Vec<cache::ReadFile>,
+    included: Vec<known::ReadFile>,
     /// The offset of the next text.
     next: usize,
 }

@@ -16,10 +16,11 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{Cache, ReadFile};
+use crate::cache::Cache;
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document;
 use crate::include::{self, InFolder, Listed};
+use crate::known::ReadFile;
 use crate::paths::Opener;
 use crate::place::At;
 use crate::raw::{ListedSite, RawConfig};

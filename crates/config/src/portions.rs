@@ -1,25 +1,21 @@
-//! The texts of thousands of files, in portions: a list that differs from another one in few files shares all other portions with it.
+//! The texts of thousands of files, in portions: a list that differs from another one in few files shares all other
+//! portions with it.
 //!
-//! Runs in: the launcher (root), and the `bulkhead` command. Input: texts that were read. Must never: take two portions for the same
-//! that are not one object.
+//! Runs in: the launcher (root), and the `bulkhead` command. Input: texts that were read. Must never: take two
+//! portions for the same that are not one object.
 //!
-//! A list of its own for each change would count each text up, and that of the list before down: thousands of pages of memory would be
-//! written to, each of which the kernel copies while a copy of the launcher shares it.
+//! A list of its own for each change would count each text up, and that of the list before down: thousands of pages
+//! of memory would be written to, each of which the kernel copies while a copy of the launcher shares it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
-use std::path::Path;
 use std::rc::Rc;
 
-use crate::cache::KnownFile;
-use crate::diagnostic::Text;
+use crate::known::{KnownFile, TextFile};
 
 /// Files in one portion, at the most.
 const PORTION: usize = 64;
-
-/// A file, and its text.
-pub(crate) type TextFile = (Rc<Path>, Rc<Text>);
 
 /// Files in the order of their names. A clone shares them.
 #[derive(Clone, Default)]

@@ -3,20 +3,17 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a door stand open to
 //! whoever comes, or a data proxy speak to another machine without a certificate of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use wire::data::DOORS_AT;
 
-use crate::data::{DataSource, Database, RawData};
 use crate::decode::Table;
 use crate::diagnostic::Problems;
 use crate::parse::web;
 use crate::place::At;
-use crate::raw::{RawService, RawSite};
+use crate::raw::site::{RawService, RawSite};
 use crate::statics_schema::Target;
 
-/// The program of a door, which is the server's own.
-pub const DOOR: &str = "datadoor";
 /// The word of `engine` for a database that another machine holds.
 pub(crate) const REMOTE: &str = "remote";
 /// The keys of a source that the other machine has.
@@ -35,83 +32,6 @@ const OF_A_PROGRAM: [&str; 11] = [
     "takes_connections",
     "environment",
 ];
-
-/// What a data proxy shows to the server that it calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Its certificate, and those between it and the authority.
-    pub certificate: PathBuf,
-    /// The certificate's key.
-    pub key: PathBuf,
-}
-
-/// Another machine that holds a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteServer {
-    /// Where it listens.
-    pub target: Target,
-    /// The file with the authorities one of which must have signed its certificate.
-    pub server_ca: PathBuf,
-    /// What it is shown.
-    pub identity: Identity,
-}
-
-/// How a connection to a server is made safe.
-#[derive(Clone, Copy, Debug)]
-pub struct Secured<'d> {
-    /// The file with its authorities.
-    pub server_ca: &'d Path,
-    /// What it is shown.
-    pub identity: Option<&'d Identity>,
-}
-
-impl DataSource {
-    /// Where the server or the other machine listens that has the database.
-    pub fn target(&self) -> Option<&Target> {
-        match &self.database {
-            Database::Sqlite { .. } => None,
-            Database::Server(server) => Some(&server.target),
-            Database::Remote(remote) => Some(&remote.target),
-        }
-    }
-
-    /// For whom the certificate there must be: a name, or an address.
-    pub fn certificate_name(&self) -> Option<String> {
-        match self.target()? {
-            Target::Unix(_) => None,
-            Target::Tcp(address) => Some(address.ip().to_string()),
-            Target::Name(name, _) => Some(name.clone()),
-        }
-    }
-
-    /// How the way there is made safe, if it is.
-    pub fn secured(&self) -> Option<Secured<'_>> {
-        match &self.database {
-            Database::Sqlite { .. } => None,
-            Database::Server(server) => {
-                let server_ca = server.server_ca.as_deref()?;
-                Some(Secured { server_ca, identity: server.identity.as_ref() })
-            }
-            Database::Remote(RemoteServer { server_ca, identity, .. }) => {
-                Some(Secured { server_ca, identity: Some(identity) })
-            }
-        }
-    }
-}
-
-impl RawData {
-    /// The files of its identity, by their keys.
-    pub(crate) fn identity_files(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
-        let files = [("certificate", &self.certificate), ("key", &self.key)];
-        files.into_iter().filter_map(|(key, file)| Some((key, file.as_ref()?)))
-    }
-
-    /// What it shows to its server.
-    pub(crate) fn identity(&self) -> Option<Identity> {
-        let (certificate, key) = self.certificate.as_ref().zip(self.key.as_ref())?;
-        Some(Identity { certificate: certificate.value.clone(), key: key.value.clone() })
-    }
-}
 
 /// Where the other machine of a source listens; what is missing was reported.
 pub(crate) fn target(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Target> {

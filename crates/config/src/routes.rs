@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rewrite::{Matcher, Pattern};
 
-use crate::backends::{self, Talk};
+use crate::backends;
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
 use crate::parse::{names, networks, web};
 use crate::place::At;
+use crate::raw::parts::{RawRoute, RawTerms};
 use crate::rules;
-use crate::statics_schema::{Action, Auth, Redirect, Route, Target, Terms};
+use crate::statics_schema::{Action, Auth, Redirect, Talk, Target, Terms};
 
 /// What a redirect's status may be.
 const STATUSES: [u64; 5] = [301, 302, 303, 307, 308];
@@ -34,51 +35,6 @@ const TRY_FILES_MAX: usize = 8;
 /// The suffix of the scripts of `php`, and the one that answers for what is no file.
 const PHP_SUFFIX: &str = ".php";
 const FRONT_CONTROLLER: &str = "index.php";
-
-/// A route, with its places.
-#[derive(Clone)]
-pub(crate) struct RawRoute {
-    /// Where its header stands.
-    pub(crate) offset: usize,
-    pub(crate) matcher: Option<At<Matcher>>,
-    pub(crate) action: Option<Action>,
-    /// Whether only after a miss, and where that is said.
-    pub(crate) fallback: Option<At<bool>>,
-    pub(crate) terms: RawTerms,
-    pub(crate) body_bytes: Option<u64>,
-    /// Whether those who answer get the rest of the path, and where that is said.
-    pub(crate) strip_prefix: Option<At<bool>>,
-    /// The folder that stands at its path.
-    pub(crate) alias: Option<At<PathBuf>>,
-    pub(crate) talk: Talk,
-}
-
-/// Who may ask, with the place of the file of users.
-#[derive(Clone, Default)]
-pub(crate) struct RawTerms {
-    pub(crate) terms: Terms,
-    pub(crate) users: Option<At<PathBuf>>,
-}
-
-impl RawRoute {
-    /// Whether other servers answer, to which the site needs a connector.
-    pub(crate) fn has_servers(&self) -> bool {
-        matches!(self.action, Some(Action::Upstream(_) | Action::Fastcgi(_)))
-    }
-
-    pub(crate) fn finish(self) -> Option<Route> {
-        Some(Route {
-            matcher: self.matcher?.value,
-            action: self.action?,
-            fallback: self.fallback.is_some_and(|fallback| fallback.value),
-            terms: self.terms.terms,
-            body_bytes: self.body_bytes,
-            strip_prefix: self.strip_prefix.is_some_and(|strip| strip.value),
-            alias: self.alias.map(|alias| alias.value),
-            talk: self.talk,
-        })
-    }
-}
 
 pub(crate) fn routes(site: &Table<'_>, dir: &Path, problems: &mut Problems) -> Vec<RawRoute> {
     let tables = site.get("route").map(|entry| entry.tables(rules::ROUTE.0, problems)).unwrap_or_default();

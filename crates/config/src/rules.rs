@@ -197,6 +197,19 @@ pub(crate) const TABLES: [Keys; 14] = [
     COMPRESS,
 ];
 
+/// Keys that have another name now: the old one, which is still read, and the new one.
+pub(crate) const RENAMED: [(&str, &str); 1] = [("max_memory", "recycle_memory")];
+
+/// The name that a key has now, if this is its old one.
+pub(crate) fn new_name(key: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
+}
+
+/// The name that a key had before, if it had another one.
+pub(crate) fn old_name(key: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(_, new)| *new == key).map(|(old, _)| *old)
+}
+
 /// A table's header and its keys.
 pub(crate) type Keys = (&'static str, &'static [&'static str]);
 
@@ -327,7 +340,7 @@ pub(crate) const SITE: Keys = (
         "workers",
         "max_requests",
         "max_age",
-        "max_memory",
+        "recycle_memory",
     ],
 );
 pub(crate) const ROUTE: Keys = (
@@ -418,6 +431,6 @@ pub(crate) const SERVICE: Keys = (
         "workers",
         "max_requests",
         "max_age",
-        "max_memory",
+        "recycle_memory",
     ],
 );

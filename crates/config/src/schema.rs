@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::data::DataSource;
+use crate::data_schema::DataSource;
 use crate::diagnostic::Diagnostic;
 use crate::shared_list::SharedList;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};

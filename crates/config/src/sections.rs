@@ -5,11 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use suggest::closest;
-
 use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, hosts, networks, units};
+use crate::parse::{Fault, hosts, networks, one_of, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
 use crate::rules;
@@ -47,7 +45,7 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> 
 pub(crate) fn recycle(table: &Table<'_>, problems: &mut Problems) -> Recycle {
     let requests = table.get("max_requests").and_then(|entry| entry.count(&rules::MAX_REQUESTS, problems));
     let age = table.get("max_age").and_then(|entry| entry.duration_ms(&rules::MAX_AGE_MS, problems));
-    let memory = table.get("max_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
+    let memory = table.get("recycle_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
     Recycle { requests, age_ms: age.map(|ms| narrow(Some(ms))), memory }
 }
 
@@ -119,15 +117,6 @@ fn danger_without(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     elements.iter().filter_map(|element| element.parsed(layer, problems)).map(|layer| layer.value).collect()
 }
 
-/// The fault of a word that is not among those that are known.
-pub(crate) fn one_of(rule: &str, text: &str, known: &[&str]) -> Fault {
-    let near = closest(text, known);
-    Fault {
-        rule: format!("{rule} {}", known.join(", ")),
-        help: near.map(|near| format!("did you mean `\"{near}\"`?")),
-    }
-}
-
 fn folder(
     table: &Table<'_>,
     key: &'static str,
@@ -144,7 +133,7 @@ fn folder(
 /// The listeners, and whether there are any and all could be read.
 pub(crate) fn listeners(root: &Table<'_>, problems: &mut Problems) -> (Vec<RawListener>, bool) {
     let mut listeners = Vec::new();
-    let tables = require_tables(root, "listen", rules::LISTEN.0, problems);
+    let tables = root.require_tables("listen", rules::LISTEN.0, problems);
     let count = tables.len();
     for mut table in tables {
         table.check_keys(rules::LISTEN, problems);
@@ -186,23 +175,6 @@ fn proxies(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
         );
     }
     elements.iter().filter_map(|one| one.parsed(networks::network, problems)).map(|one| one.value).collect()
-}
-
-/// An array of tables that must have at least one.
-pub(crate) fn require_tables<'t>(
-    root: &Table<'t>,
-    key: &'static str,
-    header: &str,
-    problems: &mut Problems,
-) -> Vec<Table<'t>> {
-    let entry = root.get(key);
-    let is_empty_array = entry.as_ref().is_some_and(|entry| entry.is_empty_array());
-    if root.lacks(key) || is_empty_array {
-        let offset = entry.as_ref().map_or(root.offset, |entry| entry.offset);
-        let message = format!("there is no {header}, and at least one is needed");
-        problems.report_help(offset, message, format!("add `{header}` and its keys"));
-    }
-    entry.map(|entry| entry.tables(header, problems)).unwrap_or_default()
 }
 
 /// `[log]`, and the place of its `error_file`.

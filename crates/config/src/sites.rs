@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, exactly, narrow};
-use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, grants, hosts, names};
+use crate::diagnostic::Problems;
+use crate::parse::{grants, hosts, names};
 use crate::place::At;
-use crate::raw::{HasRoot, RawService, RawSite, RawTemplates};
+use crate::programs::{command_of, folders, jit};
+use crate::raw::site::{HasRoot, RawService, RawSite, RawTemplates};
 use crate::schema::{Network, SiteLimits};
-use crate::sections::require_tables;
 use crate::{data, remote, routes, rules, sections, statics, tls, worker};
 
 /// How many sites a file has at least.
@@ -26,14 +26,14 @@ pub(crate) enum Least {
 pub(crate) fn sites(root: &Table<'_>, least: Least, dir: &Path, problems: &mut Problems) -> Vec<RawSite> {
     let header = rules::SITE.0;
     let tables = match least {
-        Least::One => require_tables(root, "site", header, problems),
+        Least::One => root.require_tables("site", header, problems),
         Least::None => root.get("site").map(|entry| entry.tables(header, problems)).unwrap_or_default(),
     };
     tables.into_iter().map(|table| site(table, dir, problems)).collect()
 }
 
 fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
-    label(&mut table, "site");
+    table.label_by_name("site");
     table.check_keys(rules::SITE, problems);
     let name = table.require("name", "\"blog\"", problems);
     let services = table.get("service").map(|entry| entry.tables(rules::SERVICE.0, problems));
@@ -94,13 +94,6 @@ fn limits(table: &Table<'_>, problems: &mut Problems) -> SiteLimits {
         idle_timeout_ms: table.get("idle_timeout").and_then(|entry| duration(entry, problems)),
         connections: table.optional_count("connections", &rules::CONNECTIONS, problems),
         spool_bytes: table.get("spool_bytes").and_then(|entry| entry.bytes(&rules::SPOOL_BYTES, problems)),
-    }
-}
-
-/// Calls the table by its name, if it has one that can be read.
-pub(crate) fn label(table: &mut Table<'_>, kind: &str) {
-    if let Some(name) = table.get("name").and_then(|entry| entry.plain()) {
-        table.label = format!("{kind} {}", quote(name));
     }
 }
 
@@ -166,7 +159,7 @@ fn templates(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<R
 }
 
 fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {
-    label(&mut table, "service");
+    table.label_by_name("service");
     table.check_keys(rules::SERVICE, problems);
     let name = table.require("name", "\"search\"", problems);
     let name = name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value);
@@ -219,11 +212,6 @@ fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawServ
     }
 }
 
-/// Whether a program may make code while it runs.
-pub(crate) fn jit(table: &Table<'_>, problems: &mut Problems) -> bool {
-    table.get("jit").and_then(|entry| entry.boolean(problems)).unwrap_or(false)
-}
-
 /// What it may do in the network: `"tcp:443"` and the like, and `"udp"`.
 fn network(table: &Table<'_>, problems: &mut Problems) -> Network {
     let elements = table.get("network").and_then(|entry| entry.elements(problems)).unwrap_or_default();
@@ -235,42 +223,4 @@ fn network(table: &Table<'_>, problems: &mut Problems) -> Network {
         }
     }
     network
-}
-
-/// The argument vector, and its program's absolute path.
-pub(crate) fn command_of(
-    entry: &Entry<'_>,
-    dir: &Path,
-    problems: &mut Problems,
-) -> Option<(Vec<String>, At<PathBuf>)> {
-    let elements = entry.elements(problems)?;
-    let Some(first) = elements.first() else {
-        let help = "write the program and its arguments, for example `[\"bin/search\"]`";
-        let message = format!("`{}` is empty; it starts with a program", entry.key());
-        problems.report_help(entry.offset, message, help);
-        return None;
-    };
-    let program = first.parsed(|text| program_path(text).map(|()| dir.join(text)), problems);
-    let rest = elements.iter().skip(1).filter_map(|element| element.string(names::no_nul, problems));
-    let arguments: Vec<String> = rest.map(|argument| argument.value).collect();
-    let named = first.plain()?.to_owned();
-    Some((std::iter::once(named).chain(arguments).collect(), program?))
-}
-
-fn program_path(text: &str) -> Result<(), Fault> {
-    if text.is_empty() {
-        return Err(Fault::new("the program's path is empty"));
-    }
-    names::literal(text)?;
-    names::no_nul(text)
-}
-
-pub(crate) fn folders(
-    key: &'static str,
-    table: &Table<'_>,
-    dir: &Path,
-    problems: &mut Problems,
-) -> Vec<At<PathBuf>> {
-    let elements = table.get(key).and_then(|entry| entry.elements(problems)).unwrap_or_default();
-    elements.iter().filter_map(|element| element.path(dir, problems)).collect()
 }

@@ -10,9 +10,8 @@ use std::rc::Rc;
 
 use sys::file_version::FileVersion;
 
-use crate::cache::Cache;
 use crate::diagnostic::{Problems, Text};
-use crate::include::{Content, SiteFile};
+use crate::known::{Content, SiteFile};
 use crate::portions::Portions;
 
 /// The main file of a configuration and the files that it includes: paths and texts. A clone shares them.
@@ -43,10 +42,10 @@ impl Source {
         Some(Self { included: Portions::of(included), path: path.into(), main: main.into() })
     }
 
-    /// The texts of a main file and of the files that are remembered beside it.
-    pub(crate) fn of(path: &Path, main: &str, cache: &Cache) -> Self {
+    /// The texts of a main file and of the files beside it.
+    pub(crate) fn of(path: &Path, main: &str, texts: &Portions) -> Self {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Self { path: path.into(), main: main.into(), included: cache.texts().clone() }
+        Self { path: path.into(), main: main.into(), included: texts.clone() }
     }
 
     /// The files, the main one first.

@@ -6,9 +6,8 @@
 
 use crate::decode::{Entry, Table, exactly, narrow};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, web};
+use crate::parse::{Fault, one_of, web};
 use crate::rules;
-use crate::sections::one_of;
 use crate::statics_schema::{Compress, Encoding, Statics};
 
 pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems) -> Statics {

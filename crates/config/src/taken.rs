@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use crate::check::Needs;
-use crate::raw::{RawListener, RawSite, Resolved};
+use crate::needs::Needs;
+use crate::raw::RawListener;
+use crate::raw::site::{RawSite, Resolved};
 use crate::tls;
 use crate::worker::log_of;
 

@@ -9,56 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, exactly};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, networks};
+use crate::parse::{Fault, networks, one_of};
 use crate::place::At;
-use crate::raw::{ListedSite, RawConfig, RawListener, RawSite};
+use crate::raw::parts::{RawCertificate, RawSiteTls};
+use crate::raw::site::RawSite;
+use crate::raw::{ListedSite, RawConfig, RawListener};
 use crate::rules;
-use crate::schema::{CertificateFiles, ClientCertificates, Resumption, SiteTls, Tls, TlsVersion};
-use crate::sections::one_of;
-
-/// What a site says of its certificates.
-#[derive(Clone)]
-pub(crate) struct RawSiteTls {
-    /// Where `certificates`, or `certificate`, stands.
-    pub(crate) offset: usize,
-    pub(crate) certificates: Vec<RawCertificate>,
-    pub(crate) client_ca: Option<At<PathBuf>>,
-    pub(crate) client_crl: Vec<At<PathBuf>>,
-    pub(crate) client_certificates: ClientCertificates,
-}
-
-/// A certificate and its key.
-#[derive(Clone)]
-pub(crate) struct RawCertificate {
-    /// The key of the file that messages are about: `certificates`, or `certificate`.
-    pub(crate) named_by: &'static str,
-    pub(crate) certificate: At<PathBuf>,
-    /// `None`: in the same file.
-    pub(crate) key: Option<At<PathBuf>>,
-}
-
-impl RawCertificate {
-    /// Its files, each with the key of the configuration that names it, and whether there is a private key in it.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&'static str, &At<PathBuf>, bool)> {
-        let own = (self.named_by, &self.certificate, self.key.is_none());
-        std::iter::once(own).chain(self.key.as_ref().map(|key| ("key", key, true)))
-    }
-
-    fn finish(self) -> CertificateFiles {
-        CertificateFiles { certificate: self.certificate.value, key: self.key.map(|key| key.value) }
-    }
-}
-
-impl RawSiteTls {
-    pub(crate) fn finish(self) -> SiteTls {
-        SiteTls {
-            certificates: self.certificates.into_iter().map(RawCertificate::finish).collect(),
-            client_ca: self.client_ca.map(|file| file.value),
-            client_crl: self.client_crl.into_iter().map(|file| file.value).collect(),
-            client_certificates: self.client_certificates,
-        }
-    }
-}
+use crate::schema::{ClientCertificates, Resumption, Tls, TlsVersion};
 
 /// `[tls]`.
 pub(crate) fn tls(table: &Table<'_>, problems: &mut Problems) -> Tls {

@@ -7,13 +7,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
-use crate::check::Seen;
 use crate::decode::Table;
 use crate::diagnostic::{Problems, quote};
 use crate::parse::Fault;
 use crate::place::At;
-use crate::raw::{ListedSite, RawSite, RawWorker};
-use crate::sites::command_of;
+use crate::programs::command_of;
+use crate::raw::ListedSite;
+use crate::raw::site::{RawSite, RawWorker};
+use crate::seen::Seen;
 use crate::statics_schema::Action;
 
 /// Files in the folder of logs that are no site's.

@@ -74,6 +74,7 @@ fn only_the_good_files_load() {
             "conditioning.toml",
             "every-key.toml",
             "main-job.toml",
+            "renamed.toml",
             "statics.toml"
         ]
     );

@@ -109,7 +109,7 @@ impl Health {
         } else if let Some(bytes) =
             recycle.memory.and_then(|most| own_memory(process.child.pid).filter(|&has| has >= most))
         {
-            format!("it has {} MiB of memory (`max_memory`)", bytes >> 20)
+            format!("it has {} MiB of memory (`recycle_memory`)", bytes >> 20)
         } else {
             return;
         };

@@ -3,12 +3,12 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: decoded values, each right by itself. Must never:
 //! let two routes claim the same requests.
 
-use super::Seen;
 use crate::diagnostic::{Problems, quote};
 use crate::parse::units;
-use crate::raw::{HasRoot, RawSite};
-use crate::routes::RawRoute;
+use crate::raw::parts::RawRoute;
+use crate::raw::site::{HasRoot, RawSite};
 use crate::schema::Limits;
+use crate::seen::Seen;
 use crate::statics_schema::Action;
 use rewrite::Matcher;
 

@@ -17,7 +17,7 @@ use crate::diagnostic::{Problems, escape, quote};
 use crate::foreign;
 use crate::parse::{Fault, names};
 use crate::place::At;
-use crate::rules::{Keys, TABLES};
+use crate::rules::{self, Keys, TABLES};
 
 /// A list without room for more items: there are thousands of such lists, most of one item, and each copy of the launcher
 /// takes the longer the more memory it has.
@@ -61,11 +61,15 @@ impl<'t> Table<'t> {
         Table { entries: None, base: 0, offset: 0, label: label.to_owned(), misspelt: Vec::new() }
     }
 
-    /// Reports every key that is not one of `keys`.
+    /// Reports every key that is not one of `keys`, and warns of each that is written by its old name.
     pub(crate) fn check_keys(&mut self, keys: Keys, problems: &mut Problems) {
         let entries = self.entries.into_iter().flat_map(|entries| entries.keys());
         for key in entries.filter(|key| !keys.1.contains(&key.get_ref().as_ref())) {
             let (name, offset) = (key.get_ref().as_ref(), self.base + key.span().start);
+            if let Some(new) = rules::new_name(name).filter(|new| keys.1.contains(new)) {
+                self.check_renamed((name, new), offset, problems);
+                continue;
+            }
             // What was meant is looked for among all keys that there are.
             if problems.has_enough(offset) {
                 return;
@@ -76,17 +80,30 @@ impl<'t> Table<'t> {
         }
     }
 
+    /// A key by its old name is a key, but not beside the same by its new name.
+    fn check_renamed(&self, (old, new): (&str, &str), offset: usize, problems: &mut Problems) {
+        let help = format!("write `{new}`");
+        if self.entries.is_some_and(|entries| entries.contains_key(new)) {
+            let message =
+                format!("`{old}` in {} is the old name of `{new}`, which is there as well", self.label);
+            problems.report_help(offset, message, format!("remove `{old}`"));
+        } else {
+            problems.warn(offset, format!("`{old}` in {} is called `{new}` now", self.label), help);
+        }
+    }
+
     /// Whether a key is neither there nor there misspelt.
     pub(crate) fn lacks(&self, key: &str) -> bool {
         self.get(key).is_none() && !self.misspelt.contains(&key)
     }
 
-    /// The value of a key, if it is there.
+    /// The value of a key, if it is there, perhaps by its old name.
     pub(crate) fn get<'k>(&self, key: &'k str) -> Option<Entry<'k>>
     where
         't: 'k,
     {
-        Some(Entry::new(key, self.entries?.get(key)?, self.base))
+        let by_name = |key: &'k str| Some(Entry::new(key, self.entries?.get(key)?, self.base));
+        by_name(key).or_else(|| by_name(rules::old_name(key)?))
     }
 
     /// The value of a key that must be there.
@@ -97,11 +114,36 @@ impl<'t> Table<'t> {
         }
         self.get(key)
     }
+
+    /// Calls the table by its name, if it has one that can be read.
+    pub(crate) fn label_by_name(&mut self, kind: &str) {
+        if let Some(name) = self.get("name").and_then(|entry| entry.plain()) {
+            self.label = format!("{kind} {}", quote(name));
+        }
+    }
+
+    /// An array of tables that must have at least one.
+    pub(crate) fn require_tables(
+        &self,
+        key: &'static str,
+        header: &str,
+        problems: &mut Problems,
+    ) -> Vec<Table<'t>> {
+        let entry = self.get(key);
+        let is_empty_array = entry.as_ref().is_some_and(|entry| entry.is_empty_array());
+        if self.lacks(key) || is_empty_array {
+            let offset = entry.as_ref().map_or(self.offset, |entry| entry.offset);
+            let message = format!("there is no {header}, and at least one is needed");
+            problems.report_help(offset, message, format!("add `{header}` and its keys"));
+        }
+        entry.map(|entry| entry.tables(header, problems)).unwrap_or_default()
+    }
 }
 
 /// What to write in place of an unknown key: the table it belongs to, ours for another server's, a near one, or all there
 /// are.
 fn known_instead(name: &str, keys: Keys) -> String {
+    let name = rules::new_name(name).unwrap_or(name);
     let homes = TABLES.iter().filter(|(_, others)| others.contains(&name));
     let homes: Vec<&str> = homes.map(|(header, _)| *header).collect();
     match (&homes[..], foreign::help(name), closest(name, keys.1)) {

@@ -10,9 +10,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::{Content, Judge, Left, Stage, readable, text_of};
+use super::state::{Judge, Left, Stage, Tls, readable, text_of};
+use crate::known::Content;
 use crate::parse::names;
-use crate::raw::{RawConfig, RawSite};
+use crate::raw::RawConfig;
+use crate::raw::site::RawSite;
 
 /// How a text begins that stands in for a file.
 pub(super) const MARK: &str = "# 503 stands in for the file of this name, which is left out.\n";
@@ -20,15 +22,6 @@ pub(super) const MARK: &str = "# 503 stands in for the file of this name, which 
 /// LIMIT: bytes of a file that is looked through for names and hosts which are only said: the launcher does that in its loop. A longer one is
 /// said by its own name.
 const LOOKED_THROUGH_MAX: usize = 64 << 10;
-
-/// Which certificates hosts have that are answered 503.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tls {
-    /// Those that the file names.
-    Theirs,
-    /// None: something is wrong with them.
-    None,
-}
 
 impl Judge<'_> {
     /// Has the hosts of files that have nothing else answer 503, when all others are settled; whether there is any such file.

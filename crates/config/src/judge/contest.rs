@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::{Judge, Stage, readable, text_of};
+use super::state::{Judge, Stage, readable, text_of};
 use crate::diagnostic::{Blame, Diagnostic};
 
 /// A file that is left out.

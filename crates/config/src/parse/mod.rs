@@ -10,6 +10,8 @@ pub(crate) mod networks;
 pub(crate) mod units;
 pub(crate) mod web;
 
+use suggest::closest;
+
 /// Why a string is not what its key wants: the rule it breaks, and what to write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -30,5 +32,14 @@ impl Fault {
     pub(crate) fn in_words(self) -> String {
         let Fault { rule, help } = self;
         help.map_or(rule.clone(), |help| format!("{rule}; {help}"))
+    }
+}
+
+/// The fault of a word that is not among those that are known.
+pub(crate) fn one_of(rule: &str, text: &str, known: &[&str]) -> Fault {
+    let near = closest(text, known);
+    Fault {
+        rule: format!("{rule} {}", known.join(", ")),
+        help: near.map(|near| format!("did you mean `\"{near}\"`?")),
     }
 }

@@ -9,7 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::parse::hosts;
 use crate::part::strings;
-use crate::raw::{ListedSite, RawServer, RawSite};
+use crate::raw::site::RawSite;
+use crate::raw::{ListedSite, RawServer};
 use crate::schema::{FILES, files_folder};
 
 /// How near a site is.

@@ -1,20 +1,21 @@
-//! How a process that must not wait opens what lies on a file system that somebody else answers for: another process has opened it.
+//! How a process that must not wait opens what lies on a file system that somebody else answers for: another process
+//! has opened it.
 //!
-//! Runs in: as the module above. Input: none. Must never: ask such a file system in a process that has said that it does not wait.
+//! Runs in: as the module above. Input: none. Must never: ask such a file system in a process that has said that it
+//! does not wait.
 //!
-//! SECURITY: the launcher looks after all processes in one loop. A tenant whose FUSE file system does not answer, or a server of
-//! NFS that is gone, would stop it at any call that asks for a name there; `O_NONBLOCK` is not looked at by either.
+//! SECURITY: the launcher looks after all processes in one loop. A tenant whose FUSE file system does not answer, or
+//! a server of NFS that is gone, would stop it at any call that asks for a name there; `O_NONBLOCK` is not looked at
+//! by either.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
-use super::{Class, Found, PathFault};
-
-/// LIMIT: how long a file system may take to answer for the files that are opened for one process.
-pub const ANSWER_TIME: Duration = Duration::from_secs(10);
+use super::Class;
+use super::fault::PathFault;
+use super::found::Found;
 
 /// What another process has opened.
 pub trait Beside: fmt::Debug {

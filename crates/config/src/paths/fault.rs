@@ -6,10 +6,15 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::Stat;
 
 use super::Class;
-use super::beside::ANSWER_TIME;
 use crate::diagnostic::show_path;
+
+/// LIMIT: how long a file system may take to answer for the files that are opened for one process.
+pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Why a path is not opened.
 #[derive(Debug)]
@@ -100,6 +105,11 @@ impl fmt::Display for PathOwner {
 }
 
 impl PathOwner {
+    /// The owner of what is at `path`.
+    pub(super) fn of(path: &Path, stat: &Stat) -> Self {
+        Self { path: path.to_owned(), uid: stat.st_uid, mode: stat.st_mode & 0o7777 }
+    }
+
     /// What makes a folder root's alone.
     fn as_root(&self) -> String {
         let shown = show_path(&self.path);

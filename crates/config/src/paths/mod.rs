@@ -9,6 +9,7 @@
 
 mod beside;
 mod fault;
+mod found;
 mod mounts;
 mod open;
 mod rights;
@@ -16,9 +17,10 @@ mod versions;
 mod walk;
 
 pub(crate) use beside::may_wait;
-pub use beside::{ANSWER_TIME, Beside, open_beside, open_here};
-pub use fault::{PathFault, PathOwner};
-pub use open::{Found, Held, Opener};
+pub use beside::{Beside, open_beside, open_here};
+pub use fault::{ANSWER_TIME, PathFault, PathOwner};
+pub use found::{Found, Held};
+pub use open::Opener;
 pub use rights::Placed;
 pub use versions::Versions;
 

@@ -1,20 +1,17 @@
-//! What a path has led to, and how it is opened from there.
+//! Opens what a path leads to, here or with another process that has opened it.
 //!
 //! Runs in: as the module above. Input: the same. Must never: open by a name what the walk has looked at.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-
-use rustix::fs::{FileType, OFlags, Stat};
+use std::path::Path;
 
 use super::beside;
-use super::fault::{PathFault, PathOwner};
+use super::fault::PathFault;
+use super::found::Found;
 use super::mounts::MountId;
-use super::rights::{Placed, Right};
-use super::walk::{Walk, place};
+use super::walk::Walk;
 use super::{Class, class_of};
 
 /// Opens what a configuration names.
@@ -22,36 +19,6 @@ use super::{Class, class_of};
 pub struct Opener {
     /// Root and the owner of the configuration's folder; `None` without root, where everything is the user's.
     trusted: Option<[u32; 2]>,
-}
-
-/// What a path has led to.
-#[derive(Debug)]
-pub struct Found {
-    /// It, opened as `held` says.
-    pub file: OwnedFd,
-    /// For what it is open.
-    pub held: Held,
-    /// What it is.
-    pub stat: Stat,
-    /// Its path without links.
-    pub real: PathBuf,
-    /// Who can have put it there.
-    pub placed: Placed,
-    /// The folder that it lies in.
-    pub folder: PathOwner,
-    /// Whether somebody else than the kernel answers for its file system: a server of the network, or a program.
-    pub is_remote: bool,
-}
-
-/// For what something is open that a path has led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Only to name it.
-    Named,
-    /// A folder, to be read.
-    Folder,
-    /// It is the contents of a file, in memory.
-    Contents,
 }
 
 impl Opener {
@@ -130,89 +97,5 @@ impl Opener {
         let found = self.look(Class::Private, path)?;
         found.check_owner()?;
         found.open_file()
-    }
-}
-
-impl Found {
-    /// The same, once more.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub fn again(&self) -> std::io::Result<Self> {
-        let Self { held, stat, ref real, placed, ref folder, is_remote, .. } = *self;
-        let (file, real, folder) = (self.file.try_clone()?, real.clone(), folder.clone());
-        Ok(Self { file, held, stat, real, placed, folder, is_remote })
-    }
-
-    /// Whether it is a folder.
-    pub fn is_folder(&self) -> bool {
-        FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
-    }
-
-    /// Whether it is a regular file.
-    pub fn is_file(&self) -> bool {
-        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
-    }
-
-    /// Whether it is in a folder whose names only root can change.
-    pub fn is_placed_by_root(&self) -> bool {
-        self.placed == Placed::Root
-    }
-
-    /// Whether the owner of the folder owns it.
-    pub fn is_the_folders_owners(&self) -> bool {
-        self.stat.st_uid == self.folder.uid
-    }
-
-    /// Whether a file may be read for whoever has put it there.
-    ///
-    /// SECURITY: in a folder of a tenant's, a hard link is any file of the machine, also one that has lost its other names.
-    ///
-    /// # Errors
-    /// It may not.
-    pub fn check_owner(&self) -> Result<(), PathFault> {
-        match self.placed.may(&self.stat, Right::Read) {
-            true => Ok(()),
-            false => {
-                Err(PathFault::Foreign { file: place(&self.real, &self.stat), folder: self.folder.clone() })
-            }
-        }
-    }
-
-    /// Whether it is a regular file that may be read for whoever has put it there.
-    pub fn is_readable_file(&self) -> bool {
-        self.is_file() && self.check_owner().is_ok()
-    }
-
-    /// Opens a folder to be read, or to be a process's root.
-    ///
-    /// # Errors
-    /// It is none, or cannot be opened.
-    pub fn open_folder(&self) -> Result<OwnedFd, PathFault> {
-        if self.held == Held::Folder {
-            return self.file.try_clone().map_err(|source| PathFault::Io { at: self.real.clone(), source });
-        }
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let opened = rustix::fs::openat(&self.file, ".", flags, rustix::fs::Mode::empty());
-        opened.map_err(|error| PathFault::io(&self.real, error))
-    }
-
-    /// Opens a regular file to be read; another kind might keep this process waiting.
-    ///
-    /// # Errors
-    /// It is none, or cannot be opened.
-    pub fn open_file(&self) -> Result<File, PathFault> {
-        if !self.is_file() {
-            return Err(PathFault::WrongKind { at: self.real.clone(), wanted: "a file" });
-        }
-        if self.held == Held::Contents {
-            let read = sys::memfd::to_be_read(&self.file).map(File::from);
-            return read.map_err(|source| PathFault::Io { at: self.real.clone(), source });
-        }
-        let flags = OFlags::NONBLOCK.bits() as i32;
-        // The same inode again, whatever the name may lead to by now.
-        let again = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let opened = File::options().read(true).custom_flags(flags).open(again);
-        opened.map_err(|source| PathFault::Io { at: self.real.clone(), source })
     }
 }

@@ -11,11 +11,12 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use super::Class;
 use super::fault::{PathFault, PathOwner};
+use super::found::{Found, Held};
 use super::mounts::{self, MountId};
-use super::open::Held;
 use super::rights::{self, Placed, Right};
-use super::{Class, Found};
+use crate::lexical::lexical;
 
 /// LIMIT: links on the way to one file, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
@@ -65,12 +66,8 @@ impl At {
     }
 
     fn place(&self) -> PathOwner {
-        place(&self.path, &self.stat)
+        PathOwner::of(&self.path, &self.stat)
     }
-}
-
-pub(super) fn place(path: &Path, stat: &Stat) -> PathOwner {
-    PathOwner { path: path.to_owned(), uid: stat.st_uid, mode: stat.st_mode & 0o7777 }
 }
 
 fn stat(file: &OwnedFd, path: &Path) -> Result<Stat, PathFault> {
@@ -106,7 +103,7 @@ impl Walk<'_> {
         if FileType::from_raw_mode(of_file.st_mode) == FileType::Symlink {
             return None;
         }
-        let real = crate::check::lexical(path);
+        let real = lexical(path);
         let mounted = self.mounted(root.mounted, &file, path).ok()?;
         Some(self.found((file, mounted), of_file, real, (parent, &of_folder)))
     }
@@ -146,7 +143,7 @@ impl Walk<'_> {
     ) -> Found {
         let placed = self.trusted.map_or(Placed::Root, |trusted| Placed::of(trusted, folder.1, &stat));
         let (held, is_remote) = (Held::Named, mounted.is_remote);
-        Found { file, held, stat, real, placed, folder: place(folder.0, folder.1), is_remote }
+        Found { file, held, stat, real, placed, folder: PathOwner::of(folder.0, folder.1), is_remote }
     }
 
     fn step_by_step(&self, path: &Path) -> Result<Found, PathFault> {
@@ -195,7 +192,7 @@ impl Walk<'_> {
         for one in &doubtful {
             let right = if found.is_folder() { Right::Enter } else { Right::Read };
             if !rights::may(&found.stat, one.uid, right) {
-                return Err(closed(one, place(&found.real, &found.stat)));
+                return Err(closed(one, PathOwner::of(&found.real, &found.stat)));
             }
         }
         Ok(found)

@@ -2,7 +2,7 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::{Row, Unit};
+use super::row::{Row, Unit};
 use crate::rules::{
     ACCESS_BYTES, BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS,
     DRAIN_TIMEOUT_MS, FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS,

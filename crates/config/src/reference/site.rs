@@ -2,7 +2,7 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::{Row, Unit};
+use super::row::{Row, Unit};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
     DATA_MEMORY_MAX, DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX,
@@ -615,10 +615,11 @@ pub(super) const PROCESSES: &[Row] = &[
     Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
         .absent("never"),
     Row::number(
-        "max_memory",
+        "recycle_memory",
         Unit::Size,
         &MEMORY_MAX,
-        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`",
+        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`. \
+         Its old name, `max_memory`, is still read, with a warning",
     )
     .absent("never"),
 ];

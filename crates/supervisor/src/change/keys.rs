@@ -186,7 +186,7 @@ pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
 }
 
 fn recycle(old: &Recycle, new: &Recycle) -> Vec<&'static str> {
-    differing!(old, new, Recycle { requests: "max_requests", age_ms: "max_age", memory: "max_memory" })
+    differing!(old, new, Recycle { requests: "max_requests", age_ms: "max_age", memory: "recycle_memory" })
 }
 
 pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
