@@ -2,7 +2,7 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::row::{Row, Unit};
+use super::row::{Reload, Row, Unit};
 use crate::rules::{
     ACCESS_BYTES, BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS,
     DRAIN_TIMEOUT_MS, FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS,
@@ -23,35 +23,37 @@ pub(super) const SERVER: &[Row] = &[
         "folder",
         "`\"state\"`",
         "what must outlive a restart: the uid table, whose the names of sites are, files and data of services, and core files. Keep it",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "run_dir",
         "folder",
         "`\"run\"`",
         "`admin.sock`, `admin.secret` (what an order begins with), `bulkheadd.pid`, the empty root. The \
          path of `admin.sock` has at most 107 bytes",
-    ),
-    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs"),
-    Row::number("gates", Unit::Count, &GATES, "processes that accept connections").absent("one per core"),
+    ).reload(Reload::Restart),
+    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs").reload(Reload::Logger),
+    Row::number("gates", Unit::Count, &GATES, "processes that accept connections")
+        .reload(Reload::Restart)
+        .absent("one per core"),
     Row::other(
         "isolation",
         "`\"strict\"` or `\"degraded\"`",
         "`\"strict\"`",
         "as root: refuse to start a process one of whose [layers](internals/jail.md) cannot be applied, or \
          start it without, which the start and `bulkhead status` say. Without root it is always degraded",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "danger_without",
         "array of layers",
         "`[]`",
         "layers that are left out on purpose, for tests; only with `\"degraded\"`",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "start",
         "`\"always\"` or `\"on-demand\"`",
         "`\"always\"`",
         "when the processes of sites start: with the server, or with [the first connection](guide/operating.md#start-on-demand)",
-    ),
+    ).reload(Reload::Sites),
     Row::number(
         "idle_stop",
         Unit::Duration,
@@ -74,7 +76,8 @@ pub(super) const LISTEN: &[Row] = &[
         "`true` behind a load balancer that mixes users on one connection: the address of the peer then \
          says nothing, so there are no shares, rates and bans here, and services with `takes_connections` \
          are reached through their site's worker",
-    ),
+    )
+    .reload(Reload::Sites),
     Row::other(
         "tls",
         "boolean",
@@ -146,7 +149,7 @@ pub(super) const TLS: &[Row] = &[
         "array of networks",
         "`[\"127.0.0.0/8\"]`",
         "clients that are never refused for this; 256 of them, as in `exempt`",
-    ),
+    ).reload(Reload::Gates),
     Row::other(
         "hsts",
         "string",
@@ -162,7 +165,7 @@ pub(super) const TLS: &[Row] = &[
          `[[site.data]]`, `statements`, `password`, `server_ca`, `certificate` and `key` are checked for changes; `bulkhead reload` \
          checks them at once. A changed file is used from then on; a file with a mistake is reported in the \
          error log, and the old contents stay",
-    ),
+    ).reload(Reload::Nothing),
     Row::other(
         "resumption",
         "`\"tickets\"`, `\"stateful\"`, `\"off\"`",
@@ -175,13 +178,14 @@ pub(super) const TLS: &[Row] = &[
         "boolean",
         "`true`",
         "OCSP stapling; needs a responder URL in the certificate ([below](#ocsp-stapling))",
-    ),
+    ).reload(Reload::Stapler),
     Row::other(
         "ocsp_ports",
         "array of 1 to 16 ports",
         "`[80]`",
         "the ports at which responders may be asked",
-    ),
+    )
+    .reload(Reload::Stapler),
 ];
 
 pub(super) const LOG: &[Row] = &[
@@ -191,7 +195,8 @@ pub(super) const LOG: &[Row] = &[
         "`\"combined\"`",
         "the shape of a line in access logs",
     ),
-    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory"),
+    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory")
+        .reload(Reload::GatesAndSites),
     Row::other(
         "daily",
         "boolean",
@@ -256,13 +261,15 @@ pub(super) const LIMITS: &[Row] = &[
         Unit::Size,
         &BODY_BYTES,
         "the longest request body; above it, 413. 0 refuses bodies",
-    ),
+    )
+    .reload(Reload::Sites),
     Row::number(
         "idle_timeout",
         Unit::Duration,
         &IDLE_TIMEOUT_MS,
         "how long a kept-alive connection may be silent (60 s in a gate)",
-    ),
+    )
+    .reload(Reload::Sites),
     Row::number(
         "start_timeout",
         Unit::Duration,
@@ -275,7 +282,8 @@ pub(super) const LIMITS: &[Row] = &[
         Unit::Duration,
         &DRAIN_TIMEOUT_MS,
         "how long a retired process may take to finish",
-    ),
+    )
+    .reload(Reload::Nothing),
     Row::number(
         "connections",
         Unit::Count,
@@ -377,5 +385,6 @@ pub(super) const CONDITIONING: &[Row] = &[
         "array of filters, 16 of them",
         "`[]`",
         "programs through which every request goes, in this order",
-    ),
+    )
+    .reload(Reload::Filters),
 ];

@@ -4,7 +4,7 @@
 
 use config::{
     CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Matcher, Recycle, Restart, Route, Server,
-    Service, Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
+    Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
 };
 
 /// The keys of those fields that differ, in the order of the list; `_` is for fields that others make up.
@@ -149,40 +149,6 @@ fn worker(old: &Worker, new: &Worker) -> Vec<&'static str> {
 
 pub(super) fn certificate(old: &CertificateFiles, new: &CertificateFiles) -> Vec<&'static str> {
     differing!(old, new, CertificateFiles { certificate: "certificate", key: "key" })
-}
-
-pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
-    let mut keys = differing!(
-        old,
-        new,
-        Service {
-            name: "name",
-            path: "path",
-            command: "command",
-            program: _,
-            read: "read",
-            libraries: "libraries",
-            memory_max: "memory_max",
-            memory_high: "memory_high",
-            processes_max: "processes_max",
-            core_max: "core_max",
-            cpu_percent: "cpu_percent",
-            network: "network",
-            remote: "remote",
-            data: "data",
-            files: "files",
-            templates: "templates",
-            jit: "jit",
-            label: "label",
-            takes_connections: "takes_connections",
-            requests: "requests",
-            environment: "environment",
-            recycle: _,
-            workers: "workers",
-        }
-    );
-    keys.extend(recycle(&old.recycle, &new.recycle));
-    keys
 }
 
 fn recycle(old: &Recycle, new: &Recycle) -> Vec<&'static str> {

@@ -133,7 +133,7 @@ impl Change {
         match self {
             Self::Listener(Edit::Change(old, new)) => keys::listener(old, new),
             Self::Site(Edit::Change(old, new)) => keys::site(old, new),
-            Self::Service(_, Edit::Change(old, new)) => keys::service(old, new),
+            Self::Service(_, Edit::Change(old, new)) => old.differing(new),
             Self::Route(_, Edit::Change(old, new)) => keys::route(old, new),
             Self::Certificate(_, Edit::Change(old, new)) => keys::certificate(old, new),
             Self::Filter(Edit::Change(old, new)) => keys::filter(old, new),
