@@ -5,7 +5,7 @@
 //! second place.
 //!
 //! A table is a macro that hands its entries to another macro, and that is called where something is made of them:
-//! the list of keys in `rules`, the raw and the checked form, their reading and their comparison in `service`, the
+//! the list of keys in `rules`, the raw and the checked form, their reading and their comparison, and the
 //! rows of the page in `reference`. So no module has to know all of that, and `rules` stays below all of them.
 //!
 //! An entry is
@@ -118,10 +118,65 @@ macro_rules! service_keys {
 }
 pub(crate) use service_keys;
 
+/// `[restart]`: when a process that keeps dying is given up.
+macro_rules! restart_keys {
+    ($with:ident) => {
+        $with! {
+            "[restart]" Restart;
+            /// This many unclean exits ...
+            "broken_after" broken_after: u32 = Count(&BROKEN_AFTER), Nothing, Operator, "", "this many unclean exits ...";
+            /// ... within this many milliseconds make a partition broken.
+            "within" within_ms: u32 = Duration(&WITHIN_MS), Nothing, Operator, "",
+                "... in this time make a site or service broken";
+            /// The longest pause before a restart, in milliseconds.
+            "backoff_max" backoff_max_ms: u32 = Duration(&BACKOFF_MAX_MS), Nothing, Operator, "",
+                "the longest pause before a restart; also capped at `within / (broken_after + 1)`";
+            /// After how many milliseconds without a word a process that is in use is ended.
+            "hang_after" hang_after_ms: u32 = Duration(&HANG_AFTER_MS), Nothing, Operator, "",
+                "a process that does not say a word for so long, though it has a processor, is ended, and started \
+                 again; a gate has less";
+        }
+    };
+}
+pub(crate) use restart_keys;
+
+/// `[limits]`: what one request or connection may cost.
+macro_rules! limits_keys {
+    ($with:ident) => {
+        $with! {
+            "[limits]" Limits;
+            /// The longest request head, in bytes.
+            "head_bytes" head_bytes: u32 = Bytes32(&HEAD_BYTES), GatesAndSites, Operator, "",
+                "the longest request head; above it, 431, or 414 where the target alone is longer";
+            /// The longest a client may take to send a head, in milliseconds; also `[conditioning].head_timeout`.
+            "head_timeout" head_timeout_ms: u32 = ReadElsewhere(&HEAD_TIMEOUT_MS), GatesAndSites, Operator, "",
+                "an older place of `head_timeout` in `[conditioning]`; if both are given, they are the same";
+            /// The longest request body, in bytes; 0 refuses bodies.
+            "body_bytes" body_bytes: u64 = Bytes(&BODY_BYTES), Sites, Operator, "",
+                "the longest request body; above it, 413. 0 refuses bodies";
+            /// The longest a connection may be silent, in milliseconds.
+            "idle_timeout" idle_timeout_ms: u32 = Duration(&IDLE_TIMEOUT_MS), Sites, Operator, "",
+                "how long a kept-alive connection may be silent (60 s in a gate)";
+            /// The longest a request waits for a worker to start before it gets 503, in milliseconds.
+            "start_timeout" start_timeout_ms: u32 = Duration(&START_TIMEOUT_MS), GatesAndSites, Operator, "",
+                "how long a request waits for a worker before 503; how long a relaunched process may take to be \
+                 ready";
+            /// The longest a retired worker may take to finish, in milliseconds.
+            "drain_timeout" drain_timeout_ms: u32 = Duration(&DRAIN_TIMEOUT_MS), Nothing, Operator, "",
+                "how long a retired process may take to finish";
+            /// Connections one worker holds at once.
+            "connections" connections: u32 = Count(&CONNECTIONS), GatesAndSites, Operator, "",
+                "connections that one process (gate, site, service) holds at once; half of them may wait for one \
+                 site or service";
+        }
+    };
+}
+pub(crate) use limits_keys;
+
 /// The keys of a table, for `rules`.
 macro_rules! key_list {
-    ($header:literal $checked:ident $raw:ident;
-    beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* }
+    ($header:literal $checked:ident $($raw:ident)?;
+    $(beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* })?
     $($(#[$doc:meta])* $key:literal $field:ident: $type:ty = $reader:ident $(($argument:expr))?,
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
         ($header, &[$($key),*])
@@ -131,14 +186,14 @@ pub(crate) use key_list;
 
 /// The checked form, and how two of them are compared.
 macro_rules! checked_form {
-    ($header:literal $checked:ident $raw:ident;
-    beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* }
+    ($header:literal $checked:ident $($raw:ident)?;
+    $(beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* })?
     $($(#[$doc:meta])* $key:literal $field:ident: $type:ty = $reader:ident $(($argument:expr))?,
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
         #[doc = concat!("`", $header, "`.")]
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $checked {
-            $($(#[$beside_doc])* pub $beside: $beside_type,)*
+            $($($(#[$beside_doc])* pub $beside: $beside_type,)*)?
             $($(#[$doc])* pub $field: $type,)*
         }
 
@@ -207,3 +262,18 @@ macro_rules! reading {
     };
 }
 pub(crate) use reading;
+
+/// How a table is read whose values are checked by themselves: it has no raw form.
+macro_rules! plain_reading {
+    ($header:literal $checked:ident;
+    $($(#[$doc:meta])* $key:literal $field:ident: $type:ty = $reader:ident $(($argument:expr))?,
+        $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
+        impl $checked {
+            /// Reads the table.
+            pub(crate) fn read(from: Given<'_, '_>, problems: &mut Problems) -> Self {
+                Self { $($field: $reader $(($argument))?.read($key, from, problems)),* }
+            }
+        }
+    };
+}
+pub(crate) use plain_reading;

@@ -102,6 +102,14 @@ pub(crate) struct OptionalNumber(pub(crate) &'static Bounds);
 pub(crate) struct OptionalDuration(pub(crate) &'static Bounds);
 /// A number that has a default.
 pub(crate) struct Count(pub(crate) &'static Bounds);
+/// A duration in milliseconds that has a default.
+pub(crate) struct Duration(pub(crate) &'static Bounds);
+/// A size that has a default.
+pub(crate) struct Bytes(pub(crate) &'static Bounds);
+/// The same, within 32 bits.
+pub(crate) struct Bytes32(pub(crate) &'static Bounds);
+/// A duration that stands in two tables, and is read where both are known.
+pub(crate) struct ReadElsewhere(pub(crate) &'static Bounds);
 /// A string of this rule, or none.
 pub(crate) struct Text(pub(crate) fn(&str) -> Result<(), Fault>);
 /// Names.
@@ -137,7 +145,31 @@ readers! {
         Some(workers(from.table, problems));
 }
 
-impl Reader for Count {
+/// Implements [`Reader`] for readers of numbers that have a default.
+macro_rules! with_default {
+    ($($reader:ident => $raw:ty, |$bounds:ident| $absent:expr, $read:ident;)*) => {$(
+        impl Reader for $reader {
+            type Raw = $raw;
+
+            fn absent(&self) -> $raw {
+                let $bounds = self.0;
+                $absent
+            }
+
+            fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> $raw {
+                from.table.$read(key, self.0, problems)
+            }
+        }
+    )*};
+}
+
+with_default! {
+    Count => u32, |bounds| narrow(bounds.default), count;
+    Duration => u32, |bounds| narrow(bounds.default), duration_ms;
+    Bytes => u64, |bounds| bounds.default.unwrap_or(0), bytes;
+}
+
+impl Reader for Bytes32 {
     type Raw = u32;
 
     fn absent(&self) -> u32 {
@@ -145,7 +177,19 @@ impl Reader for Count {
     }
 
     fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> u32 {
-        from.table.count(key, self.0, problems)
+        narrow(Some(from.table.bytes(key, self.0, problems)))
+    }
+}
+
+impl Reader for ReadElsewhere {
+    type Raw = u32;
+
+    fn absent(&self) -> u32 {
+        narrow(self.0.default)
+    }
+
+    fn read(&self, _: &'static str, _: Given<'_, '_>, _: &mut Problems) -> u32 {
+        self.absent()
     }
 }
 

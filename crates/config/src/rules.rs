@@ -3,7 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: none. Must never: hold a bound that the
 //! documentation does not state.
 
-use crate::keys::{key_list, service_keys};
+use crate::keys::{key_list, limits_keys, restart_keys, service_keys};
 use crate::statics_schema::{Compress, Encoding};
 
 /// The least, the most, and what holds when the key is absent (`None`: it has no fixed default).
@@ -253,19 +253,8 @@ pub(crate) const TLS: Keys = (
 );
 pub(crate) const LOG: Keys =
     ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog", "access_bytes"]);
-pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max", "hang_after"]);
-pub(crate) const LIMITS: Keys = (
-    "[limits]",
-    &[
-        "head_bytes",
-        "head_timeout",
-        "body_bytes",
-        "idle_timeout",
-        "start_timeout",
-        "drain_timeout",
-        "connections",
-    ],
-);
+pub(crate) const RESTART: Keys = restart_keys!(key_list);
+pub(crate) const LIMITS: Keys = limits_keys!(key_list);
 pub(crate) const CONDITIONING: Keys = (
     "[conditioning]",
     &[

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::data_schema::DataSource;
 use crate::diagnostic::Diagnostic;
-use crate::keys::{checked_form, service_keys};
+use crate::keys::{checked_form, limits_keys, restart_keys, service_keys};
 use crate::shared_list::SharedList;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
 
@@ -254,18 +254,7 @@ pub struct Log {
     pub access_bytes: u64,
 }
 
-/// `[restart]`: when a process that keeps dying is given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restart {
-    /// This many unclean exits ...
-    pub broken_after: u32,
-    /// ... within this many milliseconds make a partition broken.
-    pub within_ms: u32,
-    /// The longest pause before a restart, in milliseconds.
-    pub backoff_max_ms: u32,
-    /// After how many milliseconds without a word a process that is in use is ended.
-    pub hang_after_ms: u32,
-}
+restart_keys!(checked_form);
 
 /// When a process is replaced by a new one though nothing is wrong with it; `None`: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -293,24 +282,7 @@ impl Default for Workers {
     }
 }
 
-/// `[limits]`: what one request or connection may cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest request head, in bytes.
-    pub head_bytes: u32,
-    /// The longest a client may take to send a head, in milliseconds; also `[conditioning].head_timeout`.
-    pub head_timeout_ms: u32,
-    /// The longest request body, in bytes; 0 refuses bodies.
-    pub body_bytes: u64,
-    /// The longest a connection may be silent, in milliseconds.
-    pub idle_timeout_ms: u32,
-    /// The longest a request waits for a worker to start before it gets 503, in milliseconds.
-    pub start_timeout_ms: u32,
-    /// The longest a retired worker may take to finish, in milliseconds.
-    pub drain_timeout_ms: u32,
-    /// Connections one worker holds at once.
-    pub connections: u32,
-}
+limits_keys!(checked_form);
 
 /// In which order requests that wait are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

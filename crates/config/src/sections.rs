@@ -7,14 +7,22 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
+use crate::keys::{limits_keys, plain_reading, restart_keys};
 use crate::parse::{Fault, hosts, networks, one_of, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
-use crate::rules;
+use crate::readers::{Bytes, Bytes32, Count, Duration, Given, ReadElsewhere, Reader};
+use crate::rules::{
+    self, BACKOFF_MAX_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS, HANG_AFTER_MS, HEAD_BYTES,
+    HEAD_TIMEOUT_MS, IDLE_TIMEOUT_MS, START_TIMEOUT_MS, WITHIN_MS,
+};
 use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart, Start};
 
 /// The folder of what must outlive a restart, unless the file names another.
 pub(crate) const STATE_DIR: &str = "state";
+
+limits_keys!(plain_reading);
+restart_keys!(plain_reading);
 
 pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawServer {
     let user_range = match table.get("user_range") {
@@ -166,27 +174,5 @@ fn access_format(text: &str) -> Result<AccessFormat, Fault> {
         "combined" => Ok(AccessFormat::Combined),
         "json" => Ok(AccessFormat::Json),
         _ => Err(one_of("the formats are", text, &["common", "combined", "json"])),
-    }
-}
-
-pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems) -> Restart {
-    Restart {
-        broken_after: table.count("broken_after", &rules::BROKEN_AFTER, problems),
-        within_ms: table.duration_ms("within", &rules::WITHIN_MS, problems),
-        backoff_max_ms: table.duration_ms("backoff_max", &rules::BACKOFF_MAX_MS, problems),
-        hang_after_ms: table.duration_ms("hang_after", &rules::HANG_AFTER_MS, problems),
-    }
-}
-
-/// `head_timeout_ms` was read elsewhere, as it has a key in two tables.
-pub(crate) fn limits(table: &Table<'_>, head_timeout_ms: u32, problems: &mut Problems) -> Limits {
-    Limits {
-        head_bytes: narrow(Some(table.bytes("head_bytes", &rules::HEAD_BYTES, problems))),
-        head_timeout_ms,
-        body_bytes: table.bytes("body_bytes", &rules::BODY_BYTES, problems),
-        idle_timeout_ms: table.duration_ms("idle_timeout", &rules::IDLE_TIMEOUT_MS, problems),
-        start_timeout_ms: table.duration_ms("start_timeout", &rules::START_TIMEOUT_MS, problems),
-        drain_timeout_ms: table.duration_ms("drain_timeout", &rules::DRAIN_TIMEOUT_MS, problems),
-        connections: table.count("connections", &rules::CONNECTIONS, problems),
     }
 }

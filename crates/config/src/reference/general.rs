@@ -2,7 +2,9 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::row::{Reload, Row, Unit};
+use super::row::{Reload, Row, Setter, Unit, rows};
+use crate::keys::{limits_keys, restart_keys};
+use crate::readers::{Bytes, Bytes32, Count, Duration, ReadElsewhere};
 use crate::rules::{
     ACCESS_BYTES, BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS,
     DRAIN_TIMEOUT_MS, FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS,
@@ -226,72 +228,9 @@ pub(super) const LOG: &[Row] = &[
     ),
 ];
 
-pub(super) const RESTART: &[Row] = &[
-    Row::number("broken_after", Unit::Count, &BROKEN_AFTER, "this many unclean exits ..."),
-    Row::number("within", Unit::Duration, &WITHIN_MS, "... in this time make a site or service broken"),
-    Row::number(
-        "backoff_max",
-        Unit::Duration,
-        &BACKOFF_MAX_MS,
-        "the longest pause before a restart; also capped at `within / (broken_after + 1)`",
-    ),
-    Row::number(
-        "hang_after",
-        Unit::Duration,
-        &HANG_AFTER_MS,
-        "a process that does not say a word for so long, though it has a processor, is ended, and started again; a gate has less",
-    ),
-];
+pub(super) const RESTART: &[Row] = restart_keys!(rows);
 
-pub(super) const LIMITS: &[Row] = &[
-    Row::number(
-        "head_bytes",
-        Unit::Size,
-        &HEAD_BYTES,
-        "the longest request head; above it, 431, or 414 where the target alone is longer",
-    ),
-    Row::number(
-        "head_timeout",
-        Unit::Duration,
-        &HEAD_TIMEOUT_MS,
-        "an older place of `head_timeout` in `[conditioning]`; if both are given, they are the same",
-    ),
-    Row::number(
-        "body_bytes",
-        Unit::Size,
-        &BODY_BYTES,
-        "the longest request body; above it, 413. 0 refuses bodies",
-    )
-    .reload(Reload::Sites),
-    Row::number(
-        "idle_timeout",
-        Unit::Duration,
-        &IDLE_TIMEOUT_MS,
-        "how long a kept-alive connection may be silent (60 s in a gate)",
-    )
-    .reload(Reload::Sites),
-    Row::number(
-        "start_timeout",
-        Unit::Duration,
-        &START_TIMEOUT_MS,
-        "how long a request waits for a worker before 503; how long a relaunched process may take to be \
-         ready",
-    ),
-    Row::number(
-        "drain_timeout",
-        Unit::Duration,
-        &DRAIN_TIMEOUT_MS,
-        "how long a retired process may take to finish",
-    )
-    .reload(Reload::Nothing),
-    Row::number(
-        "connections",
-        Unit::Count,
-        &CONNECTIONS,
-        "connections that one process (gate, site, service) holds at once; half of them may wait for one \
-         site or service",
-    ),
-];
+pub(super) const LIMITS: &[Row] = limits_keys!(rows);
 
 pub(super) const CONDITIONING: &[Row] = &[
     Row::number(

@@ -3,8 +3,9 @@
 //! Runs in: `cargo test`. Input: none.
 
 use crate::readers::{
-    Count, Door, Flag, Folders, Grants, Names, OptionalCount, OptionalDuration, OptionalNumber, PlacedFlag,
-    ServiceCommand, ServiceName, ServicePath, Size, Text, Variables, WorkerCount,
+    Bytes, Bytes32, Count, Door, Duration, Flag, Folders, Grants, Names, OptionalCount, OptionalDuration,
+    OptionalNumber, PlacedFlag, ReadElsewhere, ServiceCommand, ServiceName, ServicePath, Size, Text,
+    Variables, WorkerCount,
 };
 use crate::rules::Bounds;
 
@@ -236,6 +237,10 @@ described! {
     Door: |_reader| Value::Other("boolean"), "`false`";
     Size: |reader| Value::Number(Unit::Size, reader.0), "";
     Count: |reader| Value::Number(Unit::Count, reader.0), "";
+    ReadElsewhere: |reader| Value::Number(Unit::Duration, reader.0), "";
+    Bytes: |reader| Value::Number(Unit::Size, reader.0), "";
+    Bytes32: |reader| Value::Number(Unit::Size, reader.0), "";
+    Duration: |reader| Value::Number(Unit::Duration, reader.0), "";
     OptionalCount: |reader| Value::Number(Unit::Count, reader.0), "";
     OptionalNumber: |reader| Value::Number(Unit::Count, reader.0), "";
     OptionalDuration: |reader| Value::Number(Unit::Duration, reader.0), "";
@@ -252,8 +257,8 @@ described! {
 
 /// The rows of a table of `keys`.
 macro_rules! rows {
-    ($header:literal $checked:ident $raw:ident;
-    beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* }
+    ($header:literal $checked:ident $($raw:ident)?;
+    $(beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* })?
     $($(#[$doc:meta])* $key:literal $field:ident: $type:ty = $reader:ident $(($argument:expr))?,
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
         &[$(Row::entry(

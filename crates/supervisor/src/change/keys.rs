@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root. Sees: two checked configurations. A field that is in no list here is not compiled.
 
 use config::{
-    CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Matcher, Recycle, Restart, Route, Server,
-    Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
+    CertificateFiles, Conditioning, Filter, Listener, Log, Matcher, Recycle, Route, Server, Site, SiteLimits,
+    SiteTls, Statics, Talk, Terms, Tls, Worker,
 };
 
 /// The keys of those fields that differ, in the order of the list; `_` is for fields that others make up.
@@ -237,22 +237,6 @@ pub(super) fn tls(old: &Tls, new: &Tls) -> Vec<&'static str> {
     )
 }
 
-pub(super) fn limits(old: &Limits, new: &Limits) -> Vec<&'static str> {
-    differing!(
-        old,
-        new,
-        Limits {
-            head_bytes: "head_bytes",
-            head_timeout_ms: "head_timeout",
-            body_bytes: "body_bytes",
-            idle_timeout_ms: "idle_timeout",
-            start_timeout_ms: "start_timeout",
-            drain_timeout_ms: "drain_timeout",
-            connections: "connections",
-        }
-    )
-}
-
 pub(super) fn conditioning(old: &Conditioning, new: &Conditioning) -> Vec<&'static str> {
     differing!(
         old,
@@ -271,19 +255,6 @@ pub(super) fn conditioning(old: &Conditioning, new: &Conditioning) -> Vec<&'stat
             ban_after: "ban_after",
             ban_time_ms: "ban_time",
             filters: _,
-        }
-    )
-}
-
-pub(super) fn restart(old: &Restart, new: &Restart) -> Vec<&'static str> {
-    differing!(
-        old,
-        new,
-        Restart {
-            broken_after: "broken_after",
-            within_ms: "within",
-            backoff_max_ms: "backoff_max",
-            hang_after_ms: "hang_after"
         }
     )
 }
