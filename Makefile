@@ -4,14 +4,14 @@ HOST   := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # `ci` is quicker to build; `make test` and the demo use it. Benchmarks and packages are of the release profile.
 PROFILE := release
 OUT    := target/$(HOST)/$(PROFILE)
-# What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin.
-ROLES  := bulkheadd bulkhead-guard gate site signer stapler connector broker dataproxy datadoor publisher inspector logger admin bulkhead-probe libbulkhead-guard.so
+# What lies in libexec/bulkhead of an installation, beside `bulkhead` in bin: the roles' programs, and others.
+ROLES  := $(shell cat crates/wire/roles.txt) bulkhead-guard datadoor inspector bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test test-stages lint unit process protocol cc rootless others sweep soak sweep-kernel mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
-process protocol rootless sweep soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
+process protocol rootless sweep kills soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
 
 all: build
 
@@ -62,18 +62,28 @@ db-up:
 # Instructions are counted when all else is over: beside it a request takes so long that timers fire in the midst of each.
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test: export BULKHEAD_AGAIN = $(CURDIR)/target/again.jsonl
+test: export BULKHEAD_TIMES = $(CURDIR)/target/times.jsonl
 test:
-	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY) $(BULKHEAD_AGAIN)
+	@mkdir -p target && rm -f $(BULKHEAD_SUMMARY) $(BULKHEAD_AGAIN) $(BULKHEAD_TIMES)
 	@$(MAKE) --no-print-directory test-stages || { ./tests/summary failed; exit 1; }
 	@./tests/summary
 
 test-stages:
-	@$(MAKE) --no-print-directory PROFILE=ci lint unit build
+	@./tests/stage lint $(MAKE) --no-print-directory PROFILE=ci lint
+	@./tests/stage unit $(MAKE) --no-print-directory PROFILE=ci unit
+	@./tests/stage build $(MAKE) --no-print-directory PROFILE=ci build
 	@./tests/prepare process
 	@./tests/prepare protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
-	python3 tests/run --again
-	@$(MAKE) --no-print-directory PROFILE=ci bench-check
+	./tests/stage again python3 tests/run --again
+	@./tests/stage bench-check $(MAKE) --no-print-directory PROFILE=ci bench-check
+
+# Format, clippy and unit tests of the crates that have changed, and the process tests whose names mention these crates:
+# two minutes after a change in one crate. `tests/quick --list` says what would be run, and why.
+quick:
+	@./tests/prepare lint
+	@./tests/prepare unit
+	@./tests/quick
 
 lint:
 	@./tests/prepare lint
@@ -90,26 +100,26 @@ unit:
 # The C library, its server and its filters, and the library that is preloaded into guarded servers.
 cc: build
 	@./tests/prepare process
-	$(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT) check
+	./tests/stage cc $(MAKE) --no-print-directory -C cc OUT=$(CURDIR)/$(OUT) check
 
 # Real processes, started as a user would; as root they have their own uids, and are tried from inside and attacked.
 process: build
 	@./tests/prepare process
-	python3 tests/run -n 3
+	./tests/stage process python3 tests/run -n 3
 
 # curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
 protocol: build
 	@./tests/prepare protocol
-	python3 tests/run --protocol
+	./tests/stage protocol python3 tests/run --protocol
 
 rootless: build
 	@./tests/prepare process
-	python3 tests/run --rootless
+	./tests/stage rootless python3 tests/run --rootless
 
 # What goes on beside `process`, one after the other.
 others:
 	@$(MAKE) --no-print-directory --jobs=1 cc protocol rootless
-	@nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
+	@./tests/stage fuzz-smoke nice -n 19 $(MAKE) --no-print-directory --jobs=1 fuzz-smoke
 
 # Every value of every argument that a policy of system calls might look at, from inside each kind of process; a reload or an
 # upgrade that fails, or whose launcher is killed, at each of its system calls; every kind of descriptor on every channel; every
@@ -131,6 +141,16 @@ sweep: build
 	BULKHEAD_MEMORY_SECONDS=180 python3 tests/run test_memory
 	BULKHEAD_SWEEP=whole python3 tests/run test_room
 	BULKHEAD_SWEEP=whole python3 tests/run --rootless test_room
+
+# Each role killed fifty times at random moments, and a hundred reloads, under load.
+kills: build
+	@./tests/prepare process
+	BULKHEAD_KILLS=50 python3 tests/run test_kills
+	BULKHEAD_RELOADS=100 python3 tests/run test_changes_under_load
+
+# The long forms, and a note of each in docs/internals/testing.md; hours. LONG="soak kills" runs those two.
+test-long:
+	@./tests/long $(LONG)
 
 # Reloads every five seconds for twenty minutes, under load: nothing that is counted in any process may grow.
 soak: build

@@ -3,7 +3,7 @@
 //! The lines are the values of the five fields, an empty one being absent.
 
 use http::header::{self, HeaderMap, HeaderValue};
-use request::conditional::{Validators, Verdict, evaluate, range_applies};
+use request::conditional::{Validators, ConditionVerdict, evaluate, range_applies};
 
 const FILE: Validators<'_> = Validators {
     etag: "\"a,b\"",
@@ -31,9 +31,9 @@ pub fn fuzz(data: &[u8]) {
     let precondition = matches(header::IF_MATCH, false).or(later(header::IF_UNMODIFIED_SINCE)).unwrap_or(true);
     let known = matches(header::IF_NONE_MATCH, true).or(later(header::IF_MODIFIED_SINCE)).unwrap_or(false);
     let expected = match (precondition, known) {
-        (false, _) => Verdict::Failed,
-        (true, true) => Verdict::NotModified,
-        (true, false) => Verdict::Proceed,
+        (false, _) => ConditionVerdict::Failed,
+        (true, true) => ConditionVerdict::NotModified,
+        (true, false) => ConditionVerdict::Proceed,
     };
     assert_eq!(evaluate(&headers, &FILE), expected);
     let same = [FILE.etag.as_bytes(), FILE.last_modified];

@@ -4,9 +4,9 @@
 
 use std::collections::HashSet;
 
-use fastcgi::parameters::{Circumstances, Request, Script, begin, begin_of_lines};
+use fastcgi::parameters::{Circumstances, ParameterSource, Script, begin, begin_of_lines};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use request::head::{Checked, Room, check_lines};
+use request::head::{CheckedHead, Room, check_lines};
 
 /// Variables that no field of a client becomes, whatever its name: those of other programs, and those of proxies.
 const NEVER: [&[u8]; 6] = [
@@ -44,7 +44,7 @@ pub fn fuzz(data: &[u8]) {
     };
     let by_lines = by_lines(&around, &parts.headers);
     let (requested, failed, set) = (None, None, &[]);
-    let records = begin(&mut Request { around, parts: &mut parts, requested, failed, host, set });
+    let records = begin(&mut ParameterSource { around, parts: &mut parts, requested, failed, host, set });
     let all = read(&records);
     if let Some((host, records)) = by_lines {
         // The same variables, if the host is.
@@ -71,7 +71,7 @@ fn by_lines(around: &Circumstances<'_>, fields: &HeaderMap) -> Option<(Vec<u8>, 
     }
     raw.extend(b"\r\n");
     let mut room = Room::default();
-    let (Checked::Whole(head), lines) = check_lines(&raw, usize::MAX, &mut room) else { return None };
+    let (CheckedHead::Whole(head), lines) = check_lines(&raw, usize::MAX, &mut room) else { return None };
     Some((b"a.example".to_vec(), begin_of_lines(Vec::new(), around, &head, lines)?))
 }
 

@@ -1,6 +1,6 @@
 //! FastCGI records: what a site worker reads of a server behind it.
 
-use fastcgi::record::{Decoder, Malformed, Part};
+use fastcgi::record::{RecordDecoder, RecordError, RecordPart};
 
 /// What a server has said, without the places where it was cut.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -10,14 +10,14 @@ struct Said {
     ends: Vec<(usize, bool)>,
 }
 
-fn decode(data: &[u8], step: usize) -> (Said, Option<Malformed>, bool) {
-    let (mut decoder, mut said) = (Decoder::default(), Said::default());
+fn decode(data: &[u8], step: usize) -> (Said, Option<RecordError>, bool) {
+    let (mut decoder, mut said) = (RecordDecoder::default(), Said::default());
     for mut piece in data.chunks(step) {
         loop {
             match decoder.take(&mut piece) {
-                Ok(Some(Part::Stdout(bytes))) => said.stdout.extend_from_slice(bytes),
-                Ok(Some(Part::Stderr(bytes))) => said.stderr.extend_from_slice(bytes),
-                Ok(Some(Part::End { complete })) => said.ends.push((said.stdout.len(), complete)),
+                Ok(Some(RecordPart::Stdout(bytes))) => said.stdout.extend_from_slice(bytes),
+                Ok(Some(RecordPart::Stderr(bytes))) => said.stderr.extend_from_slice(bytes),
+                Ok(Some(RecordPart::End { complete })) => said.ends.push((said.stdout.len(), complete)),
                 Ok(None) => break,
                 Err(bad) => return (said, Some(bad), false),
             }

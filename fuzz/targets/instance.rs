@@ -1,11 +1,11 @@
 //! The files of running servers: what is read is what would be written, and paths are whole ones.
 
-use instances::{BYTES_MAX, Entry, Kind, NAMES_MAX};
+use instances::{BYTES_MAX, InstanceEntry, InstanceKind, NAMES_MAX};
 
 pub fn fuzz(data: &[u8]) {
-    let Ok(entry) = Entry::parse(data) else { return };
+    let Ok(entry) = InstanceEntry::parse(data) else { return };
     assert!(data.len() <= BYTES_MAX && entry.process.pid > 0);
-    assert!(entry.kind == Kind::Guard || entry.run_dir.is_some());
+    assert!(entry.kind == InstanceKind::Guard || entry.run_dir.is_some());
     for names in [entry.folders.len(), entry.aliases.len(), entry.listeners.len()] {
         assert!(names <= NAMES_MAX);
     }
@@ -15,5 +15,5 @@ pub fn fuzz(data: &[u8]) {
     }
     let written = entry.encode();
     assert!(written.len() <= data.len());
-    assert_eq!(Entry::parse(&written), Ok(entry));
+    assert_eq!(InstanceEntry::parse(&written), Ok(entry));
 }

@@ -1,10 +1,10 @@
 //! Answers of DNS servers, and the two files about names (`names`).
 
-use names::{ADDRESSES_MAX, Answer, Names, addresses, question};
+use names::{ADDRESSES_MAX, DnsAnswer, LocalNames, addresses, question};
 
 pub fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let mut names = Names::default();
+    let mut names = LocalNames::default();
     names.resolver(&text);
     names.hosts(&text);
     for kind in [domain::base::Rtype::A, domain::base::Rtype::AAAA] {
@@ -13,7 +13,7 @@ pub fn fuzz(data: &[u8]) {
         if let Some(identifier) = answer.get_mut(..2) {
             identifier.copy_from_slice(&asked[..2]);
         }
-        if let Some(Answer::Addresses(found, _)) = addresses(&answer, &asked) {
+        if let Some(DnsAnswer::Addresses(found, _)) = addresses(&answer, &asked) {
             assert!((1..=ADDRESSES_MAX).contains(&found.len()));
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! The bytes are those of a program that a partition's owner has made.
 
-use inspector::Start;
+use inspector::StartMethod;
 
 pub fn fuzz(data: &[u8]) {
     let found = inspector::inspect(data);
     match &found {
-        Ok(Start::Dynamic { loader, .. }) => assert!((1..256).contains(&loader.len())),
-        Ok(Start::Script { interpreter }) => assert!((1..256).contains(&interpreter.len())),
-        Ok(Start::Static) => {}
+        Ok(StartMethod::Dynamic { loader, .. }) => assert!((1..256).contains(&loader.len())),
+        Ok(StartMethod::Script { interpreter }) => assert!((1..256).contains(&interpreter.len())),
+        Ok(StartMethod::Static) => {}
         Err(fault) => assert!(!fault.to_string().is_empty()),
     }
     let version = inspector::version_answer(&inspector::version(data));

@@ -2,15 +2,15 @@
 //!
 //! The first byte is the size of the file.
 
-use request::range::{RANGES_MAX, Span, Wanted, parse};
+use request::range::{RANGES_MAX, Span, RangeAnswer, parse};
 
 pub fn fuzz(data: &[u8]) {
     let Some((&size, value)) = data.split_first() else { return };
     let read = read_bytewise(value, usize::from(size));
     match parse(value, size.into()) {
-        Wanted::Whole => assert_eq!(read, None),
-        Wanted::Unsatisfiable => assert_eq!(read, Some(vec![false; size.into()])),
-        Wanted::Spans(spans) => {
+        RangeAnswer::Whole => assert_eq!(read, None),
+        RangeAnswer::Unsatisfiable => assert_eq!(read, Some(vec![false; size.into()])),
+        RangeAnswer::Spans(spans) => {
             assert!(!spans.is_empty() && spans.len() <= RANGES_MAX);
             assert!(spans.windows(2).all(|two| two[0].start + two[0].length < two[1].start), "in order, and apart");
             let mut marks = vec![false; size.into()];
@@ -21,7 +21,7 @@ pub fn fuzz(data: &[u8]) {
             assert_eq!(read, Some(marks));
             let again = spans.iter().map(|span| format!("{}-{}", span.start, span.start + span.length - 1));
             let again = format!("bytes={}", again.collect::<Vec<_>>().join(","));
-            assert_eq!(parse(again.as_bytes(), size.into()), Wanted::Spans(spans));
+            assert_eq!(parse(again.as_bytes(), size.into()), RangeAnswer::Spans(spans));
         }
     }
 }

@@ -4,14 +4,14 @@
 //! more or less of what follows has arrived (a gate and a worker rarely see the same number of bytes), and with
 //! a reader that knows nothing but lines, which stands for whatever is behind.
 
-use request::head::{Checked, Framing, Head, Room, check, check_lines, fuzz_head};
+use request::head::{CheckedHead, Framing, RequestHead, Room, check, check_lines, fuzz_head};
 use request::target::split_host;
 
 const HEAD_BYTES: usize = 16 << 10;
 
 pub fn fuzz(data: &[u8]) {
     fuzz_head(data);
-    let Checked::Whole(head) = check(data, HEAD_BYTES) else {
+    let CheckedHead::Whole(head) = check(data, HEAD_BYTES) else {
         return;
     };
     let bytes = &data[..head.length];
@@ -20,7 +20,7 @@ pub fn fuzz(data: &[u8]) {
     for end in [0, 1, bytes.len() / 2, bytes.len() - 2, bytes.len() - 1] {
         let early = check(&data[..end], HEAD_BYTES);
         assert!(
-            matches!(early, Checked::Partial),
+            matches!(early, CheckedHead::Partial),
             "{end} of {} bytes: {early:?}",
             bytes.len()
         );
@@ -28,15 +28,15 @@ pub fn fuzz(data: &[u8]) {
     read_by_lines(bytes, &head);
 }
 
-fn same_without_what_follows(bytes: &[u8], head: &Head<'_>) {
-    let Checked::Whole(alone) = check(bytes, HEAD_BYTES) else {
+fn same_without_what_follows(bytes: &[u8], head: &RequestHead<'_>) {
+    let CheckedHead::Whole(alone) = check(bytes, HEAD_BYTES) else {
         panic!("refused without what follows")
     };
     assert_eq!(format!("{alone:?}"), format!("{head:?}"));
 }
 
 /// Reads a head as a program would that has no parser: lines, and what is before and after the first colon.
-fn read_by_lines(bytes: &[u8], head: &Head<'_>) {
+fn read_by_lines(bytes: &[u8], head: &RequestHead<'_>) {
     let mut lines: Vec<&[u8]> = Vec::new();
     let mut rest = bytes;
     while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {

@@ -1,12 +1,12 @@
 //! Replies of Redis: what a data proxy reads of a server.
 
-use resp::{Decoder, Malformed, Reply, put_command};
+use resp::{ReplyDecoder, RespError, RespReply, put_command};
 
 const ROOM: usize = 1000;
 
 /// All replies, without the places where their bytes were cut, and the bytes that make no reply yet.
-fn decode(data: &[u8], step: usize) -> (Vec<(String, bool)>, Option<Malformed>) {
-    let (mut decoder, mut replies) = (Decoder::new(ROOM), Vec::new());
+fn decode(data: &[u8], step: usize) -> (Vec<(String, bool)>, Option<RespError>) {
+    let (mut decoder, mut replies) = (ReplyDecoder::new(ROOM), Vec::new());
     for mut piece in data.chunks(step) {
         loop {
             match decoder.take(&mut piece) {
@@ -14,7 +14,7 @@ fn decode(data: &[u8], step: usize) -> (Vec<(String, bool)>, Option<Malformed>) 
                     assert!(bytes(&reply) <= ROOM || decoder.is_cut());
                     // A number that is none is not equal to itself.
                     replies.push((format!("{reply:?}"), decoder.is_cut()));
-                    decoder = Decoder::new(ROOM);
+                    decoder = ReplyDecoder::new(ROOM);
                 }
                 Ok(None) => break,
                 Err(bad) => return (replies, Some(bad)),
@@ -25,11 +25,11 @@ fn decode(data: &[u8], step: usize) -> (Vec<(String, bool)>, Option<Malformed>) 
     (replies, None)
 }
 
-fn bytes(reply: &Reply) -> usize {
+fn bytes(reply: &RespReply) -> usize {
     match reply {
-        Reply::Bytes(bytes) => bytes.len(),
-        Reply::List(values) | Reply::Map(values) => values.iter().map(bytes).sum(),
-        Reply::Null | Reply::Int(_) | Reply::Real(_) | Reply::Failed(_) => 0,
+        RespReply::Bytes(bytes) => bytes.len(),
+        RespReply::List(values) | RespReply::Map(values) => values.iter().map(bytes).sum(),
+        RespReply::Null | RespReply::Int(_) | RespReply::Real(_) | RespReply::Failed(_) => 0,
     }
 }
 
@@ -42,7 +42,7 @@ pub fn fuzz(data: &[u8]) {
     let words: Vec<&[u8]> = data.split(|byte| *byte == b' ').collect();
     let mut command = Vec::new();
     put_command(&words, &mut command);
-    let found = Decoder::new(usize::MAX).take(&mut &command[..]);
-    let expected = Reply::List(words.iter().map(|word| Reply::Bytes(word.to_vec())).collect());
+    let found = ReplyDecoder::new(usize::MAX).take(&mut &command[..]);
+    let expected = RespReply::List(words.iter().map(|word| RespReply::Bytes(word.to_vec())).collect());
     assert_eq!(found, Ok(Some(expected)));
 }

@@ -1,6 +1,6 @@
 //! A file of statements, in whatever dialect: every line of every mistake is there, and what is accepted keeps its text.
 
-use statements::{Dialect, Engine, Part};
+use statements::{Dialect, Engine, WordPart};
 
 pub fn fuzz(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -18,7 +18,7 @@ fn read(text: &str, dialect: Dialect) {
                 let is_called = found.transactions.iter().any(|transaction| has_it(&transaction.steps));
                 assert!(!statement.services.is_empty() || is_called, "nobody may call {sql:?}");
                 let parts = statement.words.iter().flatten();
-                let is_there = |part: &Part| !matches!(part, Part::Parameter(number) if *number >= statement.parameters.len());
+                let is_there = |part: &WordPart| !matches!(part, WordPart::Parameter(number) if *number >= statement.parameters.len());
                 assert!(parts.into_iter().all(is_there));
             }
             for transaction in &found.transactions {

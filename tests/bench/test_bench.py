@@ -1,5 +1,7 @@
 """The benchmark: that its cases come up and measure what they say, and that nothing is judged which noise decides."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -7,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from harness import TOP, program
@@ -55,6 +58,37 @@ class Judge(unittest.TestCase):
     def test_one_round_of_eight_may_be_off(self):
         self.assertEqual(judge.interval([9.0, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 0.1]), (1.0, 1.5))
         self.assertEqual(judge.interval([9.0, 1.0, 1.1, 1.2, 0.1]), (0.1, 9.0))
+
+
+class Check(unittest.TestCase):
+    """What `bench/check` tells the summary of `make test`."""
+
+    @classmethod
+    def setUpClass(cls):
+        loader = importlib.machinery.SourceFileLoader("check", str(TOP / "bench/check"))
+        cls.check = importlib.util.module_from_spec(importlib.util.spec_from_loader("check", loader))
+        loader.exec_module(cls.check)
+
+    def summary(self, judge):
+        with tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as file, \
+                unittest.mock.patch.dict(os.environ, {"BULKHEAD_SUMMARY": file.name}):
+            return judge(), file.read()
+
+    def test_without_figures_each_case_is_skipped(self):
+        now = {"rustc": "0.1", "processor": "aes"}
+        _, said = self.summary(lambda: self.check.skip(["static", "service"], now))
+        self.assertRegex(said, r"^bench-check: 0 passed, 0 failed, 2 skipped \(2: .*no figures of rustc 0.1 .*aes\)\n$")
+
+    def test_more_than_the_figure_fails(self):
+        found, written = {"static": 1049, "service": 1051}, {"static": 1000, "service": 1000}
+        status, said = self.summary(lambda: self.check.judge(found, written))
+        self.assertEqual(status, 1)
+        self.assertRegex(said, r"bench-check: 1 passed, 1 failed, 0 skipped\n  FAILED: service\n.*1,051 .*, 5.1% more")
+
+    def test_a_case_without_a_figure_fails(self):
+        status, said = self.summary(lambda: self.check.judge({"static": 1, "new": 1}, {"static": 1}))
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: new\n    bench/instructions.json has no figure", said)
 
 
 class Cases(unittest.TestCase):

@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from client import get, request, until
+from client import Load, get, request, until
 from harness import ROOTLESS, Server, rootless_too, site
 from filter_program import FILTER, PYTHON, library
 
@@ -99,12 +99,22 @@ class Supervision(unittest.TestCase):
 
     def test_a_relaunch_replaces_all_and_loses_no_request(self):
         with filtered(["zero=one"], ["one=two"]) as server:
-            before = set(pids(server))
-            server.relaunch("filter")
-            for _ in range(10):
-                self.assertEqual(server.get("/zero").text, "two\n")
-            self.assertTrue(until(lambda: not before & set(pids(server))), "the old ones have ended")
-            self.assertEqual(len(pids(server)), 2)
+            # Some are on connections that are kept, so that a chain is replaced between two of their requests.
+            loads = [Load(server.port, path, seconds=3, connections=4, close=close)
+                     for path, close in (("/zero", False), ("/zero", True), ("/one", False))]
+            replaced = 0
+            while all(load.process.poll() is None for load in loads):
+                before = set(pids(server))
+                server.relaunch("filter")
+                for _ in range(10):
+                    self.assertEqual(server.get("/zero").text, "two\n")
+                ended = until(lambda before=before: not before & set(pids(server)), 10)
+                self.assertTrue(ended, "the old ones are there still")
+                self.assertEqual(len(pids(server)), 2)
+                replaced += 1
+            self.assertGreater(replaced, 1, "all but the last of them while the load went on")
+            for load in loads:
+                load.finish().assert_clean(self)
 
     def test_without_its_filters_a_server_serves_nothing(self):
         limits = {"start_timeout": "300ms"}

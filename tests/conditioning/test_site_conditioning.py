@@ -15,7 +15,7 @@ import pytest
 from client import Connection, until
 from harness import Server, rootless_too
 
-pytestmark = [pytest.mark.alone, pytest.mark.attack]
+pytestmark = pytest.mark.attack
 
 BIG = 8 << 20
 #: How long a worker is patient with a client, and a good deal more.

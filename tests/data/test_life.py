@@ -51,7 +51,7 @@ class Reload(unittest.TestCase):
             self.assertIn("eve", server.ask("second.test")[1])
             self.assertIsNone(server.reload([main_site(), site("fine")]))
             self.assertTrue(until(lambda: server.proxies() == ["dataproxy main/catalog"], 15), server.proxies())
-            steady.finish().assert_clean(self)
+            steady.end().assert_clean(self)
 
     def test_a_file_with_a_mistake_changes_nothing(self):
         with ReloadedData([main_site(), site("fine")]) as server:
@@ -98,7 +98,7 @@ class Pairs(unittest.TestCase):
         load = Load(server.port, ASK, "main.test", seconds=4, connections=6, close=True)
         for name in ("main/asker", "main/catalog:data", "main/asker"):
             server.relaunch(name)
-        load.finish().assert_clean(self, 200)
+        load.end().assert_clean(self, 200)
 
     def test_on_demand_with_workers(self):
         server = self.serve(asks("asker", workers=2), start="on-demand", idle_stop="1s")

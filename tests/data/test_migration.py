@@ -196,7 +196,7 @@ class Migration:
             for sql in [sql for sql in self.changes if sql.startswith("BEGIN") or "RENAME" not in sql]:
                 self.change(server, sql)
             for load in steady:
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
             self.check(server, "the load")
 
     def test_what_is_gone_is_said_and_what_is_not_goes_on(self):
@@ -325,7 +325,7 @@ class AtSqlite(Migration, unittest.TestCase):
             steady = Load(server.port, ASK, "main.test", seconds=3, connections=4)
             for sql in self.changes:
                 self.change(server, sql)
-            steady.finish().assert_clean(self)
+            steady.end().assert_clean(self)
             self.check(server, "the load")
 
     def check(self, server, after):
@@ -369,7 +369,7 @@ class ThroughADoor(Machines):
             steady = Load(web.port, ASK, "main.test", seconds=2, connections=4)
             for sql in [sql for sql in changes if sql.startswith("BEGIN") or "RENAME" not in sql]:
                 change(holder, sql)
-            steady.finish().assert_clean(self)
+            steady.end().assert_clean(self)
             self.check(web, "the load")
 
     def test_sqlite(self):

@@ -23,7 +23,7 @@ class Passwords:
             proxy, steady = server.proxy(), Load(server.port, ASK, "main.test", seconds=4, connections=4)
             server.engine.at.change_password("another")
             server.renew("password", "another\n", f"`password`: {HOLDS}")
-            steady.finish().assert_clean(self)
+            steady.end().assert_clean(self)
             self.assertTrue(server.answers_anew(), server.log())
             self.assertEqual(server.proxy(), proxy)
 

@@ -66,7 +66,7 @@ class ServerLife(unittest.TestCase):
             server.write("password", "wrong")
             self.assertIn("dataproxy main/catalog: it ended", server.reload(server.other({"connections": 3})))
             self.assertIn('password authentication failed for user "shop"', server.log())
-            steady.finish().assert_clean(self)
+            steady.end().assert_clean(self)
 
     def test_a_server_is_not_told_the_password_as_it_is(self):
         with AsksForPasswords() as at, DataServer(AtPostgresql(at), answers=False) as server:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from functools import cache
 from pathlib import Path
 
 from harness import TOP, program
@@ -39,6 +40,26 @@ def bulkhead(*words, **more):
     return done.stdout.rstrip()
 
 
+@cache
+def roles():
+    """The facts of each role that pages repeat, of the table in `wire`; a row may leave out what it begins with."""
+    code = text("crates/wire/src/roles.rs")
+    begins = {
+        "OF_A_SITE": {"heartbeat": "SiteInUse", "stops_after": "Launcher"},
+        "OF_ALL": {"heartbeat": "Always", "stops_after": "Launcher"},
+    }
+    for scope, facts in begins.items():
+        body = re.search(rf"const {scope}: Self =\s+Self \{{(.*?)\}};", code, re.DOTALL)[1]
+        assert f"heartbeat: Heartbeat::{facts['heartbeat']}" in body, scope
+    rows = re.findall(r"^    (\w+) = \d+: (name: .*?)\.\.(\w+);", code, re.MULTILINE | re.DOTALL)
+    found = {}
+    for role, row, scope in rows:
+        said = {key: word or value for key, value, word in re.findall(r'(\w+): (?:\w+::(\w+)|"(\w+)")', row)}
+        found[role] = {"scope": scope} | begins[scope] | said
+    assert len(found) > 10 and all("name" in facts for facts in found.values())
+    return found
+
+
 class Facts(unittest.TestCase):
     rootless = True
 
@@ -50,6 +71,19 @@ class Facts(unittest.TestCase):
                 if not (TOP / name).exists():
                     missing.append(f"{page.relative_to(TOP)}: {name}")
         self.assertEqual(missing, [])
+
+    def test_places_where_something_is_added_are_there(self):
+        page = text("docs/internals/how-to-add.md")
+        named = re.findall(r"`((?:[\w.-]+/)+[\w.-]+|Makefile)`", page)
+        self.assertGreater(len(named), 40)
+        self.assertEqual([name for name in named if not (TOP / name).exists()], [])
+        said = re.findall(r"`(\w+)` (?:of|in)\s+`((?:[\w.-]+/)+[\w.-]+|Makefile)`", page)
+        self.assertGreater(len(said), 5)
+        self.assertEqual([(word, name) for word, name in said if word not in text(name)], [])
+
+    def test_each_promise_has_its_tests(self):
+        done = subprocess.run([TOP / "tests/promises"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_each_key_is_named_in_a_process_test(self):
         """As a key with a value, in a test, in what tests share, or in a configuration that test_acceptance_* run."""
@@ -92,14 +126,44 @@ class Facts(unittest.TestCase):
         self.assertIn(f"| {least} to {most} for each process; {of_root} for the reaper and the closer, which are root |", text("README.md"))
 
     def test_roles(self):
-        code = text("crates/wire/src/channels.rs")
-        names = re.findall(r'Self::(\w+) => "(\w+)"', code)
-        self.assertGreater(len(names), 10)
         for page, heading in (("docs/internals/roles.md", "## Processes"), ("docs/security/threat-model.md", "## Roles and their rights")):
             rows = section(text(page), heading)
-            for role, name in names:
+            for role, facts in roles().items():
                 with self.subTest(page=page, role=role):
-                    self.assertRegex(rows, rf"(?m)^\|[^|]*\b({name}|{role.lower()})\b")
+                    self.assertRegex(rows, rf"(?m)^\|[^|]*\b({facts['name']}|{role.lower()})\b")
+
+    def test_what_a_compromise_of_each_role_gives(self):
+        page = section(text("docs/security/threat-model.md"), "## What a compromise of each gives")
+        given = " ".join(re.findall(r"^- \*\*([^*]+)\.\*\*", page, re.MULTILINE)).lower().replace(" ", "")
+        for role, facts in roles().items():
+            with self.subTest(role=role):
+                self.assertRegex(given, rf"{facts['name']}|{role.lower()}")
+
+    def test_the_order_of_the_end(self):
+        page = text("docs/internals/supervision.md")
+        said = re.search(r"\*\*Stopping\*\*[^)]*\)\s+retires\s+([\w,\s]+)\s+in this order", page)[1]
+        order, left = ["Launcher"], [role for role in roles() if role != "Launcher"]
+        while left:
+            role = next(role for role in left if roles()[role]["stops_after"] in order)
+            order.insert(order.index(roles()[role]["stops_after"]) + 1, role)
+            left.remove(role)
+        self.assertEqual(re.split(r",\s+", said), [roles()[role]["name"] for role in order[1:]])
+
+    def test_the_roles_that_the_guide_names(self):
+        page = text("docs/guide/operating.md")
+        row = re.search(r"^\| `bulkhead relaunch NAME` .*a role \(([^)]+)\)", page, re.MULTILINE)[1]
+        of_all = {role for role, facts in roles().items() if facts["scope"] == "OF_ALL"} - {"Launcher", "Filter"}
+        ours = {roles()[role]["name"] for role in of_all}
+        self.assertEqual(set(re.findall(r"\w+", row)), ours)
+        asked = {}
+        for names, when in re.findall(r"^\| ([\w, ]+) \| (every [^|]+) \|", page, re.MULTILINE):
+            asked |= {name.replace(" ", ""): when for name in names.split(", ")}
+        when = {"Short": "connections come", "InUse": "it is in use", "SiteInUse": "its site is in use"}
+        when["Always"] = "every minute"
+        beats = {facts["name"]: when[facts["heartbeat"]] for facts in roles().values() if facts["heartbeat"] != "Never"}
+        self.assertEqual(asked.keys(), beats.keys())
+        for name, needed in beats.items():
+            self.assertIn(needed, asked[name], name)
 
     def test_commands(self):
         listed = re.findall(r"^  (\w+)  +\w", bulkhead("--help").partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
@@ -121,7 +185,8 @@ class Facts(unittest.TestCase):
         self.assertEqual(there - set(named), set())
 
     def test_what_is_installed(self):
-        roles = re.search(r"^ROLES *:= (.*)$", text("Makefile"), re.MULTILINE)[1].split()
+        listed = re.search(r"^ROLES *:= (.*)$", text("Makefile"), re.MULTILINE)[1]
+        roles = re.sub(r"\$\(shell cat (\S+)\)", lambda file: text(file[1]), listed).split()
         said = re.findall(r'"\$out/([\w.-]+)"', section(text("docs/guide/operating.md"), "## Installing"))
         self.assertEqual(sorted(said), sorted(["bulkhead", *roles]))
 
@@ -140,8 +205,28 @@ class Facts(unittest.TestCase):
         commit = re.search(r"commit (\w+)", results["run"]["versions"]["ours"])[1]
         self.assertIn(f"at commit {commit}", readme)
 
+    def test_targets_of_make_that_are_named_are_there(self):
+        targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+        command = re.compile(r"`(?:\w+=\S+ )?make ([a-z-]+)`")
+        named = {(page.name, name) for page in PAGES for name in command.findall(page.read_text())}
+        self.assertGreater(len(named), 10)
+        self.assertEqual([(page, name) for page, name in sorted(named) if name not in targets], [])
+
+    def test_the_protocol_tests_are_listed(self):
+        page = section(text("docs/internals/testing.md"), "## The protocol tests")
+        self.assertEqual(sorted(re.findall(r"^\| `(test_\w+\.py)`", page, re.MULTILINE)),
+                         sorted(path.name for path in TOP.glob("tests/protocol/test_*.py")))
+
+    def test_the_readme_leads_to_each_guide(self):
+        linked = set(re.findall(r"\]\((docs/guide/[\w-]+\.md)\)", text("README.md")))
+        self.assertEqual(linked, {str(page.relative_to(TOP)) for page in DOCS.glob("guide/*.md")})
+
     def test_the_readme_is_short(self):
         self.assertLessEqual(text("README.md").count("\n"), 150)
+
+    def test_what_has_changed_in_a_version_is_short(self):
+        for version in re.split(r"^## ", text("CHANGELOG.md"), flags=re.MULTILINE)[1:]:
+            self.assertLessEqual(version.count("\n"), 70, version.partition("\n")[0])
 
 
 class Explain(unittest.TestCase):

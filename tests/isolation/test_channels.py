@@ -115,7 +115,7 @@ class Channels(unittest.TestCase):
         if launcher:
             self.assertLess(launcher.longest(), LAUNCHER_MAX, "the launcher waited")
         for load in running:
-            load.finish().assert_clean(self, ANSWERS)
+            load.end().assert_clean(self, ANSWERS)
         for connection in asked:
             connection.close()
         # What clients had is closed in its time.

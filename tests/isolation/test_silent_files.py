@@ -7,8 +7,6 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import pytest
-
 from client import until
 from fuse_tree import Tree
 from harness import Server, configuration, free_port, program, service, site
@@ -17,8 +15,6 @@ from tls_server import certificate
 
 #: A user of a file of users, with this password.
 USER = "a:$2y$04$CCCCCCCCCCCCCCCCCCCCCu6Ry1Yy8D0LpHlAr5zQ3LVvY3YF8XPqS\n"
-#: They measure time.
-pytestmark = pytest.mark.alone
 NOT_STARTED = r"{} is not started: files that it needs are on a file system"
 
 

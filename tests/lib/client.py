@@ -1,6 +1,7 @@
 """HTTP clients for the tests: raw bytes over a socket, kept-alive connections, and load by wrk."""
 
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -9,6 +10,9 @@ from machine import Metronome, late
 
 #: Seconds within which each answer of a load comes, but for those for which the machine itself stood still.
 ANSWER_MAX = 5
+
+#: Seconds for which a load goes on after what it was to see, and which it takes at least.
+AFTERWARDS, SHORTEST = 0.5, 1.0
 
 #: By their ports, servers that say what they have logged of refusals, for a load that met some.
 SERVERS = {}
@@ -166,7 +170,7 @@ def said_by(process, seconds):
 
 
 class Load:
-    """A run of wrk in the background, of bounded length."""
+    """A run of wrk in the background, of bounded length: `finish` waits for its end, `end` ends it before."""
 
     def __init__(self, port, target="/", host="main.test", seconds=4, connections=8, close=False):
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", f"{seconds + 15}s"]
@@ -175,7 +179,7 @@ class Load:
         self.what = f"{host}{target}{' close' if close else ''}"
         self.server = SERVERS.get(port)
         self.seconds = seconds
-        self.metronome = Metronome()
+        self.metronome, self.began = Metronome(), time.monotonic()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.text = None
 
@@ -200,6 +204,13 @@ class Load:
         self.errors = [int(count) for count in found.groups()] if found else [0, 0, 0, 0]
         self.errors[3] += longest(self.text) > ANSWER_MAX + stood
         return self
+
+    def end(self):
+        """Ends it when it has gone on for a while after what it was to see, and reads what wrk counted."""
+        now = time.monotonic()
+        time.sleep(max(AFTERWARDS, self.began + SHORTEST - now))
+        self.process.send_signal(signal.SIGINT)
+        return self.finish()
 
     def assert_clean(self, case, at_least=50):
         """Nothing went wrong, and something went on at all."""

@@ -42,8 +42,7 @@ GIVEN = set()
 #: What configurations say that are written for one server on a machine; each server of a test gets a range of its own.
 USER_RANGE = "51001-51999"
 #: The programs of our own that have to lie side by side.
-ROLES = ("bulkhead", "bulkheadd", "bulkhead-guard", "gate", "site", "logger", "admin", "signer", "stapler", "connector", "broker",
-         "dataproxy", "datadoor", "publisher", "inspector", "bulkhead-probe")
+ROLES = ("bulkhead", *(TOP / "crates/wire/roles.txt").read_text().split(), "bulkhead-guard", "datadoor", "inspector", "bulkhead-probe")
 
 SETTINGS = {
     "server": {"user_range": USER_RANGE, "state_dir": "state", "run_dir": "run", "log_dir": "log", "gates": 2},

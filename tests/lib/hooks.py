@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import durations
 import machine
 import pytest
 
@@ -50,6 +51,7 @@ def pytest_configure(config):
     os.environ["BULKHEAD_PROTOCOL_WHOLE"] = "1" if option.whole else ""
     # A run that is asked to end leaves no server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    config.metronome = machine.Metronome()
     if not hasattr(config, "workerinput"):
         os.environ["BULKHEAD_TEST_LOCKS"] = folder = tempfile.mkdtemp(prefix="bulkhead-locks-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -64,8 +66,19 @@ def pytest_collection_modifyitems(config, items):
         if config.option.rootless and not item.get_closest_marker("rootless"):
             fits = False
         (chosen if fits else left).append(item)
-    items[:] = chosen
+    items[:] = in_order(chosen, "rootless: " if config.option.rootless else "")
     config.hook.pytest_deselected(items=left)
+
+
+def in_order(items, prefix):
+    """The classes that take longest first, so that none of them is the last to begin; those that run alone at the end.
+
+    A test that runs alone waits until all others that have begun are over, and keeps more from beginning: at the end that
+    happens once.
+    """
+    known = durations.known()
+    took = lambda item: known.get((prefix + name_of(item.nodeid)).rpartition(".")[0], 0)
+    return sorted(items, key=lambda item: (item.get_closest_marker("alone") is not None, -took(item)))
 
 
 def mark(item):
@@ -121,16 +134,18 @@ def only_one(exclusive):
 def pytest_runtest_protocol(item):
     exclusive = item.config.option.alone or item.get_closest_marker("alone")
     with only_one(exclusive):
-        item.machine = machine.pressure()
+        item.machine, item.stood = machine.pressure(), item.config.metronome.until_now()
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Has a failure say what the machine did meanwhile."""
+    """Has a failure say what the machine did meanwhile, and for how long it stood still since the test began."""
     report = yield
     if report.failed:
-        report.sections.append(("machine", machine.since(item.machine)))
+        stood = item.config.metronome.until_now() - item.stood
+        report.user_properties.append(("stood", stood))
+        report.sections.append(("machine", f"stood still for {stood:.1f} s; {machine.since(item.machine)}"))
     return report
 
 
@@ -157,6 +172,7 @@ class Results:
         test["seconds"] += report.duration
         if report.failed and test["outcome"] != "FAILED":
             test |= {"outcome": "FAILED", "why": last_line(report.longreprtext), "text": said(report)}
+            test["stood"] = dict(report.user_properties).get("stood", 0.0)
         elif report.skipped and test["outcome"] == "ok" and not hasattr(report, "context"):
             test |= {"outcome": "skipped", "why": report.longrepr[2].removeprefix("Skipped: ")}
         if report.when == "teardown":

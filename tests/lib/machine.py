@@ -44,19 +44,60 @@ class Metronome:
     """Beats, and counts how long this machine let the beats wait."""
 
     def __init__(self):
-        self.stood, self.over = 0.0, threading.Event()
+        self.stood, self.last, self.over = 0.0, time.monotonic(), threading.Event()
         self.thread = threading.Thread(target=self.beat, daemon=True)
         self.thread.start()
 
     def beat(self):
-        before = time.monotonic()
         while not self.over.wait(BEAT):
             now = time.monotonic()
-            self.stood += late(now - before - BEAT)
-            before = now
+            self.stood += late(now - self.last - BEAT)
+            self.last = now
+
+    def until_now(self):
+        """Seconds for which the machine stood still so far, a beat that is due among them."""
+        last, stood = self.last, self.stood
+        return stood + late(time.monotonic() - last - BEAT)
 
     def stop(self):
         """Seconds for which the machine stood still."""
         self.over.set()
         self.thread.join()
         return self.stood
+
+
+#: What a process waits for that is neither its own work nor that of another one which it has asked.
+OF_THE_MACHINE = ("io some", "memory some", "steal")
+
+
+class Waits:
+    """How long processes have waited, since this was made, for processors, disks and memory. What else was measured is
+    their own time.
+
+    Processes that wait at the same time each count, so that on a busy machine this is more than an answer was late by.
+    """
+
+    def __init__(self, processes):
+        self.delays, self.machine = delays(processes), pressure()
+
+    def seconds(self, processes):
+        """Of these processes; of one that was not there before, since it was started."""
+        own = sum(max(0.0, seconds - self.delays.get(pid, 0.0)) for pid, seconds in delays(processes).items())
+        now = pressure()
+        return own + sum(now.get(name, 0.0) - self.machine.get(name, 0.0) for name in OF_THE_MACHINE)
+
+
+def delays(processes):
+    """Seconds, by process, for which its threads were ready to run and did not run; the caller's thread as well."""
+    found = {"caller": delay(Path("/proc/thread-self"))}
+    for process in processes:
+        found[process.pid] = sum(map(delay, (process.folder / "task").glob("*")))
+    return found
+
+
+def delay(thread):
+    """The same of a thread; none, if it has ended."""
+    try:
+        return int((thread / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except OSError:
+        return 0.0

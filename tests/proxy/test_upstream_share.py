@@ -19,8 +19,6 @@ from harness import rootless_too
 from tls_server import insecure
 from two_ports import PATIENCE, PlainHttp2, Two, lines
 
-pytestmark = pytest.mark.alone
-
 CONNECTIONS = 64
 CROWD = 2 * CONNECTIONS
 
@@ -47,8 +45,9 @@ FEW = "".join(
 HANGS = {"upstream": "/http/x", "FastCGI": "/fcgi/x", "service": "/probe/sleep?ms=600000"}
 
 
-@rootless_too
-class Share(unittest.TestCase):
+class Shared(unittest.TestCase):
+    """A server in front of one that never answers."""
+
     @classmethod
     def setUpClass(cls):
         cls.mute = cls.enterClassContext(Mute(backlog=512))
@@ -56,6 +55,9 @@ class Share(unittest.TestCase):
         routes = (ROUTES + FEW).format(mute=cls.mute.at, well=cls.well.at)
         cls.server = cls.enterClassContext(Two(f"connections = {CONNECTIONS}", routes))
 
+
+@rootless_too
+class Crowds(Shared):
     def ask(self, kind, path):
         """A connection on which one request is under way."""
         if kind.startswith("HTTP/2"):
@@ -89,6 +91,7 @@ class Share(unittest.TestCase):
             peer.request(1, lines("/", scheme=b"https"))
             self.assertEqual(peer.outcome(1, PATIENCE), 200, what)
 
+    @pytest.mark.alone
     @pytest.mark.slow
     def test_files_answer_all_the_while(self):
         for name, path in HANGS.items():
@@ -97,6 +100,9 @@ class Share(unittest.TestCase):
                     self.crowd(kind, path, stack)
                     self.assert_served(f"{name}, {kind}")
 
+
+@rootless_too
+class Share(Shared):
     def refused(self):
         return told(self.server)["site main"]["shed"]["unavailable"]
 

@@ -104,7 +104,7 @@ class Flask(unittest.TestCase):
         load = Load(self.server.port, "/flask/pid", seconds=4)
         self.server.relaunch("main/flask")
         self.server.relaunch("main/few")
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
 
 
 @rootless_too
@@ -122,7 +122,7 @@ class Django(unittest.TestCase):
                 self.assertEqual((answer.status, "xyzzy" in answer.text), (500, False))
             load = Load(server.port, "/asgi/", seconds=3)
             server.relaunch("main/asgi")
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
 
 
 @rootless_too
@@ -191,7 +191,7 @@ class FastApi(unittest.TestCase):
             connection.send(request("/api/slow?seconds=1.5"))
             self.server.relaunch("main/api")
             self.assertEqual(connection.response().text, '"slow"')
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         self.assertTrue(said(self.server, "the application ends"))
 
 
@@ -226,7 +226,7 @@ class Data(unittest.TestCase):
             loads = [Load(server.port, f"/{name}/user/2", seconds=4, connections=4) for name in ("flask", "api")]
             server.relaunch("main/catalog:data")
             for load in loads:
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
 
 
 if __name__ == "__main__":

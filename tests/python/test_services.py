@@ -156,7 +156,7 @@ class Life(sdk_services.Life, unittest.TestCase):
             load = Load(server.port, "/py/early", seconds=5)
             server.put_programs(version="0.1.9")
             server.upgrade()
-            load.finish().assert_clean(self, 200)
+            load.end().assert_clean(self, 200)
             self.assertTrue(until(lambda: not set(before) & set(server.workers()), 10))
             self.assertEqual(server.status("/py/early"), 200)
 
@@ -168,7 +168,7 @@ class Life(sdk_services.Life, unittest.TestCase):
             more = python("py", environment=python()["environment"] | {"WORD": "1"})
             self.assertIsNone(server.reload([python_site(more)]))
             self.assertEqual(server.status("/second/early"), 404)
-            load.finish().assert_clean(self, 200)
+            load.end().assert_clean(self, 200)
 
     def test_workers_that_come_and_go(self):
         with PythonServer(python_site(python(workers=3, max_requests=500))) as server:
@@ -178,7 +178,7 @@ class Life(sdk_services.Life, unittest.TestCase):
             expected = "is replaced because it has answered"
             self.assertTrue(until(lambda: expected in server.log(), 20), server.log())
             for load in loads:
-                load.finish().assert_clean(self, 300)
+                load.end().assert_clean(self, 300)
             self.assertTrue(set(server.workers()) - set(before), "none was replaced")
 
     def test_it_connects_to_what_was_granted_and_to_nothing_else(self):

@@ -57,7 +57,7 @@ class Filters(unittest.TestCase):
             self.assertEqual(server.status("/zero"), 404)
             self.assertTrue(until(lambda: not server.filter_pids(), 15))
             for load in loads:
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
 
     def test_gates_go_under_load_without_a_loss(self):
         """A gate that goes leaves what comes from the filters to the others."""
@@ -66,7 +66,7 @@ class Filters(unittest.TestCase):
             for size in ("4KiB", "5KiB", "6KiB"):
                 self.assertIsNone(server.reload([MAIN], conditioning=filters(["zero=two"]), limits={"head_bytes": size}))
                 server.relaunch("gate")
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
 
     def test_what_is_in_the_old_chain_finishes_there(self):
         for chain in ([["zero=other"]], []):
@@ -90,7 +90,7 @@ class Filters(unittest.TestCase):
                 self.assertIn("ended with exit status 1", why or "")
                 self.assertEqual(server.get("/zero").text, "two\n")
                 self.assertEqual(server.status("/", "new.test"), 404)
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
                 self.assertTrue(until(lambda: server.filter_pids() == pids))
             self.assertIsNone(server.reload([MAIN, site("new")], conditioning=filters(["zero=one"], ["one=two"])))
             self.assertEqual(server.get("/zero").text, "two\n")
@@ -126,7 +126,7 @@ class Logs(unittest.TestCase):
         self.assertEqual(server.status("/marked"), 404)
         marked = until(lambda: [line for line in self.lines() if "/marked" in line])
         self.reload(log={"access_format": "common"})
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         self.assertEqual(json.loads(marked[0])["target"], "/marked")
         is_json = [line.startswith("{") for line in self.lines()]
         changes = [place for place in range(1, len(is_json)) if is_json[place] != is_json[place - 1]]
@@ -150,7 +150,7 @@ class Logs(unittest.TestCase):
         before = self.server.pids("gate", "site main")
         load = Load(self.server.port, "/", "main.test", seconds=3, connections=2)
         self.reload(log={"flush": "50ms"})
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         gone = lambda: not any(set(old) & set(new) for old, new in zip(before, self.server.pids("gate", "site main")))
         self.assertTrue(until(gone, 15))
 
@@ -178,7 +178,7 @@ class Signal(unittest.TestCase):
             self.assertTrue(until(lambda: "unknown key `nonsense`" in server.log()))
             self.assertIn("nothing has changed", server.log())
             self.assertEqual(server.status("/", "new.test"), 200)
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
 
     def test_one_that_comes_during_a_reload_is_followed(self):
         with Reloading([MAIN]) as server:
@@ -258,7 +258,7 @@ class Failures(unittest.TestCase):
         self.assertEqual([server.status("/", f"{name}.test") for name in ("main", "old", "new")], [200, 200, 404])
         self.assertEqual(server.get("/").text, "<h1>main</h1>\n")
         self.assertNotEqual(server.get("/", headers=["X: " + "x" * 6000]).status, 431)
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         after = sorted((line["name"], line["pid"]) for line in server.order(command="status")["processes"])
         self.assertEqual(after, status)
         self.assertTrue(until(lambda: "/probe" in server.log("main.access")))
@@ -338,7 +338,7 @@ class Twice(unittest.TestCase):
                     self.assertTrue(process.returncode == 0 or "try again" in why, why)
                 self.assertEqual(server.get("/").text, f"<h1>root{number}</h1>\n")
                 self.assertEqual(server.status("/", f"new{number}.test"), 200)
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
 
     def test_a_relaunch_during_a_reload_waits_or_is_refused(self):
         with Reloading([MAIN]) as server:

@@ -80,8 +80,8 @@ class Stuck(unittest.TestCase):
                 self.assertIn("retry-after", answer.headers)
                 self.assertGreater(took, 0.4)
                 self.assertLess(took, 1.5)
-            load.finish().assert_clean(self)
-            beside.finish().assert_clean(self)
+            load.end().assert_clean(self)
+            beside.end().assert_clean(self)
 
     def test_taking_connections(self):
         self.stuck(takes=True)

@@ -38,8 +38,8 @@ class Recycled(unittest.TestCase):
             pid = server.process("bin/probe").pid
             load = Load(server.port, path, "main.test", seconds=16, connections=4)
             self.assertTrue(until(lambda: expected in server.log(), 20), server.log())
-            load.finish().assert_clean(self)
-            self.assertNotIn(pid, [process.pid for process in server.processes("bin/probe")])
+            load.end().assert_clean(self)
+            self.assertTrue(until(lambda: pid not in [process.pid for process in server.processes("bin/probe")], 10))
 
     def test_after_so_many_requests(self):
         self.replaced("/probe", "service main/probe is replaced because it has answered", max_requests=200)

@@ -41,7 +41,7 @@ class OnDemand(unittest.TestCase):
         self.assertEqual(server.get("/probe", "other.test").status, 200)
         self.assertTrue(self.rests(), self.running())
         # Again, with what waits while it starts.
-        loads = [Load(server.port, path, host, seconds=3, connections=8)
+        loads = [Load(server.port, path, host, seconds=2, connections=8)
                  for path, host in (("/", "main.test"), ("/probe", "main.test"), ("/probe", "other.test"))]
         for load in loads:
             load.finish().assert_clean(self)

@@ -20,17 +20,17 @@ class Relaunch(unittest.TestCase):
         cls.enterClassContext(cls.server)
 
     def relaunched_under_load(self, name, title, loads):
-        """Relaunches `name` five times in four seconds of load; nothing may fail."""
+        """Relaunches `name` five times under load; nothing may fail."""
         loads = [Load(self.server.port, path, host, seconds=4, connections=4, close=close)
                  for host, path, close in loads]
         seen = {process.pid for process in self.server.processes(title)}
         for _ in range(TIMES):
-            wait_for_time(0.5)
+            wait_for_time(0.2)
             self.server.relaunch(name)
             pids = {process.pid for process in self.server.processes(title)}
             self.assertTrue(pids - seen, f"{name} was not relaunched")
             seen |= pids
-        for load in [load.finish() for load in loads]:
+        for load in [load.end() for load in loads]:
             load.assert_clean(self)
 
     def both(self, host, path):

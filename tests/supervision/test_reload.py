@@ -84,7 +84,7 @@ class Reload(unittest.TestCase):
         self.assertIsNone(client.status(other))
         self.reload([MAIN, new], listeners=[other])
         self.assertEqual(client.get(other, "/probe", "new.test").status, 200)
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         self.assertEqual(kept.get("/").text, "<h1>main</h1>\n")
         self.assertEqual(download.response().body, LARGE)
         self.assertEqual(server.pids("site main", "bin/probe")[0], before[0])
@@ -106,7 +106,7 @@ class Reload(unittest.TestCase):
             self.assertEqual(server.get("/").text, f"<h1>{root}</h1>\n")
         self.assertEqual(server.process("site main").uid, uid)
         for load in loads:
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         self.assertEqual(kept.get("/").text, "<h1>third</h1>\n", "an idle connection goes on with the new site")
         self.assertEqual(download.response().body, LARGE)
         self.assertIn("GET /large", until(lambda: "/large" in server.log("main.access") and server.log("main.access")))
@@ -138,7 +138,7 @@ class Reload(unittest.TestCase):
         load = Load(self.server.port, "/", "main.test", seconds=3, connections=2, close=True)
         self.reload([MAIN, site("old")], limits={"head_bytes": "2KiB"}, conditioning={"checks": "strict"})
         self.assertEqual(self.server.get("/", headers=["X: " + "x" * 3000]).status, 431)
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         gone = lambda: not any(set(old) & set(new) for old, new in zip(before, self.server.pids("gate", "site main")))
         self.assertTrue(until(gone, 15))
 

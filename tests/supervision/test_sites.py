@@ -71,7 +71,7 @@ class Sites(unittest.TestCase):
         self.assertEqual(server.get("/", "three.test").text, "<h1>three</h1>\n")
         if uid != server.process("gate").uid:
             self.assertNotEqual(server.process("site three").uid, uid, "a uid has one owner, ever")
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         self.assertEqual(kept.get("/", "one.test").text, "<h1>one</h1>\n")
         self.assertLessEqual(set(pids), {process.pid for process in server.processes("site")})
 

@@ -102,7 +102,7 @@ class Booted(unittest.TestCase):
         load = client.Load(self.port, "/", "main.test", seconds=3, connections=2)
         self.assertEqual(self.systemd.systemctl("restart", "bulkhead.service").returncode, 0, self.systemd.journal())
         # The sockets stay with systemd meanwhile.
-        self.assertEqual(load.finish().errors[0], 0, load.text)
+        self.assertEqual(load.end().errors[0], 0, load.text)
         self.assertEqual(self.status(), 200)
 
 

@@ -79,7 +79,7 @@ class Upgrade(unittest.TestCase):
             self.assertRegex(said, rf"(?m)^{role} +[1-9]\d*$")
         self.assertEqual(kept.get("/").status, 200)
         for load in loads:
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         begun.join(20)
         self.assertEqual([(answer.status, answer.text.startswith("slept")) for answer in slow], [(200, True)])
         self.assertTrue(server.all_are_new(), server.old_ones())
@@ -218,7 +218,7 @@ class Upgrade(unittest.TestCase):
         before, executable = server.processes(), server.executable(server.launcher.pid)
         with Load(server.port, seconds=3, connections=4) as load:
             said = server.refused("--to", server.false_launcher(kind))
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         self.assertIn(because, said)
         self.assertEqual(server.processes(), before)
         self.assertEqual(server.executable(server.launcher.pid), executable)
@@ -281,9 +281,6 @@ class Upgrade(unittest.TestCase):
         server.start()
         self.assertEqual(server.get("/probe").status, 200)
 
-    def test_one_that_hangs_is_ended(self):
-        self.refuses("hangs", "did not end within")
-
     def test_what_fails_after_it_has_taken_over_is_put_back(self):
         server = self.server
         before, pid = server.processes(), server.launcher.pid
@@ -292,7 +289,7 @@ class Upgrade(unittest.TestCase):
         wait_for_time(0.5)
         said = server.refused("--to", server.false_launcher("stays behind"))
         for load in loads:
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         self.assertIn("the new launcher could not take over, and this one goes on", said)
         self.assertEqual((server.processes(), server.launcher.pid), (before, pid))
         self.assertEqual(server.executable(pid)[0], str(server.programs / "bulkheadd"))
@@ -330,7 +327,7 @@ class Upgrade(unittest.TestCase):
         server.false_launcher("exits", version="0.1.9").rename(new / "site")
         with Load(server.port, seconds=4, connections=4) as load:
             said = server.refused("--to", new / "bulkheadd")
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         self.assertIn("the launcher is of version 0.1.9 now, but some processes of 0.1.0 go on", said)
         self.assertEqual(server.process("site main"), before["site main"])
         self.assertNotEqual(server.process("gate"), before["gate"])
@@ -339,17 +336,20 @@ class Upgrade(unittest.TestCase):
         self.assertIn("from 0.1.9 to 0.1.9", server.upgrade())
         self.assertTrue(server.all_are_new(), server.old_ones())
 
-    def test_one_at_a_time(self):
-        server, answers = self.server, []
+    def test_one_that_hangs_is_ended(self):
+        """No other upgrade goes on meanwhile."""
+        server, refused = self.server, []
+
+        def ask_meanwhile():
+            rehearses = lambda: any("rehearse" in one.words for one in server.processes())
+            refused.append(until(rehearses, 10) and server.refused())
+
+        meanwhile = threading.Thread(target=ask_meanwhile)
+        meanwhile.start()
+        self.refuses("hangs", "did not end within")
+        meanwhile.join(60)
+        self.assertIn("an upgrade is under way", refused[0])
         server.put_programs()
-        hanging = server.false_launcher("hangs")
-        first = threading.Thread(target=lambda: answers.append(server.refused("--to", hanging)))
-        first.start()
-        rehearses = lambda: any("rehearse" in one.words for one in server.processes())
-        self.assertTrue(until(rehearses, 10))
-        self.assertIn("an upgrade is under way", server.refused())
-        first.join(60)
-        self.assertIn("did not end within", answers[0])
         self.assertIn("upgraded from", server.upgrade())
 
 
@@ -573,7 +573,7 @@ class Filters(unittest.TestCase):
             wait_for_time(0.5)
             server.put_programs()
             self.assertRegex(server.upgrade(), r"(?m)^filter +2$")
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
             self.assertTrue(until(lambda: not before & set(server.processes(PYTHON)), 10))
             self.assertEqual(len(server.processes(PYTHON)), 2)
             # One that crashes has all come back, as before.

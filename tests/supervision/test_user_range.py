@@ -63,7 +63,7 @@ class UserRange(unittest.TestCase):
             self.assertEqual(server.status("/", "more.test"), 200)
             self.assertEqual(server.uid_of("site more"), server.uids[NEEDED])
             for load in loads:
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
             # It is this server's alone from now on, and was not before.
             self.assertIn(f"overlaps {server.said} of the server of", self.refused_to_another(server.uids[30:50]))
             with Overlapping(server.uids[50:80]) as beside:

@@ -88,7 +88,7 @@ class Shared(unittest.TestCase):
         self.assertTrue(until(lambda: min(server.held("main").values()) >= 4))
         before = server.processes("site main")
         before[0].kill()
-        loads = [load.finish() for load in loads]
+        loads = [load.end() for load in loads]
         lost = sum(sum(load.errors) for load in loads)
         self.assertLessEqual(lost, 8, [load.text for load in loads])
         self.assertEqual([load.refused for load in loads], [0, 0])
@@ -111,7 +111,7 @@ class Shared(unittest.TestCase):
             server.relaunch(name)
             server.relaunch(name)
             for load in loads:
-                load.finish().assert_clean(self)
+                load.end().assert_clean(self)
             if title == "site main":
                 self.assertTrue(until(lambda: not old & set(server.processes(title)) and server.count(title) == 2))
         self.assertEqual(len(server.held("main/probe")), 2)
@@ -127,7 +127,7 @@ class Shared(unittest.TestCase):
             server.relaunch(f"{name}#1")
             third = server.serving(name)
             self.assertEqual((third[name] != second[name], third[f"{name}#2"]), (True, second[f"{name}#2"]))
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         answer = server.order(command="relaunch", name="main#3")
         self.assertRegex(answer["error"], r'there is no "main#3"; .*the names are: [^#]*$')
 
@@ -142,7 +142,7 @@ class Shared(unittest.TestCase):
         # Its site and its service are another's with any change of either.
         changed = [self.sites[0] | {"index": ["index.html", "x.html"]}, *self.sites[1:]]
         self.assertIsNotNone(server.reload(changed, **SETTINGS))
-        load.finish().assert_clean(self)
+        load.end().assert_clean(self)
         self.assertTrue(until(lambda: server.pids("site main", "bin/probe") == before))
 
 
@@ -191,7 +191,7 @@ class FirstAlone(unittest.TestCase):
         server.relaunch("main")
         server.relaunch("main/probe")
         for load in loads:
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
         counts = lambda: (server.count("site main"), server.count("bin/probe"))
         self.assertTrue(until(lambda: counts() == (4, 4), 10), counts())
         old = {pid for pids in self.before for pid in pids}
@@ -247,7 +247,7 @@ class Elastic(unittest.TestCase):
                 self.assertIsNone(server.reload([changed, *self.sites[1:]], **SETTINGS))
                 least = workers["min"] if isinstance(workers, dict) else workers
                 self.assertTrue(until(lambda least=least: server.count("site main") == least, 10), (workers, server.processes()))
-            load.finish().assert_clean(self)
+            load.end().assert_clean(self)
             self.assertEqual(server.pids("site still", "bin/taker"), before)
             self.assertEqual(kept.get("/", "still.test").text, "<h1>still</h1>\n")
 

@@ -155,14 +155,14 @@ class Life(sdk_services.Life, unittest.TestCase):
             self.assertEqual(server.status("/second/early"), 200)
             self.assertIsNone(server.reload([c_site(c_service(environment={"WORD": "1"}))]))
             self.assertEqual(server.status("/second/early"), 404)
-            load.finish().assert_clean(self, 200)
+            load.end().assert_clean(self, 200)
 
     def test_a_site_s_worker_that_is_relaunched_is_served_on(self):
         with CServer() as server:
             load = Load(server.port, "/c/early", seconds=4)
             before = server.workers()
             server.relaunch("main")
-            load.finish().assert_clean(self, 200)
+            load.end().assert_clean(self, 200)
             self.assertEqual(server.workers(), before)
 
     def test_an_init_that_fails_says_why(self):

@@ -25,8 +25,11 @@ pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> Vec<u6
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
-        let gate =
-            tokio::task::spawn_local(gate::run(worker::Start { control: inherited, say: None, log: None }));
+        let gate = tokio::task::spawn_local(gate::run(worker::ProcessStart {
+            control: inherited,
+            say: None,
+            log: None,
+        }));
         let control = Channel::new(control).unwrap();
         let address = start(&control, policies).await;
         let (warm, go) = warm_up();

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::ServerConfig;
-use site::config::setup::Setup;
-use site::{Client, Limits, MinRate, RouteOwner, Site, WorkerState};
+use site::config::setup::SiteSetup;
+use site::{AcceptedClient, ClientLimits, MinRate, RouteOwner, SiteContext, WorkerState};
 use sys::file_version::FileVersion;
 use wire::{Backend, LauncherToSite, ProxyHeader, RuleAction, Speech, Text};
 use worker::log::Log;
@@ -57,8 +57,15 @@ pub fn serve(
         stream.set_nonblocking(true).unwrap();
         let local = stream.local_addr().unwrap();
         let stream = stream.into();
-        let served =
-            Client { stream, preread: Vec::new(), peer, local, tls: is_tls, h2c: !is_tls, relayed: None };
+        let served = AcceptedClient {
+            stream,
+            preread: Vec::new(),
+            peer,
+            local,
+            tls: is_tls,
+            h2c: !is_tls,
+            relayed: None,
+        };
         let serving = async { _ = site::serve(&site, served).await };
         let work = go.count(count, serving, counted).await;
         client.join().unwrap();
@@ -77,20 +84,20 @@ fn put(path: &Path, contents: &[u8]) {
     }
 }
 
-fn site(root: &Path) -> Rc<Site> {
+fn site(root: &Path) -> Rc<SiteContext> {
     let mut worker = WorkerState::new(limits(), Receiver::new(1000), Log::new(Some(log()), 3, 1000).unwrap());
     worker.route("*", "/", RouteOwner::Own);
     worker.backends.announce(UPSTREAM, backend(Speech::Http, ""));
     worker.backends.announce(FASTCGI, backend(Speech::FastCgi, "/index.php"));
     worker.backends.set_root("/srv/www");
-    let mut setup = Setup::default();
+    let mut setup = SiteSetup::default();
     setup.service("/svc/", SERVICE);
     for rule in [rule(UPSTREAM, "/up/", RuleAction::Upstream), rule(FASTCGI, "/run/", RuleAction::Fastcgi)] {
         assert!(setup.take(rule, None).unwrap().is_none());
     }
     let folder: OwnedFd = std::fs::File::open(root).unwrap().into();
     assert!(setup.take(LauncherToSite::Root {}, Some(folder)).unwrap().is_none());
-    let site = Rc::new(Site::set_up(worker, setup));
+    let site = Rc::new(SiteContext::set_up(worker, setup));
     let backends = &site.worker.backends;
     backends.service(SERVICE).unwrap().attach(behind::worker(true, false)).unwrap();
     backends.attach(behind::connector(&[(UPSTREAM, behind::http()), (FASTCGI, behind::fastcgi())])).unwrap();
@@ -114,9 +121,9 @@ fn log() -> OwnedFd {
 }
 
 /// As by default, with more time: a thread whose instructions are counted takes a thousand times as long.
-fn limits() -> Limits {
+fn limits() -> ClientLimits {
     let (patience, rate) = (Duration::from_secs(600), MinRate::new(1, Duration::from_secs(600)));
-    Limits {
+    ClientLimits {
         head_bytes: 16 << 10,
         head_timeout: patience,
         body_bytes: 1 << 20,

@@ -18,25 +18,28 @@ use worker::counters::Counters;
 
 use crate::certified::Certificate;
 use crate::command::{Command, Findings};
-use crate::conditioned::{Conditioned, TopRange};
-use crate::reply::{Affected, Ban, Before, Changed, LeftOut, Process, Reply, Summary, Uids, Upgraded};
+use crate::conditioned::{ConditioningRow, TopRange};
+use crate::reply::{
+    AffectedProcess, Ban, Before, ChangedItem, LeftOutFile, OrderReply, ProcessStatus, StatusSummary,
+    UidUsage, UpgradedRole,
+};
 use crate::republish::TEMPLATES_OF;
-use crate::secret::Secret;
+use crate::secret::ServerSecret;
 use crate::targets::Targets;
 
 /// LIMIT: bytes of a report of a probe or publisher; a few hundred findings of a few hundred bytes.
 const REPORT_MAX: u64 = 1 << 20;
 
 /// The channel to and from the launcher.
-pub(crate) type Control = Channel<LauncherToAdmin, AdminToLauncher>;
+pub(crate) type AdminControl = Channel<LauncherToAdmin, AdminToLauncher>;
 
 /// The state of this process.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    pub(crate) control: Control,
+    pub(crate) control: AdminControl,
     pub(crate) counters: Counters,
-    /// What every order begins with.
-    pub(crate) secret: OnceCell<Secret>,
+    /// The secret with which every order begins.
+    pub(crate) secret: OnceCell<ServerSecret>,
     pub(crate) targets: RefCell<Targets>,
     pending: RefCell<HashMap<u32, Pending>>,
     next_ticket: Cell<u32>,
@@ -45,30 +48,30 @@ pub(crate) struct Admin {
 }
 
 /// An answer of the launcher's, with channels to processes of a service, each with the number of its worker.
-pub(crate) type Answer = (Reply, Vec<(u16, OwnedFd)>);
+pub(crate) type LauncherAnswer = (OrderReply, Vec<(u16, OwnedFd)>);
 
 /// An order that the launcher has yet to answer.
 #[derive(Debug)]
 struct Pending {
-    gathered: Gathered,
-    reply: oneshot::Sender<Answer>,
+    gathered: PartialReply,
+    reply: oneshot::Sender<LauncherAnswer>,
 }
 
-/// What the launcher has said so far in answer to an order.
+/// The launcher's answer to an order so far.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
-    processes: Vec<Process>,
+pub(crate) struct PartialReply {
+    processes: Vec<ProcessStatus>,
     /// Where the next page of them begins.
     next: Option<u32>,
-    uids: Option<Uids>,
+    uids: Option<UidUsage>,
     before: Before,
-    conditioned: Vec<Conditioned>,
+    conditioned: Vec<ConditioningRow>,
     bans: Vec<Ban>,
     certificates: Vec<Certificate>,
-    changes: Vec<Changed>,
-    effects: Vec<Affected>,
-    upgraded: Vec<Upgraded>,
-    left_out: Vec<LeftOut>,
+    changes: Vec<ChangedItem>,
+    effects: Vec<AffectedProcess>,
+    upgraded: Vec<UpgradedRole>,
+    left_out: Vec<LeftOutFile>,
     channels: Vec<(u16, OwnedFd)>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
@@ -87,7 +90,7 @@ impl Drop for Ticket<'_> {
 }
 
 impl Admin {
-    pub(crate) fn new(control: Control) -> Self {
+    pub(crate) fn new(control: AdminControl) -> Self {
         Self {
             control,
             counters: Counters::default(),
@@ -101,7 +104,7 @@ impl Admin {
     }
 
     /// Passes an order on and waits for its answer.
-    pub(crate) async fn command(&self, command: Command) -> Reply {
+    pub(crate) async fn command(&self, command: Command) -> OrderReply {
         match command {
             Command::Republish { site } => self.republish(site).await.of_several(),
             Command::Send { name, order, argument } => self.send(name, order, argument).await.of_several(),
@@ -110,7 +113,7 @@ impl Admin {
     }
 
     /// Gives one order to the launcher.
-    pub(crate) async fn give(&self, command: Command) -> Answer {
+    pub(crate) async fn give(&self, command: Command) -> LauncherAnswer {
         let (number, answer) = self.ticket();
         let ticket = Ticket { admin: self, number };
         let ends_us = match &command {
@@ -145,7 +148,7 @@ impl Admin {
                 }
             }
             Command::Status { alike: true, .. } => {
-                return (Reply::wrong("`alike` goes with a `site`, and with nothing else"), Vec::new());
+                return (OrderReply::wrong("`alike` goes with a `site`, and with nothing else"), Vec::new());
             }
             Command::Status { role, site, after, limit, alike: false } => {
                 match self.page(number, (role, site), after, limit) {
@@ -204,25 +207,25 @@ impl Admin {
             Some(answer) => answer,
             // The channel's end before the answer is what was asked for: the launcher retires this process only
             // when it stops, or when a successor is ready.
-            None if sent && ends_us => (Reply::done(), Vec::new()),
+            None if sent && ends_us => (OrderReply::done(), Vec::new()),
             None => {
                 let reason = "the admin process is ending, as the server stops or it is being relaunched";
-                let reply = if sent && !changes_nothing { Reply::failed } else { Reply::not_begun };
+                let reply = if sent && !changes_nothing { OrderReply::failed } else { OrderReply::not_begun };
                 (reply(reason), Vec::new())
             }
         }
     }
 
-    fn ticket(&self) -> (u32, oneshot::Receiver<Answer>) {
+    fn ticket(&self) -> (u32, oneshot::Receiver<LauncherAnswer>) {
         let number = self.next_ticket.get();
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
-        let gathered = Gathered::default();
+        let gathered = PartialReply::default();
         self.pending.borrow_mut().insert(number, Pending { gathered, reply });
         (number, answer)
     }
 
-    fn target(&self, name: &str) -> Result<u32, Reply> {
+    fn target(&self, name: &str) -> Result<u32, OrderReply> {
         self.targets.borrow().number(name)
     }
 
@@ -233,7 +236,7 @@ impl Admin {
         (role_name, site): (Option<String>, Option<String>),
         from: u32,
         limit: Option<u32>,
-    ) -> Result<AdminToLauncher, Reply> {
+    ) -> Result<AdminToLauncher, OrderReply> {
         let site = site.map(|site| self.target(&site)).transpose()?;
         let role = role_name.map(|name| role(&name)).transpose()?;
         Ok(AdminToLauncher::StatusOf {
@@ -248,7 +251,7 @@ impl Admin {
     }
 
     /// Takes a line of a status.
-    pub(crate) fn process(&self, ticket: u32, process: Process) {
+    pub(crate) fn process(&self, ticket: u32, process: ProcessStatus) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.processes.push(process);
         }
@@ -265,13 +268,13 @@ impl Admin {
     pub(crate) fn shed(&self, ticket: u32, role: Role, name: &str, shed: &Shed) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             let top_ranges = std::mem::take(&mut pending.gathered.top_ranges);
-            pending.gathered.conditioned.push(Conditioned::new(role, name, shed, top_ranges));
+            pending.gathered.conditioned.push(ConditioningRow::new(role, name, shed, top_ranges));
         }
     }
 
     /// Takes the end of what was shed.
     pub(crate) fn conditioning_end(&self, ticket: u32) {
-        self.finish(ticket, |gathered| Reply::conditioning(gathered.conditioned));
+        self.finish(ticket, |gathered| OrderReply::conditioning(gathered.conditioned));
     }
 
     /// Takes a ban.
@@ -285,7 +288,7 @@ impl Admin {
 
     /// Takes the end of the bans.
     pub(crate) fn bans_end(&self, ticket: u32) {
-        self.finish(ticket, |gathered| Reply::Bans { ok: true, bans: gathered.bans });
+        self.finish(ticket, |gathered| OrderReply::Bans { ok: true, bans: gathered.bans });
     }
 
     /// Takes a certificate.
@@ -297,32 +300,35 @@ impl Admin {
 
     /// Takes the end of the certificates.
     pub(crate) fn certificates_end(&self, ticket: u32) {
-        self.finish(ticket, |gathered| Reply::Certificates { ok: true, certificates: gathered.certificates });
+        self.finish(ticket, |gathered| OrderReply::Certificates {
+            ok: true,
+            certificates: gathered.certificates,
+        });
     }
 
     /// Takes something that a reload changes.
-    pub(crate) fn changed(&self, ticket: u32, changed: Changed) {
+    pub(crate) fn changed(&self, ticket: u32, changed: ChangedItem) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.changes.push(changed);
         }
     }
 
     /// Takes what a reload means for a process.
-    pub(crate) fn affected(&self, ticket: u32, affected: Affected) {
+    pub(crate) fn affected(&self, ticket: u32, affected: AffectedProcess) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.effects.push(affected);
         }
     }
 
     /// Takes what has become of the processes of a role.
-    pub(crate) fn upgraded(&self, ticket: u32, upgraded: Upgraded) {
+    pub(crate) fn upgraded(&self, ticket: u32, upgraded: UpgradedRole) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.upgraded.push(upgraded);
         }
     }
 
     /// Takes a file of sites that was left out.
-    pub(crate) fn left_out(&self, ticket: u32, left_out: LeftOut) {
+    pub(crate) fn left_out(&self, ticket: u32, left_out: LeftOutFile) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.left_out.push(left_out);
         }
@@ -336,7 +342,7 @@ impl Admin {
     }
 
     /// Takes how much of the range of uids is given out.
-    pub(crate) fn uids(&self, ticket: u32, uids: Uids) {
+    pub(crate) fn uids(&self, ticket: u32, uids: UidUsage) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
             pending.gathered.uids = Some(uids);
         }
@@ -352,9 +358,9 @@ impl Admin {
     /// Takes the end of a status.
     pub(crate) fn status_end(&self, ticket: u32, missing: &str, steps: [(u64, String); 2]) {
         let [(longest_step_us, longest_step), (longest_lately_us, longest_lately)] = steps;
-        self.finish(ticket, |Gathered { uids, before, processes, next, left_out, .. }| {
+        self.finish(ticket, |PartialReply { uids, before, processes, next, left_out, .. }| {
             let missing = missing.to_owned();
-            let summary = Summary {
+            let summary = StatusSummary {
                 missing,
                 longest_step_us,
                 longest_step,
@@ -364,7 +370,7 @@ impl Admin {
                 before,
                 left_out,
             };
-            Reply::status(summary, processes, next)
+            OrderReply::status(summary, processes, next)
         });
     }
 
@@ -372,20 +378,20 @@ impl Admin {
     pub(crate) fn answer(&self, ticket: u32, outcome: Outcome, reason: &str) {
         self.finish(ticket, |gathered| match outcome {
             Outcome::Done if !gathered.changes.is_empty() || !gathered.left_out.is_empty() => {
-                let Gathered { changes, effects, left_out, .. } = gathered;
-                Reply::Reloaded { ok: true, changes, processes: effects, left_out }
+                let PartialReply { changes, effects, left_out, .. } = gathered;
+                OrderReply::Reloaded { ok: true, changes, processes: effects, left_out }
             }
             Outcome::Done if !gathered.upgraded.is_empty() => {
-                Reply::Upgraded { ok: true, roles: gathered.upgraded, half: None }
+                OrderReply::Upgraded { ok: true, roles: gathered.upgraded, half: None }
             }
             Outcome::Partly => {
-                Reply::Upgraded { ok: true, roles: gathered.upgraded, half: Some(reason.to_owned()) }
+                OrderReply::Upgraded { ok: true, roles: gathered.upgraded, half: Some(reason.to_owned()) }
             }
-            Outcome::Done => Reply::done(),
-            Outcome::Failed if reason.is_empty() => Reply::failed("the new process did not come up"),
-            Outcome::Busy if reason.is_empty() => Reply::busy("another such order is under way"),
-            Outcome::Busy => Reply::busy(reason),
-            Outcome::Failed => Reply::failed(reason),
+            Outcome::Done => OrderReply::done(),
+            Outcome::Failed if reason.is_empty() => OrderReply::failed("the new process did not come up"),
+            Outcome::Busy if reason.is_empty() => OrderReply::busy("another such order is under way"),
+            Outcome::Busy => OrderReply::busy(reason),
+            Outcome::Failed => OrderReply::failed(reason),
         });
     }
 
@@ -400,13 +406,13 @@ impl Admin {
     pub(crate) async fn probe_output(&self, ticket: u32, output: OwnedFd) {
         let (text, read) = read_output(output).await;
         self.finish(ticket, |_| match read {
-            Ok(_) => Reply::probed(&text),
-            Err(error) => Reply::failed(format!("the probe's report could not be read: {error}")),
+            Ok(_) => OrderReply::probed(&text),
+            Err(error) => OrderReply::failed(format!("the probe's report could not be read: {error}")),
         });
     }
 
     /// Answers an order; one whose client has given up is not found, or does not listen.
-    pub(crate) fn finish(&self, ticket: u32, reply: impl FnOnce(Gathered) -> Reply) {
+    pub(crate) fn finish(&self, ticket: u32, reply: impl FnOnce(PartialReply) -> OrderReply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
         if let Some(mut pending) = pending {
             let channels = std::mem::take(&mut pending.gathered.channels);
@@ -422,7 +428,7 @@ impl Admin {
     }
 }
 
-/// What is said on a socket, to its end.
+/// Reads a socket to its end.
 pub(crate) async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
     let mut text = Vec::new();
     let read = match readable(output) {
@@ -439,11 +445,11 @@ fn readable(output: OwnedFd) -> io::Result<UnixStream> {
 }
 
 /// The role that is called so.
-fn role(name: &str) -> Result<Role, Reply> {
+fn role(name: &str) -> Result<Role, OrderReply> {
     let names: Vec<&str> = Role::ALL.iter().map(|role| role.name()).collect();
     Role::ALL.iter().find(|role| role.name() == name).copied().ok_or_else(|| {
         let meant = suggest::did_you_mean(name, &names);
-        Reply::wrong(format!("there is no role {name:?}; {meant}the roles are: {}", names.join(", ")))
+        OrderReply::wrong(format!("there is no role {name:?}; {meant}the roles are: {}", names.join(", ")))
     })
 }
 

@@ -12,7 +12,7 @@ use wire::tls::{Holding, Verdict};
 pub(crate) struct Certificate {
     site: String,
     file: String,
-    /// What is wrong with the file; what is in use then is what it said before.
+    /// The fault of the file; its contents from before are in use then.
     fault: Option<&'static str>,
     /// The kind of the key that is in use, if one is.
     key: Option<&'static str>,
@@ -20,12 +20,12 @@ pub(crate) struct Certificate {
     not_after: Option<u64>,
     /// Whether it names a host of the site.
     named: Option<bool>,
-    staple: State,
+    staple: StapleState,
 }
 
 /// How it is with its staple.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct State {
+struct StapleState {
     /// `good`, `revoked`, or nothing.
     state: Option<&'static str>,
     /// Why there is nothing, or nothing newer.
@@ -45,12 +45,12 @@ impl Certificate {
             not_before: held.then_some(holding.not_before),
             not_after: held.then_some(holding.not_after),
             named: held.then_some(holding.named),
-            staple: State::new(staple),
+            staple: StapleState::new(staple),
         }
     }
 }
 
-impl State {
+impl StapleState {
     fn new(staple: &Staple) -> Self {
         let state = match staple.stapled {
             Stapled::Nothing => None,

@@ -11,9 +11,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::admin::Admin;
-use crate::clients::Slot;
+use crate::clients::ClientSlot;
 use crate::command::{Command, REQUEST_MAX};
-use crate::reply::Reply;
+use crate::reply::OrderReply;
 
 /// How long a client may take to send its request, and to take the answer.
 const CLIENT_WAIT: Duration = Duration::from_secs(5);
@@ -22,12 +22,12 @@ const CLIENT_WAIT: Duration = Duration::from_secs(5);
 ///
 /// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the templates of
-/// all sites.
+/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the
+/// templates of all sites.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.
-pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &Slot) {
+pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &ClientSlot) {
     let reply = reply(&mut stream, admin, slot).await;
     admin.counters.answered();
     // A client that does not take its answer has only itself to blame.
@@ -39,16 +39,18 @@ pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &Slot) {
         .await;
 }
 
-async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
+async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &ClientSlot) -> OrderReply {
     let peer = match stream.peer_cred() {
         Ok(peer) => peer,
-        Err(error) => return Reply::failed(format!("the kernel does not say who you are: {error}")),
+        Err(error) => return OrderReply::failed(format!("the kernel does not say who you are: {error}")),
     };
     let command = match slot.waiting(timeout(CLIENT_WAIT, request(stream, admin))).await {
         Some(Ok(Ok(command))) => command,
         Some(Ok(Err(reply))) => return reply,
-        Some(Err(_)) => return Reply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
-        None => return Reply::not_begun("no request before others needed the place, or the server stopped"),
+        Some(Err(_)) => return OrderReply::failed(format!("no request within {} s", CLIENT_WAIT.as_secs())),
+        None => {
+            return OrderReply::not_begun("no request before others needed the place, or the server stopped");
+        }
     };
     let time = match command {
         Command::Upgrade { .. } | Command::Republish { .. } => UPGRADE_TIMEOUT,
@@ -61,7 +63,7 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
     };
     match timeout(time, carried_out).await {
         Ok(reply) => reply,
-        Err(_) => Reply::failed(format!(
+        Err(_) => OrderReply::failed(format!(
             "no answer within {} s; the order may still be carried out",
             time.as_secs()
         )),
@@ -69,28 +71,28 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &Slot) -> Reply {
 }
 
 /// Reads the secret and the order, a line each.
-async fn request(stream: &mut UnixStream, admin: &Admin) -> Result<Command, Reply> {
+async fn request(stream: &mut UnixStream, admin: &Admin) -> Result<Command, OrderReply> {
     let mut source = BufReader::new(stream.take(REQUEST_MAX as u64));
     let secret_line = line(&mut source).await?;
     // SECURITY: the modes of the socket and of the secret's file keep other users out. Of a process of the same user,
     // jailed in a rootless run, it is this alone: nothing that it says is parsed.
     if !admin.secret.get().is_some_and(|secret| secret.is(&secret_line)) {
-        return Err(Reply::failed(
+        return Err(OrderReply::failed(
             "no permission to give orders: an order begins with the line of `admin.secret`, beside the socket",
         ));
     }
-    Command::parse(&line(&mut source).await?).map_err(Reply::wrong)
+    Command::parse(&line(&mut source).await?).map_err(OrderReply::wrong)
 }
 
 /// Reads one line; the end of the stream ends it as well.
-async fn line(source: &mut BufReader<Take<&mut UnixStream>>) -> Result<Vec<u8>, Reply> {
+async fn line(source: &mut BufReader<Take<&mut UnixStream>>) -> Result<Vec<u8>, OrderReply> {
     let mut line = Vec::with_capacity(256);
     let read = source.read_until(b'\n', &mut line).await;
-    read.map_err(|error| Reply::failed(format!("the request could not be read: {error}")))?;
+    read.map_err(|error| OrderReply::failed(format!("the request could not be read: {error}")))?;
     if line.last() == Some(&b'\n') {
         line.pop();
     } else if source.get_ref().limit() == 0 {
-        return Err(Reply::wrong(format!("the request is longer than {REQUEST_MAX} bytes")));
+        return Err(OrderReply::wrong(format!("the request is longer than {REQUEST_MAX} bytes")));
     }
     Ok(line)
 }

@@ -46,14 +46,14 @@ impl Default for Clients {
 
 /// A client's place, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct ClientSlot {
     clients: Rc<Clients>,
     number: u64,
 }
 
 impl Clients {
     /// A place for a new client, if need be that of another.
-    pub(crate) async fn slot(self: Rc<Self>) -> Slot {
+    pub(crate) async fn slot(self: Rc<Self>) -> ClientSlot {
         while self.count.get() == CLIENTS_MAX {
             drop(self.waiting.borrow_mut().pop_first());
             self.changed.notified().await;
@@ -61,7 +61,7 @@ impl Clients {
         self.count.set(self.count.get() + 1);
         let number = self.next.get();
         self.next.set(number + 1);
-        Slot { clients: self, number }
+        ClientSlot { clients: self, number }
     }
 
     /// Ends all that are waited for, and waits until the others have their answers.
@@ -73,21 +73,21 @@ impl Clients {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.clients.count.set(self.clients.count.get() - 1);
         self.clients.changed.notify_one();
     }
 }
 
-impl Slot {
+impl ClientSlot {
     /// Waits for the client, `None` if the place is given to another one before that.
     pub(crate) async fn waiting<T>(&self, client: impl Future<Output = T>) -> Option<T> {
         let (sender, evicted) = oneshot::channel();
         self.clients.waiting.borrow_mut().insert(self.number, sender);
         self.clients.changed.notify_one();
         let outcome = tokio::select! {
-            // What the client has sent is looked at before it loses its place.
+            // Bytes that the client has sent are read before it loses its place.
             biased;
             outcome = client => Some(outcome),
             _ = evicted => None,

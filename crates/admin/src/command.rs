@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// LIMIT: a name is at most 127 bytes, so this leaves ample room, and 64 clients hold at most 256 KiB.
 pub const REQUEST_MAX: usize = 4096;
 
-/// What an administrator may ask for.
+/// An administrator's order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Command {
@@ -45,7 +45,7 @@ pub enum Command {
     Probe {
         /// A site, a service as `site/service`, or a role.
         name: String,
-        /// What to find out.
+        /// The findings that are asked for.
         what: Findings,
     },
     /// List the clients that sites refuse since their records failed to decrypt.
@@ -72,7 +72,7 @@ pub enum Command {
         /// A word of the service's own; without one, it says what it has done and is doing.
         #[serde(default)]
         order: Option<String>,
-        /// What goes with the word.
+        /// The text after the word.
         #[serde(default)]
         argument: String,
     },
@@ -108,7 +108,7 @@ pub enum Command {
     Stop {},
 }
 
-/// What a probe is to find out.
+/// The findings that a probe is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Findings {
@@ -126,7 +126,7 @@ impl Command {
     /// Reads an order.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The fault of the line, in words.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| format!("the request is not an order: {error}"))
     }

@@ -1,4 +1,4 @@
-//! What gates and sites have shed, as it leaves: a line of JSON for each process.
+//! The connections and requests that gates and sites have dropped, as a line of JSON for each process.
 //!
 //! Runs in: the admin role. Sees: the launcher's messages (trusted), with numbers of gates and sites, which may be
 //! compromised. Never: takes a number for anything but a number.
@@ -25,14 +25,14 @@ impl TopRange {
 
 /// A gate or a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Conditioned {
+pub(crate) struct ConditioningRow {
     role: &'static str,
     name: String,
     shed: Map<String, Value>,
     top_ranges: Vec<TopRange>,
 }
 
-impl Conditioned {
+impl ConditioningRow {
     pub(crate) fn new(role: Role, name: &str, shed: &Shed, top_ranges: Vec<TopRange>) -> Self {
         let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
         Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), top_ranges }

@@ -7,11 +7,11 @@ use serde::Serialize;
 use wire::{LauncherToAdmin, Verb};
 
 use crate::certified::Certificate;
-use crate::conditioned::Conditioned;
+use crate::conditioned::ConditioningRow;
 
 /// One process, as `bulkhead status` gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Process {
+pub(crate) struct ProcessStatus {
     role: &'static str,
     name: String,
     pid: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Process {
     is_before: bool,
 }
 
-impl Process {
+impl ProcessStatus {
     /// Takes the launcher's line about a process, with its ticket; `None` if the message is another.
     pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
         let LauncherToAdmin::Process {
@@ -76,7 +76,7 @@ impl Process {
 
 /// How much of the range of uids is given out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Uids {
+pub(crate) struct UidUsage {
     pub(crate) range: String,
     pub(crate) taken: u32,
     pub(crate) size: u64,
@@ -93,9 +93,9 @@ pub(crate) struct Before {
     pub(crate) is_upgrading: bool,
 }
 
-/// What a status says of all processes.
+/// The part of a status about all processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct StatusSummary {
     /// The layers that the machine lacks.
     pub(crate) missing: String,
     pub(crate) longest_step_us: u64,
@@ -103,10 +103,10 @@ pub(crate) struct Summary {
     pub(crate) longest_lately_us: u64,
     pub(crate) longest_lately: String,
     /// `None` without root.
-    pub(crate) uids: Option<Uids>,
+    pub(crate) uids: Option<UidUsage>,
     pub(crate) before: Before,
     /// Files of sites that were left out of what runs.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<LeftOutFile>,
 }
 
 /// A client that a site refuses.
@@ -119,22 +119,22 @@ pub(crate) struct Ban {
 
 /// Something that a reload changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Changed {
+pub(crate) struct ChangedItem {
     pub(crate) change: &'static str,
     pub(crate) what: String,
     pub(crate) keys: Vec<String>,
 }
 
-impl Changed {
+impl ChangedItem {
     pub(crate) fn new(verb: Verb, what: &str, keys: &str) -> Self {
         let keys = keys.split(", ").filter(|key| !key.is_empty()).map(str::to_owned).collect();
         Self { change: verb.word(), what: what.to_owned(), keys }
     }
 }
 
-/// What a reload means for a process.
+/// The effect of a reload on a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Affected {
+pub(crate) struct AffectedProcess {
     pub(crate) action: &'static str,
     pub(crate) process: String,
     pub(crate) why: String,
@@ -142,9 +142,9 @@ pub(crate) struct Affected {
 
 /// A file of sites that was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct LeftOut {
+pub(crate) struct LeftOutFile {
     pub(crate) file: String,
-    /// What there is instead.
+    /// The configuration in its place.
     pub(crate) instead: &'static str,
     pub(crate) sites: Vec<String>,
     pub(crate) hosts: Vec<String>,
@@ -153,7 +153,7 @@ pub(crate) struct LeftOut {
     pub(crate) reason: String,
 }
 
-impl LeftOut {
+impl LeftOutFile {
     /// Takes the launcher's line, with its ticket; `None` if the message is another.
     pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
         let LauncherToAdmin::LeftOut { ticket, file, stand_in, sites, hosts, is_whole, reason } = message
@@ -173,9 +173,9 @@ impl LeftOut {
     }
 }
 
-/// What an upgrade has done to the processes of a role.
+/// The effect of an upgrade on the processes of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Upgraded {
+pub(crate) struct UpgradedRole {
     pub(crate) role: &'static str,
     pub(crate) from: String,
     pub(crate) to: String,
@@ -183,19 +183,19 @@ pub(crate) struct Upgraded {
     pub(crate) kept: u32,
 }
 
-/// What has become of the templates of a site.
+/// The outcome of publishing a site's templates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Republished {
+pub(crate) struct RepublishedSite {
     pub(crate) site: String,
-    /// What its publisher says; `null` if it says nothing.
+    /// The publisher's report; `null` if it says nothing.
     pub(crate) report: serde_json::Value,
     /// Why there is no report.
     pub(crate) error: Option<String>,
 }
 
-/// What a process of a service has answered.
+/// The answer of a service's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Sent {
+pub(crate) struct ProcessAnswer {
     pub(crate) process: String,
     pub(crate) answer: Option<String>,
     /// Why there is none.
@@ -205,34 +205,40 @@ pub(crate) struct Sent {
 /// The answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Reply {
+pub(crate) enum OrderReply {
     /// Every process, and what is to be said of all of them.
     Status {
         ok: bool,
         /// Boxed: it would enlarge every reply.
         #[serde(flatten)]
-        summary: Box<Summary>,
-        processes: Vec<Process>,
+        summary: Box<StatusSummary>,
+        processes: Vec<ProcessStatus>,
         /// Where the next page begins, if this one has an end.
         next: Option<u32>,
     },
-    /// What every gate and site has shed.
-    Conditioning { ok: bool, processes: Vec<Conditioned> },
+    /// The connections and requests that each gate and site has dropped.
+    Conditioning { ok: bool, processes: Vec<ConditioningRow> },
     /// Clients that sites refuse.
     Bans { ok: bool, bans: Vec<Ban> },
     /// Certificates of sites.
     Certificates { ok: bool, certificates: Vec<Certificate> },
-    /// What has changed, or would.
-    Reloaded { ok: bool, changes: Vec<Changed>, processes: Vec<Affected>, left_out: Vec<LeftOut> },
-    /// What an upgrade has done, or of which version the new programs are; `half` says why some processes are those of before.
-    Upgraded { ok: bool, roles: Vec<Upgraded>, half: Option<String> },
-    /// What publishers said, by sites.
-    Republished { ok: bool, sites: Vec<Republished> },
-    /// What the processes of a service said.
-    Sent { ok: bool, answers: Vec<Sent> },
-    /// What a publisher said.
+    /// The changes that a reload has made, or would make.
+    Reloaded {
+        ok: bool,
+        changes: Vec<ChangedItem>,
+        processes: Vec<AffectedProcess>,
+        left_out: Vec<LeftOutFile>,
+    },
+    /// The effects of an upgrade, or the versions of the new programs; `half` says why some processes are those of
+    /// before.
+    Upgraded { ok: bool, roles: Vec<UpgradedRole>, half: Option<String> },
+    /// The reports of publishers, by sites.
+    Republished { ok: bool, sites: Vec<RepublishedSite> },
+    /// The answers of a service's processes.
+    Sent { ok: bool, answers: Vec<ProcessAnswer> },
+    /// The report of a publisher.
     Reported { ok: bool, report: serde_json::Value },
-    /// What a probe said.
+    /// The report of a probe.
     Probed { ok: bool, report: serde_json::Value },
     /// It is done.
     Done { ok: bool },
@@ -242,12 +248,12 @@ pub(crate) enum Reply {
     NotBegun { ok: bool, again: bool, error: String },
 }
 
-impl Reply {
-    pub(crate) fn status(summary: Summary, processes: Vec<Process>, next: Option<u32>) -> Self {
+impl OrderReply {
+    pub(crate) fn status(summary: StatusSummary, processes: Vec<ProcessStatus>, next: Option<u32>) -> Self {
         Self::Status { ok: true, summary: Box::new(summary), processes, next }
     }
 
-    pub(crate) fn conditioning(processes: Vec<Conditioned>) -> Self {
+    pub(crate) fn conditioning(processes: Vec<ConditioningRow>) -> Self {
         Self::Conditioning { ok: true, processes }
     }
 
@@ -264,8 +270,8 @@ impl Reply {
     pub(crate) fn reported(text: &[u8]) -> Self {
         match serde_json::from_slice(text) {
             Err(_) if text.is_empty() => Self::failed(
-                "the publisher has ended, `bulkhead status` says how and `error.log` why; all processes will hold the version of before, \
-                 or this one: run it again",
+                "the publisher has ended, `bulkhead status` says how and `error.log` why; all processes will hold the \
+                 version of before, or this one: run it again",
             ),
             Ok(report) => Self::Reported { ok: true, report },
             Err(error) => Self::failed(format!("the publisher did not report in JSON: {error}")),

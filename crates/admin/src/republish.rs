@@ -1,41 +1,41 @@
 //! Having publishers read their templates again: one site after the other, and what each publisher says.
 //!
-//! Runs in: the admin role. Sees: reports of publishers, which may be compromised. Never: hands a name on; it finds the number that the
-//! launcher gave it.
+//! Runs in: the admin role. Sees: reports of publishers, which may be compromised. Never: hands a name on; it finds the
+//! number that the launcher gave it.
 
 use std::os::fd::OwnedFd;
 
 use crate::admin::{Admin, read_output};
 use crate::command::Command;
-use crate::reply::{Reply, Republished};
+use crate::reply::{OrderReply, RepublishedSite};
 
-/// What the name of a site's publisher ends in, as the launcher gives it.
+/// The end of the name of a site's publisher, as the launcher gives it.
 pub(crate) const TEMPLATES_OF: &str = wire::Role::Publisher.facts().suffix;
 
 impl Admin {
     /// Has the publishers of a site, or of all, read their templates again, one after the other.
-    pub(crate) async fn republish(&self, site: Option<String>) -> Reply {
+    pub(crate) async fn republish(&self, site: Option<String>) -> OrderReply {
         let known = self.sites_with_templates();
         let sites = match &site {
             None => known.clone(),
             Some(site) if known.contains(site) => vec![site.clone()],
-            Some(site) => return Reply::wrong(without_templates(site, &known)),
+            Some(site) => return OrderReply::wrong(without_templates(site, &known)),
         };
         let mut republished = Vec::new();
         for site in sites {
             let (report, error) = match self.give(Command::Republish { site: Some(site.clone()) }).await.0 {
-                Reply::Reported { report, .. } => (report, None),
+                OrderReply::Reported { report, .. } => (report, None),
                 // There is no such publisher any more.
-                Reply::Done { .. } => continue,
-                Reply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
+                OrderReply::Done { .. } => continue,
+                OrderReply::Failed { error, .. } => (serde_json::Value::Null, Some(error)),
                 _ => (serde_json::Value::Null, Some("no answer".to_owned())),
             };
-            republished.push(Republished { site, report, error });
+            republished.push(RepublishedSite { site, report, error });
         }
         match (republished.is_empty(), site) {
-            (false, _) => Reply::Republished { ok: true, sites: republished },
-            (true, None) => Reply::wrong("no site has templates; `[site.templates]` gives it some"),
-            (true, Some(site)) => Reply::wrong(without_templates(&site, &[])),
+            (false, _) => OrderReply::Republished { ok: true, sites: republished },
+            (true, None) => OrderReply::wrong("no site has templates; `[site.templates]` gives it some"),
+            (true, Some(site)) => OrderReply::wrong(without_templates(&site, &[])),
         }
     }
 
@@ -53,8 +53,8 @@ impl Admin {
     pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
         let (text, read) = read_output(output).await;
         self.finish(ticket, |_| match read {
-            Ok(_) => Reply::reported(&text),
-            Err(error) => Reply::failed(format!("the publisher's report could not be read: {error}")),
+            Ok(_) => OrderReply::reported(&text),
+            Err(error) => OrderReply::failed(format!("the publisher's report could not be read: {error}")),
         });
     }
 }

@@ -1,20 +1,20 @@
-//! What every order begins with: the secret of a file that only those can read who may give orders.
+//! The secret with which every order begins, from a file that only those can read who may give orders.
 //!
-//! Runs in: the admin role. Sees: the first line of any process that can reach the socket. Never: tells by the time that
-//! it takes how much of a guess is right, or prints the secret.
+//! Runs in: the admin role. Sees: the first line of any process that can reach the socket. Never: tells by the time
+//! that it takes how much of a guess is right, or prints the secret.
 
 use subtle::ConstantTimeEq as _;
 
 /// The secret of this server.
-pub(crate) struct Secret(Vec<u8>);
+pub(crate) struct ServerSecret(Vec<u8>);
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for ServerSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }
 }
 
-impl Secret {
+impl ServerSecret {
     pub(crate) fn new(text: &str) -> Self {
         Self(text.as_bytes().to_vec())
     }
@@ -31,11 +31,11 @@ mod tests {
 
     #[test]
     fn only_the_whole_secret_is_right() {
-        let secret = Secret::new("0123abcd");
+        let secret = ServerSecret::new("0123abcd");
         assert!(secret.is(b"0123abcd"));
         for wrong in ["", "0123abc", "0123abcd0", "1123abcd", "0123abce", "0123ABCD", "\0\0\0\0\0\0\0\0"] {
             assert!(!secret.is(wrong.as_bytes()), "{wrong:?}");
         }
-        assert!(!Secret::new("").is(b""));
+        assert!(!ServerSecret::new("").is(b""));
     }
 }

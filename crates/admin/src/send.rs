@@ -1,7 +1,7 @@
 //! Orders to services: each process gets the order on a channel of its own, and has a time to answer.
 //!
-//! Runs in: the admin role. Sees: answers of services, which may be compromised. Never: waits longer for one than the time, or lets
-//! one keep another from answering.
+//! Runs in: the admin role. Sees: answers of services, which may be compromised. Never: waits longer for one than the
+//! time, or lets one keep another from answering.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use worker::channel::Channel;
 
 use crate::admin::Admin;
 use crate::command::Command;
-use crate::reply::{Reply, Sent};
+use crate::reply::{OrderReply, ProcessAnswer};
 
 /// LIMIT: how long a process may take to answer an order.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 impl Admin {
     /// Gives all processes of a service an order, and gathers their answers.
-    pub(crate) async fn send(&self, name: String, order: Option<String>, argument: String) -> Reply {
+    pub(crate) async fn send(&self, name: String, order: Option<String>, argument: String) -> OrderReply {
         let message = match order {
             None => AdminToService::Diagnostics {},
             Some(order) => match checked(&order, &argument) {
                 Ok(message) => message,
-                Err(rule) => return Reply::wrong(rule),
+                Err(rule) => return OrderReply::wrong(rule),
             },
         };
         let channels = match self.give(Command::Send { name: name.clone(), order: None, argument }).await {
-            (Reply::Done { .. }, channels) => channels,
+            (OrderReply::Done { .. }, channels) => channels,
             (other, _) => return other,
         };
         let mut asked = JoinSet::new();
@@ -44,9 +44,9 @@ impl Admin {
         let answers = found.into_iter().map(|(worker, outcome)| {
             let process = if several { format!("{name}#{}", worker + 1) } else { name.clone() };
             let error = outcome.as_ref().err().cloned();
-            Sent { process, answer: outcome.ok(), error }
+            ProcessAnswer { process, answer: outcome.ok(), error }
         });
-        Reply::Sent { ok: true, answers: answers.collect() }
+        OrderReply::Sent { ok: true, answers: answers.collect() }
     }
 }
 

@@ -11,16 +11,18 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 use wire::{AdminToLauncher, LauncherToAdmin};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::ChannelError;
 
-use crate::admin::{Admin, Control};
+use crate::admin::{Admin, AdminControl};
 use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
 use crate::conditioned::TopRange;
-use crate::reply::{Affected, Before, Changed, LeftOut, Process, Uids, Upgraded};
-use crate::secret::Secret;
+use crate::reply::{
+    AffectedProcess, Before, ChangedItem, LeftOutFile, ProcessStatus, UidUsage, UpgradedRole,
+};
+use crate::secret::ServerSecret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -69,8 +71,8 @@ impl From<io::Error> for ServeError {
 ///
 /// # Errors
 /// When the launcher cannot be understood or reached.
-pub async fn serve(start: Start) -> Result<(), ServeError> {
-    let admin = Rc::new(Admin::new(Control::control(start.control, start.say)?));
+pub async fn serve(start: ProcessStart) -> Result<(), ServeError> {
+    let admin = Rc::new(Admin::new(AdminControl::control(start.control, start.say)?));
     let clients = Rc::new(Clients::default());
     let mut socket = None;
     let mut accepting = None;
@@ -138,7 +140,7 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
             let range = format!("{first}-{last}");
             admin.uids(
                 ticket,
-                Uids { range, taken, size: u64::from(last) + 1 - u64::from(first), left, is_scarce },
+                UidUsage { range, taken, size: u64::from(last) + 1 - u64::from(first), left, is_scarce },
             );
         }
         LauncherToAdmin::Before { ticket, processes, is_upgrading } => {
@@ -146,7 +148,7 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
         }
         LauncherToAdmin::StatusNext { ticket, next } => admin.status_next(ticket, next),
         // There is one for as long as the launcher lives.
-        LauncherToAdmin::Secret { secret } => drop(admin.secret.set(Secret::new(secret.as_str()))),
+        LauncherToAdmin::Secret { secret } => drop(admin.secret.set(ServerSecret::new(secret.as_str()))),
         LauncherToAdmin::StatusEnd {
             ticket,
             missing,
@@ -172,18 +174,18 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
             admin.certificate(ticket, certificate);
         }
         LauncherToAdmin::Changed { ticket, verb, what, keys } => {
-            admin.changed(ticket, Changed::new(verb, what.as_str(), keys.as_str()));
+            admin.changed(ticket, ChangedItem::new(verb, what.as_str(), keys.as_str()));
         }
         LauncherToAdmin::Affected { ticket, act, process, why } => {
             let (process, why) = (process.as_str().to_owned(), why.as_str().to_owned());
-            admin.affected(ticket, Affected { action: act.word(), process, why });
+            admin.affected(ticket, AffectedProcess { action: act.word(), process, why });
         }
         LauncherToAdmin::Upgraded { ticket, role, from, to, replaced, kept } => {
             let (from, to) = (from.as_str().to_owned(), to.as_str().to_owned());
-            admin.upgraded(ticket, Upgraded { role: role.name(), from, to, replaced, kept });
+            admin.upgraded(ticket, UpgradedRole { role: role.name(), from, to, replaced, kept });
         }
         message @ LauncherToAdmin::LeftOut { .. } => {
-            let line = LeftOut::from_message(message).into_iter();
+            let line = LeftOutFile::from_message(message).into_iter();
             line.for_each(|(ticket, left_out)| admin.left_out(ticket, left_out));
         }
         LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
@@ -194,7 +196,7 @@ async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
             admin.control.send(&AdminToLauncher::Counters { counters }, None).await?;
         }
         other => {
-            if let Some((ticket, process)) = Process::from_message(other) {
+            if let Some((ticket, process)) = ProcessStatus::from_message(other) {
                 admin.process(ticket, process);
             }
         }

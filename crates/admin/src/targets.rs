@@ -1,11 +1,11 @@
 //! The names that orders may have, with the numbers that the launcher gave them.
 //!
-//! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: keeps a name that the launcher has
-//! taken back.
+//! Runs in: the admin role. Sees: the launcher's messages (trusted), names from clients. Never: keeps a name that the
+//! launcher has taken back.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::reply::Reply;
+use crate::reply::OrderReply;
 
 /// Names and numbers.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Targets {
     }
 
     /// The number of a name, or the answer to who asked for it.
-    pub(crate) fn number(&self, name: &str) -> Result<u32, Reply> {
+    pub(crate) fn number(&self, name: &str) -> Result<u32, OrderReply> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
         }
@@ -39,7 +39,7 @@ impl Targets {
         let meant = suggest::did_you_mean(name, &names);
         // Those of the workers of a name go without saying.
         names.retain(|known| !known.contains('#'));
-        Err(Reply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))
+        Err(OrderReply::wrong(format!("there is no {name:?}; {meant}the names are: {}", names.join(", "))))
     }
 
     /// All names, in the order of their numbers.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Shed, Text};
 use worker::channel::Channel;
 
-/// What every order begins with.
+/// The secret with which every order begins.
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;
@@ -37,7 +37,7 @@ async fn started() -> Admin {
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let (ours, control) = sys::seqpacket::pair().unwrap();
-    let role = tokio::task::spawn_local(admin::serve(worker::Start { control, say: None, log: None }));
+    let role = tokio::task::spawn_local(admin::serve(worker::ProcessStart { control, say: None, log: None }));
     let launcher = Launcher::new(ours).unwrap();
     let descriptor = std::os::fd::AsFd::as_fd(&listener);
     let send = async |message, descriptor| launcher.send(&message, descriptor).await.unwrap();

@@ -17,7 +17,7 @@ const V6: usize = 24;
 /// Bytes of the longest address that the kernel takes, `sockaddr_storage`.
 const STORAGE: i32 = 128;
 
-/// What a socket is to be connected to.
+/// The peer that a socket is to be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// Nothing: an earlier peer is to go.
@@ -84,7 +84,7 @@ pub fn check(data: &[u8]) {
         assert!(data.len() >= if address.is_ipv4() { V4 } else { V6 });
         assert!(address.is_ipv6() || scope == 0);
     }
-    // What is beyond the longest address changes nothing.
+    // Bytes beyond the longest address change nothing.
     assert_eq!(whole, parse(&data[..data.len().min(ADDRESS_MAX)]));
 }
 

@@ -1,6 +1,7 @@
-//! What the calls of all processes of the service share.
+//! The state that the calls of all processes of the service share.
 //!
-//! Runs in: the broker. Sees: results of calls that an earlier broker has taken. Never: keeps more of them than a limit.
+//! Runs in: the broker. Sees: results of calls that an earlier broker has taken. Never: keeps more of them than a
+//! limit.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -15,7 +16,7 @@ use worker::counters::Counters;
 use worker::log::Log;
 
 use crate::calls::Calls;
-use crate::connector::Connector;
+use crate::connector::ConnectorClient;
 
 /// LIMIT: results of which nobody knows yet whose they are; more than one broker can have left behind.
 const STRAY_MAX: usize = 65_536;
@@ -23,7 +24,7 @@ const STRAY_MAX: usize = 65_536;
 /// The service's affairs.
 #[derive(Debug)]
 pub struct Broker {
-    pub(crate) connector: Connector,
+    pub(crate) connector: ConnectorClient,
     born: Instant,
     timeout: Duration,
     /// How many calls of one process and its descendants may wait.
@@ -40,7 +41,7 @@ impl Broker {
     /// With a connector that is yet to come, and is waited for so long.
     pub fn new(waiting_max: usize, timeout: Duration, log: Log) -> Self {
         Self {
-            connector: Connector::new(timeout),
+            connector: ConnectorClient::new(timeout),
             born: Instant::now(),
             timeout,
             waiting_max,
@@ -52,7 +53,7 @@ impl Broker {
         }
     }
 
-    /// What it has counted: of connections those that are waited for.
+    /// Its counters: of connections those that are waited for.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()
     }

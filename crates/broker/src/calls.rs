@@ -1,8 +1,8 @@
 //! The calls of one process of the service, and of its descendants.
 //!
 //! Runs in: the broker. Sees: the arguments of `socket` and `connect`, memory that they point at, descriptors that they
-//! name. Never: does anything with what it has copied of a caller before it knows that the caller still waits; only then
-//! is it the caller's.
+//! name. Never: does anything with what it has copied of a caller before it knows that the caller still waits; only
+//! then is it the caller's.
 //!
 //! A call is received only when somebody can answer it. Until then it waits in the kernel, where the next broker finds
 //! it if this one ends.
@@ -22,7 +22,7 @@ use worker::watch;
 
 use crate::address::{ADDRESS_MAX, Peer, parse, readable};
 use crate::broker::Broker;
-use crate::connector::{Answer, Asked};
+use crate::connector::{AttemptNumber, ConnectorAnswer};
 
 /// How often is looked whether a caller still waits: the kernel does not tell.
 const LOOK: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ pub(crate) struct Calls {
 /// A caller's wish.
 struct Wish {
     message: BrokerToConnector,
-    /// What goes along.
+    /// The socket that goes along.
     socket: Option<Foreign>,
     /// How the caller wants its new socket.
     flags: SocketFlags,
@@ -54,13 +54,13 @@ struct Wish {
 }
 
 /// A call that was received, and is owed an answer.
-struct Taken {
+struct ReceivedCall {
     calls: Rc<Calls>,
     id: u64,
     broker: Rc<Broker>,
 }
 
-impl Taken {
+impl ReceivedCall {
     fn new(calls: Rc<Calls>, id: u64, broker: Rc<Broker>) -> Self {
         broker.counters.connected();
         calls.under_way.set(calls.under_way.get() + 1);
@@ -68,7 +68,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for ReceivedCall {
     fn drop(&mut self) {
         self.broker.counters.disconnected();
         self.calls.under_way.set(self.calls.under_way.get() - 1);
@@ -106,7 +106,7 @@ impl Calls {
         if self.under_way.get() >= broker.waiting_max {
             return self.end(call.id, Err(Errno::AGAIN), broker);
         }
-        let taken = Taken::new(self, call.id, broker.clone());
+        let taken = ReceivedCall::new(self, call.id, broker.clone());
         tokio::task::spawn_local(async move {
             let (calls, broker) = (&taken.calls, &taken.broker);
             match calls.wish(&call, broker) {
@@ -116,7 +116,7 @@ impl Calls {
         });
     }
 
-    /// What the call asks for, with all that it points at; nothing, unless the caller still waits.
+    /// The connection that the call asks for, with all that it points at; nothing, unless the caller still waits.
     fn wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
         let wish = match call.kind {
             Kind::Socket => socket_wish(call),
@@ -164,11 +164,13 @@ impl Calls {
             () = self.left(id) => None,
         };
         match answered {
-            Some((Answer::Made(socket), _)) => self.give(id, &socket, wish.flags, broker),
-            Some((Answer::Ended(result), asked)) => {
+            Some((ConnectorAnswer::Made(socket), _)) => self.give(id, &socket, wish.flags, broker),
+            Some((ConnectorAnswer::Ended(result), asked)) => {
                 // A connector that ended has perhaps begun it, and could not tidy up.
                 let result = match result {
-                    Err(Errno::ALREADY) if asked == Asked::Again && !wish.waits => Err(Errno::INPROGRESS),
+                    Err(Errno::ALREADY) if asked == AttemptNumber::Again && !wish.waits => {
+                        Err(Errno::INPROGRESS)
+                    }
                     Err(Errno::NETUNREACH) if wish.waits => wish.restored(),
                     result => result,
                 };

@@ -18,9 +18,9 @@ use worker::channel::Channel;
 
 type ConnectorChannel = Channel<ConnectorToBroker, BrokerToConnector>;
 
-/// What was answered.
+/// The connector's answer.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ConnectorAnswer {
     /// The new socket.
     Made(Foreign),
     /// The result of a connection.
@@ -29,23 +29,23 @@ pub enum Answer {
 
 /// Somebody who waits.
 #[derive(Debug)]
-struct Wanted {
+struct WaitingCaller {
     channel: Rc<ConnectorChannel>,
-    sender: oneshot::Sender<Answer>,
+    sender: oneshot::Sender<ConnectorAnswer>,
 }
 
 /// The connector, whichever process that is at the time.
 #[derive(Debug)]
-pub struct Connector {
+pub struct ConnectorClient {
     timeout: Duration,
     channel: watch::Sender<Option<Rc<ConnectorChannel>>>,
     /// Since when there has been none, if there is none.
     absent_since: Cell<Instant>,
     /// By call.
-    wanted: RefCell<HashMap<u64, Wanted>>,
+    wanted: RefCell<HashMap<u64, WaitingCaller>>,
 }
 
-impl Connector {
+impl ConnectorClient {
     /// One that is yet to come, and is waited for so long.
     pub fn new(timeout: Duration) -> Self {
         Self {
@@ -69,14 +69,16 @@ impl Connector {
         self.channel.send_replace(Some(channel.clone()));
         let take = |arrived| {
             let (id, answer) = match arrived {
-                Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, Answer::Made(socket)),
-                Ok((ConnectorToBroker::Ended { id, errno }, None)) => (id, Answer::Ended(result(errno))),
+                Ok((ConnectorToBroker::Made { id }, Some(socket))) => (id, ConnectorAnswer::Made(socket)),
+                Ok((ConnectorToBroker::Ended { id, errno }, None)) => {
+                    (id, ConnectorAnswer::Ended(result(errno)))
+                }
                 Ok(_) | Err(_) => return 1,
             };
             match (self.wanted.borrow_mut().remove(&id), answer) {
                 (Some(wanted), answer) => drop(wanted.sender.send(answer)),
-                (None, Answer::Ended(result)) => stray(id, result),
-                (None, Answer::Made(_)) => {}
+                (None, ConnectorAnswer::Ended(result)) => stray(id, result),
+                (None, ConnectorAnswer::Made(_)) => {}
             }
             0
         };
@@ -120,14 +122,14 @@ impl Connector {
         id: u64,
         message: &BrokerToConnector,
         socket: Option<&Foreign>,
-    ) -> (Answer, Asked) {
-        for asked in std::iter::once(Asked::Once).chain(std::iter::repeat(Asked::Again)) {
+    ) -> (ConnectorAnswer, AttemptNumber) {
+        for asked in std::iter::once(AttemptNumber::Once).chain(std::iter::repeat(AttemptNumber::Again)) {
             let channel = match self.present().await {
                 Ok(channel) => channel,
-                Err(errno) => return (Answer::Ended(Err(errno)), asked),
+                Err(errno) => return (ConnectorAnswer::Ended(Err(errno)), asked),
             };
             let (sender, receiver) = oneshot::channel();
-            self.wanted.borrow_mut().insert(id, Wanted { channel: channel.clone(), sender });
+            self.wanted.borrow_mut().insert(id, WaitingCaller { channel: channel.clone(), sender });
             if channel.send(message, socket.map(AsFd::as_fd)).await.is_ok()
                 && let Ok(answer) = receiver.await
             {
@@ -158,7 +160,7 @@ impl Connector {
 
 /// Which connector an answer is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum AttemptNumber {
     /// The first that was asked.
     Once,
     /// A later one, as the first has ended.

@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use instances::{Entry, Found, Identity, Kind};
+use instances::{FoundInstance, InstanceEntry, InstanceKind, ProcessIdentity};
 
 use crate::admin::printable;
 use crate::cli::Server;
@@ -25,7 +25,7 @@ pub struct Target {
     /// The folder with its administration socket; `None` for a guard.
     pub run_dir: Option<PathBuf>,
     /// Its process; `None` if it has not written itself down.
-    pub process: Option<Identity>,
+    pub process: Option<ProcessIdentity>,
 }
 
 /// What a command needs of a server.
@@ -74,7 +74,7 @@ fn find(server: &Server, needs: Needs) -> Result<Target, Fault> {
 
 /// The servers that are written down.
 struct Known<'a> {
-    servers: &'a [Found],
+    servers: &'a [FoundInstance],
     needs: Needs,
     /// The command line, without the program's name.
     words: &'a [std::ffi::OsString],
@@ -82,37 +82,38 @@ struct Known<'a> {
 
 impl<'a> Known<'a> {
     /// Those that run and can do what is needed.
-    fn running(&self) -> impl Iterator<Item = &'a Entry> {
-        let fits = |entry: &&Entry| self.needs == Needs::Nothing || entry.run_dir.is_some();
+    fn running(&self) -> impl Iterator<Item = &'a InstanceEntry> {
+        let fits = |entry: &&InstanceEntry| self.needs == Needs::Nothing || entry.run_dir.is_some();
         self.servers.iter().filter(|found| found.lives).map(|found| &found.entry).filter(fits)
     }
 
     /// Those that were started with a configuration or a folder, by whatever name.
-    fn about(&self, named: &Path) -> Vec<&'a Entry> {
+    fn about(&self, named: &Path) -> Vec<&'a InstanceEntry> {
         let names = names_of(named);
         self.running().filter(|entry| names.iter().any(|name| entry.is_about(name))).collect()
     }
 
     fn at(&self, run_dir: &Path) -> Target {
         let names = names_of(run_dir);
-        let is_there = |entry: &&Entry| entry.run_dir.as_ref().is_some_and(|own| names.contains(own));
+        let is_there = |entry: &&InstanceEntry| entry.run_dir.as_ref().is_some_and(|own| names.contains(own));
         let process = self.running().find(is_there).map(|entry| entry.process.clone());
         Target { run_dir: Some(run_dir.into()), process }
     }
 
     fn with_pid(&self, pid: u32) -> Result<Target, Fault> {
         // Of `bulkhead serve`, the shell knows the process that waits for the launcher.
-        let waits = |entry: &Entry| entry.kind == Kind::Serve && entry.process.parent() == Some(pid);
+        let waits =
+            |entry: &InstanceEntry| entry.kind == InstanceKind::Serve && entry.process.parent() == Some(pid);
         let found = self.running().find(|entry| entry.process.pid == pid || waits(entry));
         if let Some(entry) = found {
             return Ok(Target::of(entry));
         }
-        let is_it = |found: &&Found| found.entry.process.pid == pid;
+        let is_it = |found: &&FoundInstance| found.entry.process.pid == pid;
         Err(match self.servers.iter().find(is_it) {
-            Some(Found { lives: true, .. }) => Fault::Failed(format!(
+            Some(FoundInstance { lives: true, .. }) => Fault::Failed(format!(
                 "{pid} is a guard, which takes no commands; `bulkhead stop --pid {pid}` ends it and its server"
             )),
-            Some(Found { entry, .. }) => {
+            Some(FoundInstance { entry, .. }) => {
                 Fault::Unreachable(self.none(&format!(
                     "the server with pid {pid} ({}) has died without saying so",
                     about(entry)
@@ -155,7 +156,7 @@ impl<'a> Known<'a> {
         if let [entry] = system[..] {
             return Ok(Target::of(entry));
         }
-        let all: Vec<&Entry> = self.running().collect();
+        let all: Vec<&InstanceEntry> = self.running().collect();
         if all.is_empty() && Path::new(SYSTEM).exists() {
             return self.by_config(Path::new(SYSTEM));
         }
@@ -163,7 +164,7 @@ impl<'a> Known<'a> {
     }
 
     /// The one of these, if it is one.
-    fn only(&self, found: &[&Entry], none: impl FnOnce() -> Fault) -> Result<Target, Fault> {
+    fn only(&self, found: &[&InstanceEntry], none: impl FnOnce() -> Fault) -> Result<Target, Fault> {
         match found {
             [] => Err(none()),
             [entry] => Ok(Target::of(entry)),
@@ -182,7 +183,7 @@ impl<'a> Known<'a> {
     }
 
     /// A command line for each.
-    fn choices<'b>(&self, entries: impl Iterator<Item = &'b Entry>) -> String {
+    fn choices<'b>(&self, entries: impl Iterator<Item = &'b InstanceEntry>) -> String {
         let lines = entries.map(|entry| {
             let pid = entry.process.pid;
             format!("  {}    {}", with_pid(self.words, pid), about(entry))
@@ -192,7 +193,7 @@ impl<'a> Known<'a> {
 }
 
 impl Target {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &InstanceEntry) -> Self {
         Self { run_dir: entry.run_dir.clone(), process: Some(entry.process.clone()) }
     }
 }
@@ -208,12 +209,14 @@ fn names_of(path: &Path) -> Vec<PathBuf> {
 }
 
 /// What a server serves, as a person knows it.
-pub fn about(entry: &Entry) -> String {
+pub fn about(entry: &InstanceEntry) -> String {
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| shown(path)).collect::<Vec<_>>().join(" ");
     let what = match entry.kind {
-        Kind::Run => entry.config.as_deref().map(shown).unwrap_or_default(),
-        Kind::Serve => paths(&entry.folders),
-        Kind::Guard => entry.command.as_deref().map(|command| shown(Path::new(command))).unwrap_or_default(),
+        InstanceKind::Run => entry.config.as_deref().map(shown).unwrap_or_default(),
+        InstanceKind::Serve => paths(&entry.folders),
+        InstanceKind::Guard => {
+            entry.command.as_deref().map(|command| shown(Path::new(command))).unwrap_or_default()
+        }
     };
     format!("{} {what}", entry.kind.word()).trim_end().to_owned()
 }
@@ -253,22 +256,25 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
 
-    fn entry(pid: u32, kind: Kind) -> Entry {
-        let process = Identity { pid, started: u64::from(pid), boot: "b".into(), namespace: 1 };
-        let run_dir = (kind != Kind::Guard).then(|| PathBuf::from(format!("/run/{pid}")));
-        Entry { run_dir, ..Entry::new(process, kind) }
+    fn entry(pid: u32, kind: InstanceKind) -> InstanceEntry {
+        let process = ProcessIdentity { pid, started: u64::from(pid), boot: "b".into(), namespace: 1 };
+        let run_dir = (kind != InstanceKind::Guard).then(|| PathBuf::from(format!("/run/{pid}")));
+        InstanceEntry { run_dir, ..InstanceEntry::new(process, kind) }
     }
 
-    fn servers() -> Vec<Found> {
-        let run = Entry {
+    fn servers() -> Vec<FoundInstance> {
+        let run = InstanceEntry {
             config: Some("/srv/a.toml".into()),
             aliases: vec!["/real/a.toml".into()],
-            ..entry(10, Kind::Run)
+            ..entry(10, InstanceKind::Run)
         };
-        let serve = Entry { folders: vec!["/srv/x".into(), "/srv/y".into()], ..entry(20, Kind::Serve) };
-        let guard = Entry { command: Some("apache2".into()), ..entry(30, Kind::Guard) };
-        let dead = Entry { config: Some("/srv/dead.toml".into()), ..entry(40, Kind::Run) };
-        let found = |entry, lives| Found { entry, lives };
+        let serve = InstanceEntry {
+            folders: vec!["/srv/x".into(), "/srv/y".into()],
+            ..entry(20, InstanceKind::Serve)
+        };
+        let guard = InstanceEntry { command: Some("apache2".into()), ..entry(30, InstanceKind::Guard) };
+        let dead = InstanceEntry { config: Some("/srv/dead.toml".into()), ..entry(40, InstanceKind::Run) };
+        let found = |entry, lives| FoundInstance { entry, lives };
         vec![found(run, true), found(serve, true), found(guard, true), found(dead, false)]
     }
 
@@ -302,7 +308,7 @@ mod tests {
         assert!(none.starts_with("no server of this user has pid 99; these are running:\n"), "{none}");
         assert!(none.contains("  bulkhead stop --pid 10    run /srv/a.toml\n"), "{none}");
         assert!(none.ends_with("  bulkhead stop --pid 20    serve /srv/x /srv/y"), "{none}");
-        let several: Vec<&Entry> = known.running().collect();
+        let several: Vec<&InstanceEntry> = known.running().collect();
         let fault = known.only(&several, || unreachable!()).unwrap_err();
         assert!(
             matches!(&fault, Fault::Usage(text) if text.starts_with("there are 2 such servers; choose one:\n"))

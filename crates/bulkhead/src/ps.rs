@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use instances::Found;
+use instances::FoundInstance;
 use serde_json::{Value, json};
 
 use crate::admin::printable;
@@ -32,16 +32,16 @@ pub fn ps(json: bool) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn state(found: &Found) -> &'static str {
+fn state(found: &FoundInstance) -> &'static str {
     if found.lives { found.entry.state.word() } else { "dead" }
 }
 
-fn age_ms(found: &Found) -> Option<u64> {
+fn age_ms(found: &FoundInstance) -> Option<u64> {
     let age = found.entry.process.age().filter(|_| found.lives)?;
     u64::try_from(age.as_millis()).ok()
 }
 
-fn object(found: &Found) -> Value {
+fn object(found: &FoundInstance) -> Value {
     let entry = &found.entry;
     let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     json!({
@@ -57,7 +57,7 @@ fn object(found: &Found) -> Value {
     })
 }
 
-fn render(servers: &[Found]) -> String {
+fn render(servers: &[FoundInstance]) -> String {
     if servers.is_empty() {
         return "no server of this user is running".to_owned();
     }
@@ -79,18 +79,21 @@ fn render(servers: &[Found]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use instances::{Entry, Identity, Kind, State};
+    use instances::{InstanceEntry, InstanceKind, InstanceState, ProcessIdentity};
 
     #[test]
     fn a_line_for_each_server() {
-        let process = Identity { pid: 7, started: 1, boot: "b".into(), namespace: 1 };
-        let entry = Entry {
+        let process = ProcessIdentity { pid: 7, started: 1, boot: "b".into(), namespace: 1 };
+        let entry = InstanceEntry {
             config: Some("/srv/a\u{1b}.toml".into()),
             listeners: vec!["http://127.0.0.1:80".into(), "https://127.0.0.1:443".into()],
-            state: State::Serving,
-            ..Entry::new(process, Kind::Run)
+            state: InstanceState::Serving,
+            ..InstanceEntry::new(process, InstanceKind::Run)
         };
-        let text = render(&[Found { entry: entry.clone(), lives: false }, Found { entry, lives: true }]);
+        let text = render(&[
+            FoundInstance { entry: entry.clone(), lives: false },
+            FoundInstance { entry, lives: true },
+        ]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("PID  STATE"), "{text}");
         assert!(lines[1].starts_with("  7  dead ") && lines[1].contains("  -  "), "{text}");

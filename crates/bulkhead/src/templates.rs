@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use config::{Config, Diagnostic, Severity};
-use templates::{Mistake, TemplateSet};
+use templates::{TemplateMistake, TemplateSet};
 
 /// What is wrong with the templates of all sites.
 pub fn mistakes(config: &Config) -> Vec<Diagnostic> {
@@ -27,8 +27,8 @@ fn of_folder(site: &str, folder: &Path) -> Vec<Diagnostic> {
     mistakes.into_iter().flatten().map(|mistake| diagnostic(site, folder, mistake)).collect()
 }
 
-fn diagnostic(site: &str, folder: &Path, mistake: Mistake) -> Diagnostic {
-    let Mistake { file, line, rule, excerpt } = mistake;
+fn diagnostic(site: &str, folder: &Path, mistake: TemplateMistake) -> Diagnostic {
+    let TemplateMistake { file, line, rule, excerpt } = mistake;
     let shown = if excerpt.is_empty() { String::new() } else { format!(": `{excerpt}`") };
     Diagnostic {
         severity: Severity::Warning,

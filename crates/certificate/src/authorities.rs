@@ -1,7 +1,7 @@
 //! Files of authorities, which clients' certificates are checked by.
 //!
-//! Runs in: site workers, and the check of a configuration. Input: a file that the operator has installed. Never: takes a
-//! part of it for the whole.
+//! Runs in: site workers, and the check of a configuration. Input: a file that the operator has installed. Never: takes
+//! a part of it for the whole.
 
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
@@ -9,9 +9,9 @@ use rustls_pki_types::{CertificateDer, TrustAnchor};
 /// LIMIT: bytes of the file; the authorities of browsers, some 150, have 250 KiB.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
 
-/// What is wrong with a file of authorities.
+/// The faults of a file of authorities.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum AuthoritiesFault {
     /// There is nothing to be read.
     #[error("there is no certificate in it (PEM)")]
     Empty,
@@ -26,7 +26,7 @@ pub enum Fault {
     Broken {
         /// Which one, from 1 on.
         number: usize,
-        /// What the library says.
+        /// The library's error.
         source: webpki::Error,
     },
 }
@@ -35,14 +35,14 @@ pub enum Fault {
 ///
 /// # Errors
 /// There is none, or one of them cannot be used.
-pub fn read(file: &[u8]) -> Result<Vec<TrustAnchor<'static>>, Fault> {
+pub fn read(file: &[u8]) -> Result<Vec<TrustAnchor<'static>>, AuthoritiesFault> {
     let certificates = CertificateDer::pem_slice_iter(file).zip(1..).map(|(certificate, number)| {
-        let certificate = certificate.map_err(|_| Fault::Torn { number })?;
+        let certificate = certificate.map_err(|_| AuthoritiesFault::Torn { number })?;
         let anchor = webpki::anchor_from_trusted_cert(&certificate);
-        anchor.map(|anchor| anchor.to_owned()).map_err(|source| Fault::Broken { number, source })
+        anchor.map(|anchor| anchor.to_owned()).map_err(|source| AuthoritiesFault::Broken { number, source })
     });
     let authorities = certificates.collect::<Result<Vec<_>, _>>()?;
-    if authorities.is_empty() { Err(Fault::Empty) } else { Ok(authorities) }
+    if authorities.is_empty() { Err(AuthoritiesFault::Empty) } else { Ok(authorities) }
 }
 
 #[cfg(test)]

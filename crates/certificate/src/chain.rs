@@ -2,9 +2,9 @@
 //!
 //! Runs in: the signer. Input: certificates that the operator has installed. Never: verifies anything; clients do.
 //!
-//! A file may have several certificates of one authority: cross-signed ones, one that was renewed, one that has expired. Each
-//! that leads from the site's own upwards is sent, as a client may know another root than its neighbour (RFC 8446 4.4.2), and the valid
-//! ones come first, as clients of TLS 1.2 read no further than the first that fits.
+//! A file may have several certificates of one authority: cross-signed ones, one that was renewed, one that has
+//! expired. Each that leads from the site's own upwards is sent, as a client may know another root than its neighbour
+//! (RFC 8446 4.4.2), and the valid ones come first, as clients of TLS 1.2 read no further than the first that fits.
 
 use rustls_pki_types::CertificateDer;
 use webpki::EndEntityCert;
@@ -13,9 +13,9 @@ use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectKeyIdentifier};
 use crate::der;
 use crate::own;
 
-/// What is sent.
+/// The certificates that are sent.
 #[derive(Debug)]
-pub struct Chain {
+pub struct CertificateChain {
     /// The site's own certificate, then whoever signed one before.
     pub certificates: Vec<CertificateDer<'static>>,
     /// From when on and until when the site's own is valid, in seconds since 1970; `None` if that cannot be read.
@@ -28,15 +28,15 @@ pub struct Chain {
 
 /// Why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unordered {
+pub enum ChainError {
     /// A certificate cannot be read.
     Broken,
     /// None is of the key.
     NotOfKey,
 }
 
-/// What decides about a certificate's place.
-struct Link {
+/// The facts that decide about a certificate's place.
+struct ChainLink {
     der: CertificateDer<'static>,
     subject: Vec<u8>,
     issuer: Vec<u8>,
@@ -48,13 +48,13 @@ struct Link {
     is_valid: bool,
 }
 
-impl Link {
+impl ChainLink {
     fn read(
         der: &CertificateDer<'static>,
         is_own: impl Fn(&[u8]) -> bool,
         now: u64,
-    ) -> Result<Self, Unordered> {
-        let parsed = EndEntityCert::try_from(der).map_err(|_| Unordered::Broken)?;
+    ) -> Result<Self, ChainError> {
+        let parsed = EndEntityCert::try_from(der).map_err(|_| ChainError::Broken)?;
         let whole = der::decode::<x509_cert::Certificate>(der).ok();
         let validity = whole.as_ref().map(own::validity_of);
         let whole = whole.as_ref().map(|whole| &whole.tbs_certificate);
@@ -84,8 +84,8 @@ impl Link {
     }
 }
 
-/// Puts the certificates of a file in order; `is_own` says of a public key (SubjectPublicKeyInfo) whether it is the site's,
-/// and `now` is in seconds since 1970.
+/// Puts the certificates of a file in order; `is_own` says of a public key (SubjectPublicKeyInfo) whether it is the
+/// site's, and `now` is in seconds since 1970.
 ///
 /// # Errors
 /// A certificate is broken, or none is of the key.
@@ -93,15 +93,16 @@ pub fn order(
     file: &[CertificateDer<'static>],
     is_own: impl Fn(&[u8]) -> bool,
     now: u64,
-) -> Result<Chain, Unordered> {
-    let links: Vec<Link> = file.iter().map(|der| Link::read(der, &is_own, now)).collect::<Result<_, _>>()?;
+) -> Result<CertificateChain, ChainError> {
+    let links: Vec<ChainLink> =
+        file.iter().map(|der| ChainLink::read(der, &is_own, now)).collect::<Result<_, _>>()?;
     let own = |is_valid: bool| links.iter().position(|link| link.is_own && link.is_valid >= is_valid);
-    let own = own(true).or_else(|| own(false)).ok_or(Unordered::NotOfKey)?;
+    let own = own(true).or_else(|| own(false)).ok_or(ChainError::NotOfKey)?;
     let mut order = vec![own];
     climb(&links, own, &mut order);
     let out_of_date = order.iter().skip(1).filter(|&&at| !links[at].is_valid).count();
     let count = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
-    Ok(Chain {
+    Ok(CertificateChain {
         certificates: order.iter().map(|&at| links[at].der.clone()).collect(),
         validity: links[own].validity,
         out_of_date: count(out_of_date),
@@ -109,9 +110,9 @@ pub fn order(
     })
 }
 
-/// Adds whoever may have signed the one at `from`, each with those above it. LIMIT: a file has few certificates, and each is
-/// added once.
-fn climb(links: &[Link], from: usize, order: &mut Vec<usize>) {
+/// Adds whoever may have signed the one at `from`, each with those above it. LIMIT: a file has few certificates, and
+/// each is added once.
+fn climb(links: &[ChainLink], from: usize, order: &mut Vec<usize>) {
     let above = (0..links.len()).filter(|&at| links[at].may_have_signed(&links[from]));
     let (valid, others): (Vec<usize>, Vec<usize>) = above.partition(|&at| links[at].is_valid);
     for at in valid.into_iter().chain(others) {
@@ -193,8 +194,8 @@ mod tests {
         ] {
             assert_eq!(sent(&file), (all(&expected), out_of_date, left_out), "{} of a file", file.len());
         }
-        assert_eq!(order(&[by_root], is_own, NOW).unwrap_err(), Unordered::NotOfKey);
-        assert_eq!(order(&[vec![0x30, 0].into()], is_own, NOW).unwrap_err(), Unordered::Broken);
+        assert_eq!(order(&[by_root], is_own, NOW).unwrap_err(), ChainError::NotOfKey);
+        assert_eq!(order(&[vec![0x30, 0].into()], is_own, NOW).unwrap_err(), ChainError::Broken);
     }
 
     /// Names alone then say who may have signed: all of these are sent, in the order of the file, the valid ones first.

@@ -16,9 +16,9 @@ const INTEGER: u8 = 2;
 /// LIMIT: bytes of one file; a revoked certificate takes about 40, so some 200,000 of them.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// What is wrong with a file of lists.
+/// The faults of a file of lists.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum CrlFault {
     /// There is nothing to be read.
     #[error("there is no list in it (`X509 CRL` in PEM, or one in DER)")]
     Empty,
@@ -27,8 +27,8 @@ pub enum Fault {
     InPem {
         /// Which one, from 1 on.
         number: usize,
-        /// What is wrong with that list.
-        fault: Box<Fault>,
+        /// The fault of that list.
+        fault: Box<CrlFault>,
     },
     /// A list has a beginning and no end.
     #[error("its PEM is not whole")]
@@ -65,12 +65,12 @@ pub struct List {
 }
 
 impl List {
-    fn read(der: CertificateRevocationListDer<'static>) -> Result<Self, Fault> {
+    fn read(der: CertificateRevocationListDer<'static>) -> Result<Self, CrlFault> {
         let (since, until) = times(&der)?;
         OwnedCertRevocationList::from_der(&der).map_err(|error| match error {
-            Error::UnsupportedDeltaCrl => Fault::Delta,
-            Error::UnsupportedIndirectCrl => Fault::Indirect,
-            error => Fault::Unsupported(error),
+            Error::UnsupportedDeltaCrl => CrlFault::Delta,
+            Error::UnsupportedIndirectCrl => CrlFault::Indirect,
+            error => CrlFault::Unsupported(error),
         })?;
         Ok(Self { der, since, until })
     }
@@ -80,34 +80,34 @@ impl List {
 ///
 /// # Errors
 /// There is no list in the file, or one of them cannot be used.
-pub fn read(file: &[u8]) -> Result<Vec<List>, Fault> {
+pub fn read(file: &[u8]) -> Result<Vec<List>, CrlFault> {
     // A SEQUENCE, as no text begins.
     if file.first() == Some(&0x30) {
         return List::read(CertificateRevocationListDer::from(file.to_vec())).map(|list| vec![list]);
     }
     let lists = CertificateRevocationListDer::pem_slice_iter(file).enumerate().map(|(at, list)| {
-        let list = list.map_err(|_| Fault::Torn).and_then(List::read);
-        list.map_err(|fault| Fault::InPem { number: at + 1, fault: Box::new(fault) })
+        let list = list.map_err(|_| CrlFault::Torn).and_then(List::read);
+        list.map_err(|fault| CrlFault::InPem { number: at + 1, fault: Box::new(fault) })
     });
     let lists = lists.collect::<Result<Vec<_>, _>>()?;
-    if lists.is_empty() { Err(Fault::Empty) } else { Ok(lists) }
+    if lists.is_empty() { Err(CrlFault::Empty) } else { Ok(lists) }
 }
 
 /// From when on and until when a list holds (RFC 5280 5.1.2.4 and 5), in seconds since 1970.
 ///
 /// # Errors
 /// It is no list, is of version 1, or does not say until when.
-pub fn times(der: &[u8]) -> Result<(u64, u64), Fault> {
-    let list = der::parts(der).map_err(|_| Fault::Broken)?;
-    let fields = der::parts(list.first().ok_or(Fault::Broken)?).map_err(|_| Fault::Broken)?;
+pub fn times(der: &[u8]) -> Result<(u64, u64), CrlFault> {
+    let list = der::parts(der).map_err(|_| CrlFault::Broken)?;
+    let fields = der::parts(list.first().ok_or(CrlFault::Broken)?).map_err(|_| CrlFault::Broken)?;
     // Version 1 is the one that is left out.
     if fields.first().and_then(|version| version.first()) != Some(&INTEGER) {
-        return Err(Fault::Version1);
+        return Err(CrlFault::Version1);
     }
-    let [_version, _algorithm, _issuer, since, until, ..] = &fields[..] else { return Err(Fault::Broken) };
+    let [_version, _algorithm, _issuer, since, until, ..] = &fields[..] else { return Err(CrlFault::Broken) };
     let seconds = |der| der::decode::<Time>(der).map(|time| time.to_unix_duration().as_secs());
-    let until = seconds(until).map_err(|_| Fault::NoEnd)?;
-    Ok((seconds(since).map_err(|_| Fault::Broken)?, until))
+    let until = seconds(until).map_err(|_| CrlFault::NoEnd)?;
+    Ok((seconds(since).map_err(|_| CrlFault::Broken)?, until))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub fn parts(der: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(found)
 }
 
-/// What is in a value, without its tag and length.
+/// The content of a value, without its tag and length.
 ///
 /// # Errors
 /// It is no value, or something follows it.

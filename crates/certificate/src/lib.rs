@@ -1,8 +1,9 @@
-//! What a client's certificate says, and the header in which it is passed on.
+//! The facts in a client's certificate, and the header in which they are passed on.
 //!
-//! Runs in: site workers, which write the header, and services, which read it; in the signer and `bulkhead check`, for what a
-//! site's own says. Untrusted input: in the first two, a certificate that an authority of the operator's has signed, for whoever asked
-//! it; in services, the header. Does no input or output. Never: decides whether a certificate is good; that was done in the handshake, before it came here.
+//! Runs in: site workers, which write the header, and services, which read it; in the signer and `bulkhead check`, for
+//! what a site's own says. Untrusted input: in the first two, a certificate that an authority of the operator's has
+//! signed, for whoever asked it; in services, the header. Does no input or output. Never: decides whether a certificate
+//! is good; that was done in the handshake, before it came here.
 //!
 //! Source: RFC 9440 (the header), RFC 5280 4.1 (the certificate), RFC 4514 (names as text).
 
@@ -18,7 +19,8 @@ use base64ct::{Base64, Encoding as _};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::{Digest as _, Sha256};
 
-/// The header with the certificate (RFC 9440 2.2). Who passes requests on removes it from what clients send.
+/// The header with the certificate (RFC 9440 2.2). A process that passes requests on removes it from the client's
+/// fields.
 pub const CLIENT_CERT: HeaderName = HeaderName::from_static("client-cert");
 /// The header with the certificates between it and the authority (RFC 9440 2.3); never set here, and always removed.
 pub const CLIENT_CERT_CHAIN: HeaderName = HeaderName::from_static("client-cert-chain");
@@ -74,7 +76,7 @@ impl ClientCertificate {
         &self.subject
     }
 
-    /// Who has signed it, in the same form.
+    /// The name of the issuer, in the same form.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
@@ -118,7 +120,7 @@ impl ClientCertificate {
     }
 }
 
-/// What [`CLIENT_CERT`] says of a certificate.
+/// The value of [`CLIENT_CERT`] for a certificate.
 pub fn header_value(der: &[u8]) -> HeaderValue {
     let text = format!(":{}:", Base64::encode_string(der));
     HeaderValue::try_from(text).expect("invariant: base64 and colons may stand in a header")

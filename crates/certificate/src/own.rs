@@ -1,7 +1,7 @@
 //! A site's own certificate: until when it is valid, and whether it names one of the site's hosts.
 //!
-//! Runs in: the signer, and `bulkhead check`. Input: certificates that the operator has installed. Never: takes the common
-//! name for a host (RFC 9525 4).
+//! Runs in: the signer, and `bulkhead check`. Input: certificates that the operator has installed. Never: takes the
+//! common name for a host (RFC 9525 4).
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;

@@ -1,4 +1,4 @@
-//! What each policy costs a connection: nanoseconds of processor time.
+//! The cost of each policy for a connection: nanoseconds of processor time.
 //!
 //! Run by people: `cargo run --release -p conditioning --example costs`. It says whether all of them together take at
 //! most two microseconds of a connection, and fails if not.
@@ -9,9 +9,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use conditioning::checks::{Setting, check};
-use conditioning::{Bans, Delayed, Exempt, Origin, Priority, Queue, Rate, ShareLimits, Shares, Tree};
+use conditioning::{
+    Bans, ClientOrigin, DelayQueue, Exempt, Priority, Queue, Rate, ShareLimits, Shares, Tree,
+};
 
-/// What all together may take.
+/// The time that all together may take.
 const NANOSECONDS_MAX: f64 = 2000.0;
 const ROUNDS: u32 = 1_000_000;
 /// Connections that are held meanwhile, as many as a process can have.
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
     let mut queue = Queue::new(Priority::Recency);
     let mut shares = Shares::new(ShareLimits::default(), 20 * HELD, exempt());
     for number in 0..HELD {
-        incomplete.insert(Origin::from(client(number)), number);
+        incomplete.insert(ClientOrigin::from(client(number)), number);
         queue.push(client(number), now, number);
         let _ = shares.admit(client(number));
         bans.offences(client(number), now);
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
             black_box(rate.take(client(number % HELD), now));
         }),
         measure("a place among the incomplete, and out", |number| {
-            let key = incomplete.insert(Origin::from(client(number)), number);
+            let key = incomplete.insert(ClientOrigin::from(client(number)), number);
             black_box(incomplete.remove(key));
         }),
         measure("strict checks of a browser's head", |_| {
@@ -93,19 +95,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is done for connections that are shed.
+/// The work for connections that are dropped.
 fn attacked(now: Instant) {
     let mut incomplete = Tree::new();
     for number in 0..HELD {
-        incomplete.insert(Origin::from(client(number)), number);
+        incomplete.insert(ClientOrigin::from(client(number)), number);
     }
     measure("one comes, the oldest of the heaviest range goes", |number| {
-        incomplete.insert(Origin::from(client(number)), number);
+        incomplete.insert(ClientOrigin::from(client(number)), number);
         black_box(incomplete.remove_heaviest());
     });
     // All of one /8 but a few, so that those who wait are many and may not go on.
     let mut shares = Shares::new(ShareLimits::default(), 1000, Exempt::default());
-    let mut delayed = Delayed::new();
+    let mut delayed = DelayQueue::new();
     let near = |number: u32| IpAddr::from(Ipv4Addr::from_bits(0x0a00_0000 | (number & 0xff_ffff)));
     for number in 0..HELD {
         let address = near(number.wrapping_mul(0x9e37_79b1));

@@ -1,4 +1,4 @@
-//! What the priority tree costs: bytes per address, and operations a second on one core.
+//! The cost of the priority tree: bytes per address, and operations a second on one core.
 //!
 //! Run by people: `cargo run --release -p conditioning --example tree [ADDRESSES]`. It says whether a million distinct
 //! addresses take at most 256 MiB, and whether each operation can be done a million times a second, and fails if not.
@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use conditioning::{Origin, Tree};
+use conditioning::{ClientOrigin, Tree};
 
-/// What must hold of a million addresses.
+/// The bounds that must hold for a million addresses.
 const BYTES_MAX: u64 = 256 << 20;
 const OPERATIONS_MIN: f64 = 1e6;
 
@@ -60,14 +60,14 @@ fn measure(name: &str, count: u32, address: fn(u32) -> IpAddr) -> bool {
     let mut tree: Tree<u32> = Tree::new();
     let before = resident();
     let filling = rate(count, |number| {
-        tree.insert(Origin::from(address(number)), number);
+        tree.insert(ClientOrigin::from(address(number)), number);
     });
     let bytes = resident().saturating_sub(before);
     let full = tree.len();
     // One comes, one is served, with all the others waiting.
     let turning = best_rate(2 * count, |number| {
         if number % 2 == 0 {
-            tree.insert(Origin::from(address(number / 2)), number);
+            tree.insert(ClientOrigin::from(address(number / 2)), number);
         } else {
             tree.next();
         }
@@ -80,7 +80,8 @@ fn measure(name: &str, count: u32, address: fn(u32) -> IpAddr) -> bool {
     });
     assert!(full == count as usize && tree.is_empty(), "none is lost");
     println!(
-        "{name:<44} {:>4} bytes/address {:>4} MiB   Mops/s: insert {:.2}, insert+next {:.2}, heaviest {:.2}, next {:.2}",
+        "{name:<44} {:>4} bytes/address {:>4} MiB   Mops/s: insert {:.2}, insert+next {:.2}, heaviest {:.2}, \
+         next {:.2}",
         bytes / u64::from(count),
         bytes >> 20,
         filling / 1e6,

@@ -14,13 +14,13 @@ const CLIENT_V6_BITS: u8 = 64;
 ///
 /// An IPv4-mapped IPv6 address is the IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Origin {
+pub struct ClientOrigin {
     /// The nibbles, from the most significant one; those that an IPv4 address has not are zero.
     key: u64,
     v6: bool,
 }
 
-impl Origin {
+impl ClientOrigin {
     pub(crate) fn key(self) -> u64 {
         self.key
     }
@@ -35,13 +35,13 @@ impl Origin {
     }
 
     /// The range of its first `bits` bits, or all of it if it has fewer.
-    pub fn range(self, bits: u8) -> Range {
+    pub fn range(self, bits: u8) -> AddressRange {
         let bits = bits.min(if self.v6 { CLIENT_V6_BITS } else { 32 });
-        Range { key: self.key & mask(bits), bits, v6: self.v6 }
+        AddressRange { key: self.key & mask(bits), bits, v6: self.v6 }
     }
 }
 
-impl From<IpAddr> for Origin {
+impl From<IpAddr> for ClientOrigin {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self { key: u64::from(address.to_bits()) << 32, v6: false },
@@ -57,29 +57,29 @@ fn mask(bits: u8) -> u64 {
 
 /// All addresses with the same first bits: at most 32 of IPv4, at most 64 of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Range {
+pub struct AddressRange {
     key: u64,
     bits: u8,
     v6: bool,
 }
 
-impl Hash for Range {
+impl Hash for AddressRange {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.key);
         state.write_u8(self.bits << 1 | u8::from(self.v6));
     }
 }
 
-impl Range {
+impl AddressRange {
     /// Whether `address` is in it.
     pub fn contains(self, address: IpAddr) -> bool {
-        Origin::from(address).range(self.bits) == self
+        ClientOrigin::from(address).range(self.bits) == self
     }
 
     /// The client, if its addresses are those of one.
-    pub fn origin(self) -> Option<Origin> {
+    pub fn origin(self) -> Option<ClientOrigin> {
         let whole = if self.v6 { CLIENT_V6_BITS } else { 32 };
-        (self.bits == whole).then_some(Origin { key: self.key, v6: self.v6 })
+        (self.bits == whole).then_some(ClientOrigin { key: self.key, v6: self.v6 })
     }
 
     /// How many bits its addresses share, of 32 or 128.
@@ -103,7 +103,7 @@ impl Range {
         }
     }
 
-    /// The range of these [`Range::parts`], if there is one.
+    /// The range of these [`AddressRange::parts`], if there is one.
     pub fn from_parts(high: u64, low: u64, bits: u8) -> Option<Self> {
         let mapped = high == 0 && low >> 32 == 0xffff && (96..=128).contains(&bits);
         let range = match mapped {
@@ -115,7 +115,7 @@ impl Range {
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.first(), self.bits)
     }
@@ -125,7 +125,7 @@ impl fmt::Display for Range {
 mod tests {
     use super::*;
 
-    fn origin(text: &str) -> Origin {
+    fn origin(text: &str) -> ClientOrigin {
         text.parse::<IpAddr>().unwrap().into()
     }
 
@@ -152,7 +152,7 @@ mod tests {
             assert!(range.contains(address.parse().unwrap()));
             let (high, low, bits) = range.parts();
             assert_eq!(bits, sent);
-            assert_eq!(Range::from_parts(high, low, bits), Some(range));
+            assert_eq!(AddressRange::from_parts(high, low, bits), Some(range));
         }
         assert_eq!(origin("10.1.2.3").range(u8::MAX).origin(), Some(origin("10.1.2.3")));
         assert_eq!(origin("2001:db8::1").range(u8::MAX).origin(), Some(origin("2001:db8::")));
@@ -164,10 +164,10 @@ mod tests {
 
     #[test]
     fn what_is_no_range_is_refused() {
-        assert_eq!(Range::from_parts(1, 0, 32), None);
-        assert_eq!(Range::from_parts(0, 0, 65), None);
-        assert_eq!(Range::from_parts(0, 1, 64), None);
-        assert_eq!(Range::from_parts(0, 0xffff_0a00_0001, 112), None);
-        assert_eq!(Range::from_parts(0, 0xffff_0a00_0001, 129), None);
+        assert_eq!(AddressRange::from_parts(1, 0, 32), None);
+        assert_eq!(AddressRange::from_parts(0, 0, 65), None);
+        assert_eq!(AddressRange::from_parts(0, 1, 64), None);
+        assert_eq!(AddressRange::from_parts(0, 0xffff_0a00_0001, 112), None);
+        assert_eq!(AddressRange::from_parts(0, 0xffff_0a00_0001, 129), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Who is not to be heard for a while, for having offended too often within a minute.
+//! Bans clients for a while that have offended too often within a minute.
 //!
 //! Runs in: gates, filters; pure. Sees: addresses of clients. Never: bans those that the operator exempts, or takes
 //! more memory the more offenders there are.
@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::address::Origin;
+use crate::address::ClientOrigin;
 use crate::network::Exempt;
 use crate::recent::Recent;
 
@@ -50,7 +50,7 @@ impl Bans {
             return false;
         }
         let new = || Offender { since: now, offences: 0, banned_until: None };
-        let offender = self.offenders.touch(Origin::from(address), new);
+        let offender = self.offenders.touch(ClientOrigin::from(address), new);
         if offender.banned_until.is_some_and(|until| now < until) {
             return false;
         }
@@ -68,7 +68,7 @@ impl Bans {
 
     /// Whether `address` is banned.
     pub fn is_banned(&mut self, address: IpAddr, now: Instant) -> bool {
-        let origin = Origin::from(address);
+        let origin = ClientOrigin::from(address);
         let until = self.offenders.get(origin).and_then(|offender| offender.banned_until);
         if until.is_none_or(|until| until <= now) {
             return false;
@@ -82,13 +82,13 @@ impl Bans {
     /// Bans `address` until then, whatever it has done here; whom the operator exempts is for the caller to know.
     pub fn ban(&mut self, address: IpAddr, until: Instant, now: Instant) {
         let new = || Offender { since: now, offences: 0, banned_until: None };
-        self.offenders.touch(Origin::from(address), new).banned_until = Some(until);
+        self.offenders.touch(ClientOrigin::from(address), new).banned_until = Some(until);
         self.bans += 1;
     }
 
     /// Makes an end of a ban.
     pub fn pardon(&mut self, address: IpAddr, now: Instant) {
-        let origin = Origin::from(address);
+        let origin = ClientOrigin::from(address);
         if self.offenders.get(origin).is_some() {
             let new = || Offender { since: now, offences: 0, banned_until: None };
             let offender = self.offenders.touch(origin, new);

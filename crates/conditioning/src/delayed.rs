@@ -8,14 +8,14 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::address::Range;
-use crate::queue::{Priority, Queue, Waiting};
+use crate::address::AddressRange;
+use crate::queue::{Priority, Queue, QueuedItem};
 use crate::shares::Shares;
-use crate::tree::Key;
+use crate::tree::ItemKey;
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Delayed<T> {
+pub struct DelayQueue<T> {
     queue: Queue<T>,
     /// Those that had to wait.
     pub delayed_total: u64,
@@ -23,13 +23,13 @@ pub struct Delayed<T> {
     pub over_share: u64,
 }
 
-impl<T> Default for Delayed<T> {
+impl<T> Default for DelayQueue<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Delayed<T> {
+impl<T> DelayQueue<T> {
     /// Nobody waits.
     pub fn new() -> Self {
         Self { queue: Queue::new(Priority::Recency), delayed_total: 0, over_share: 0 }
@@ -46,13 +46,13 @@ impl<T> Delayed<T> {
     }
 
     /// Lets one wait that was not admitted.
-    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> Key {
+    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> ItemKey {
         self.delayed_total += 1;
         self.queue.push(address, deadline, item)
     }
 
     /// After a release: the next that may go on, by recency; it is counted in. To be called until there is none.
-    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<Waiting<T>> {
+    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<QueuedItem<T>> {
         self.queue.pop_admitted(shares)
     }
 
@@ -62,7 +62,7 @@ impl<T> Delayed<T> {
     }
 
     /// Takes one out that has waited too long.
-    pub fn expired(&mut self, now: Instant) -> Option<Waiting<T>> {
+    pub fn expired(&mut self, now: Instant) -> Option<QueuedItem<T>> {
         let expired = self.queue.expired(now)?;
         self.over_share += 1;
         Some(expired)
@@ -74,12 +74,12 @@ impl<T> Delayed<T> {
     }
 
     /// Takes the one called `key` out.
-    pub fn remove(&mut self, key: Key) -> Option<Waiting<T>> {
+    pub fn remove(&mut self, key: ItemKey) -> Option<QueuedItem<T>> {
         self.queue.remove(key)
     }
 
     /// The ranges of most of those that wait.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.queue.ranges(at_most)
     }
 }

@@ -1,19 +1,19 @@
 //! Which client's password is verified next, where each verification costs much time on purpose.
 //!
-//! Runs in: site workers; pure. Sees: addresses of clients. Never: lets clients that guess keep one waiting that logs in
-//! for the first time, or lets all guesses together have more than their part of the time.
+//! Runs in: site workers; pure. Sees: addresses of clients. Never: lets clients that guess keep one waiting that logs
+//! in for the first time, or lets all guesses together have more than their part of the time.
 //!
 //! Clients wait in a tree, in the order of recency. Each wrong password makes a debt of rest that all share. A client
 //! that has guessed wrong within [`MARKED`] waits until the debt is paid. Others do not, as long as the debt is below
-//! [`AHEAD_MAX`]: so a new login waits for the verification that is under way, and only guesses from very many addresses
-//! make it wait for more. Where there is no room for one more, the heaviest range loses its oldest guess.
+//! [`AHEAD_MAX`]: so a new login waits for the verification that is under way, and only guesses from very many
+//! addresses make it wait for more. Where there is no room for one more, the heaviest range loses its oldest guess.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::address::{Origin, Range};
+use crate::address::{AddressRange, ClientOrigin};
 use crate::recent::Recent;
-use crate::tree::{Key, Tree};
+use crate::tree::{ItemKey, Tree};
 
 /// LIMIT: wrong passwords get one of so many parts of the time.
 const PARTS: u32 = 5;
@@ -49,14 +49,14 @@ impl<T> Guesses<T> {
     }
 
     /// Lets `item` of `address` wait; the item that has to leave for it, which may be itself.
-    pub fn wait(&mut self, address: IpAddr, item: T) -> (Key, Option<T>) {
+    pub fn wait(&mut self, address: IpAddr, item: T) -> (ItemKey, Option<T>) {
         let key = self.waiting.insert(address.into(), item);
         let crowded = self.waiting.len() > self.waiting_max;
         (key, crowded.then(|| self.waiting.remove_heaviest()).flatten())
     }
 
     /// Takes the item called `key` out, if it still waits.
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: ItemKey) -> Option<T> {
         self.waiting.remove(key)
     }
 
@@ -73,7 +73,7 @@ impl<T> Guesses<T> {
     /// The next whose password is to be verified, if that may be now.
     pub fn next(&mut self, now: Instant) -> Option<T> {
         let Self { waiting, marked, paid_at, .. } = self;
-        let may = |range: Range| match range.origin() {
+        let may = |range: AddressRange| match range.origin() {
             Some(origin) => may_at(marked, *paid_at, origin).is_none_or(|at| at <= now),
             None => true,
         };
@@ -93,7 +93,7 @@ impl<T> Guesses<T> {
     }
 }
 
-fn may_at(marked: &Recent<Instant>, paid_at: Option<Instant>, origin: Origin) -> Option<Instant> {
+fn may_at(marked: &Recent<Instant>, paid_at: Option<Instant>, origin: ClientOrigin) -> Option<Instant> {
     let paid_at = paid_at?;
     let ahead = paid_at.checked_sub(AHEAD_MAX);
     match marked.get(origin) {

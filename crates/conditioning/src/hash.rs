@@ -7,15 +7,15 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Makes hashers of one seed.
 #[derive(Clone, Debug)]
-pub struct Seeded(u64);
+pub struct SeededState(u64);
 
-impl Default for Seeded {
+impl Default for SeededState {
     fn default() -> Self {
         Self(RandomState::new().build_hasher().finish())
     }
 }
 
-impl BuildHasher for Seeded {
+impl BuildHasher for SeededState {
     type Hasher = Folding;
     fn build_hasher(&self) -> Folding {
         Folding(self.0)
@@ -51,13 +51,13 @@ mod tests {
     /// The table looks at the lowest and at the highest bits.
     #[test]
     fn neighbours_are_far_apart() {
-        let seed = Seeded::default();
+        let seed = SeededState::default();
         for shift in [0, 8, 16, 32, 40, 56] {
             let hashes: Vec<u64> = (0..256_u64).map(|number| seed.hash_one(number << shift)).collect();
             let low: HashSet<u64> = hashes.iter().map(|hash| hash & 0xff).collect();
             let high: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
             assert!(low.len() > 100 && high.len() > 70, "{shift}: {} {}", low.len(), high.len());
         }
-        assert_ne!(Seeded::default().hash_one(1_u64), Seeded::default().hash_one(1_u64));
+        assert_ne!(SeededState::default().hash_one(1_u64), SeededState::default().hash_one(1_u64));
     }
 }

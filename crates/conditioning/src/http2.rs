@@ -1,4 +1,4 @@
-//! What a client of HTTP/2 may do that costs it nothing and the server something.
+//! Limits on actions of an HTTP/2 client that cost the client nothing and the server something.
 //!
 //! Runs in: site workers; pure. Sees: which frames came, which anybody may send. Never: counts what is part of
 //! ordinary use against a client: limits are for windows of time, and far above it.
@@ -9,9 +9,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// What a client did.
+/// An action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum StreamEvent {
     /// It opened a stream.
     Opened,
     /// It reset a stream that was not answered yet.
@@ -43,12 +43,13 @@ pub enum Event {
     Progress,
 }
 
-/// LIMIT: how many bytes may come for each useful one before they count: a frame of eight counts as 32, which is not too much.
+/// LIMIT: how many bytes may come for each useful one before they count: a frame of eight counts as 32, which is not
+/// too much.
 pub const USEFUL_SHARE: u64 = 4;
 
 /// How much of what is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResetLimits {
     /// How long a window is.
     pub window: Duration,
     /// Streams that a client resets before they are answered, in a window.
@@ -71,7 +72,7 @@ pub struct Limits {
     pub adjustments: u32,
 }
 
-impl Default for Limits {
+impl Default for ResetLimits {
     fn default() -> Self {
         Self {
             window: Duration::from_secs(10),
@@ -91,7 +92,7 @@ impl Default for Limits {
     }
 }
 
-/// What was too much: the connection is to be ended (ENHANCE_YOUR_CALM).
+/// The limit that a client exceeded: the connection is to be ended (ENHANCE_YOUR_CALM).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Streams reset.
@@ -127,7 +128,7 @@ impl fmt::Display for Excess {
     }
 }
 
-/// What happened in the window of time.
+/// The actions in the window of time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     opened: u32,
@@ -145,7 +146,7 @@ struct Counts {
 /// One connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Abuse {
-    limits: Limits,
+    limits: ResetLimits,
     since: Option<Instant>,
     counts: Counts,
     /// Frames and bytes of the block that is under way.
@@ -154,43 +155,45 @@ pub struct Abuse {
 
 impl Abuse {
     /// A connection on which nothing happened yet.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ResetLimits) -> Self {
         Self { limits, since: None, counts: Counts::default(), block: (0, 0) }
     }
 
     /// Notes what happened; whether it is too much.
-    pub fn note(&mut self, event: Event, now: Instant) -> Result<(), Excess> {
+    pub fn note(&mut self, event: StreamEvent, now: Instant) -> Result<(), Excess> {
         if self.since.is_none_or(|since| now.duration_since(since) >= self.limits.window) {
             (self.since, self.counts) = (Some(now), Counts::default());
         }
         let Self { limits, counts, .. } = self;
         match event {
-            Event::Opened => {
+            StreamEvent::Opened => {
                 counts.opened = counts.opened.saturating_add(1);
                 Ok(())
             }
-            Event::Progress => {
+            StreamEvent::Progress => {
                 counts.progress = counts.progress.saturating_add(1);
                 Ok(())
             }
-            Event::Reset => bump(&mut counts.resets, limits.resets.max(counts.opened / 2), Excess::Resets),
-            Event::Provoked => bump(&mut counts.provoked, limits.provoked, Excess::Provoked),
-            Event::Settings => bump(&mut counts.settings, limits.settings, Excess::Settings),
-            Event::Ping => bump(&mut counts.pings, limits.pings, Excess::Pings),
-            Event::EmptyData => bump(&mut counts.empty_data, limits.empty_data, Excess::EmptyData),
-            Event::Adjustment => {
+            StreamEvent::Reset => {
+                bump(&mut counts.resets, limits.resets.max(counts.opened / 2), Excess::Resets)
+            }
+            StreamEvent::Provoked => bump(&mut counts.provoked, limits.provoked, Excess::Provoked),
+            StreamEvent::Settings => bump(&mut counts.settings, limits.settings, Excess::Settings),
+            StreamEvent::Ping => bump(&mut counts.pings, limits.pings, Excess::Pings),
+            StreamEvent::EmptyData => bump(&mut counts.empty_data, limits.empty_data, Excess::EmptyData),
+            StreamEvent::Adjustment => {
                 let most = limits.adjustments.saturating_mul(counts.progress.saturating_add(1));
                 bump(&mut counts.adjustments, most, Excess::Adjustments)
             }
-            Event::Data { useful, all } => {
+            StreamEvent::Data { useful, all } => {
                 counts.useful_bytes += u64::from(useful);
                 counts.data_bytes += u64::from(all);
                 let allowed = counts.useful_bytes * USEFUL_SHARE + u64::from(limits.useless_bytes);
                 if counts.data_bytes <= allowed { Ok(()) } else { Err(Excess::UselessData) }
             }
-            Event::Headers(bytes) => self.block(0, bytes),
-            Event::Continuation(bytes) => self.block(1, bytes),
-            Event::HeadersEnd => {
+            StreamEvent::Headers(bytes) => self.block(0, bytes),
+            StreamEvent::Continuation(bytes) => self.block(1, bytes),
+            StreamEvent::HeadersEnd => {
                 self.block = (0, 0);
                 Ok(())
             }

@@ -3,8 +3,8 @@
 //! Runs in: gates, site workers, filters; pure. Sees: what the operator wrote. Never: takes an address with bits beyond
 //! its prefix, which is a slip of the pen.
 //!
-//! The root process links no more than it must: the crate `config` has a check of its own, which also says what to write
-//! instead, and passes on one spelling.
+//! The root process links no more than it must: the crate `config` has a check of its own, which also says what to
+//! write instead, and passes on one spelling.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,25 +12,25 @@ use std::str::FromStr;
 
 /// A network: `10.0.0.0/8`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network {
+pub struct IpNetwork {
     address: IpAddr,
     bits: u8,
 }
 
-/// Why a text is no [`Network`].
+/// Why a text is no [`IpNetwork`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkError {
-    /// What is before the slash is no address.
+    /// The text before the slash is no address.
     Address(String),
-    /// What is after the slash is no number of bits, or more than the limit.
+    /// The text after the slash is no number of bits, or more than the limit.
     Bits {
-        /// What is there.
+        /// The text that is there.
         found: String,
         /// The most there may be: 32 or 128.
         limit: u8,
     },
     /// The address has bits beyond the prefix; this is what was probably meant.
-    Beyond(Network),
+    Beyond(IpNetwork),
 }
 
 impl fmt::Display for NetworkError {
@@ -47,7 +47,7 @@ impl fmt::Display for NetworkError {
 
 impl std::error::Error for NetworkError {}
 
-impl Network {
+impl IpNetwork {
     /// Whether `address` is in it; an IPv4-mapped IPv6 address is the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         cut(address.to_canonical(), self.bits) == self.address
@@ -69,7 +69,7 @@ fn cut(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = NetworkError;
 
     fn from_str(text: &str) -> Result<Self, NetworkError> {
@@ -92,7 +92,7 @@ impl FromStr for Network {
     }
 }
 
-impl Network {
+impl IpNetwork {
     /// An IPv4-mapped network is the IPv4 network.
     fn canonical(self) -> Self {
         match self.address.to_canonical() {
@@ -104,7 +104,7 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.bits)
     }
@@ -112,7 +112,7 @@ impl fmt::Display for Network {
 
 /// The networks whose clients have no shares, rates and bans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exempt(pub Vec<Network>);
+pub struct Exempt(pub Vec<IpNetwork>);
 
 impl Exempt {
     /// Whether `address` is in one of them.
@@ -125,7 +125,7 @@ impl Exempt {
 mod tests {
     use super::*;
 
-    fn network(text: &str) -> Network {
+    fn network(text: &str) -> IpNetwork {
         text.parse().unwrap()
     }
 
@@ -158,7 +158,7 @@ mod tests {
             ("::/", "`` is no number of bits from 0 to 128"),
             ("10.1.0.0/8", "it has bits beyond its prefix; did you mean 10.0.0.0/8?"),
         ] {
-            assert_eq!(text.parse::<Network>().unwrap_err().to_string(), message);
+            assert_eq!(text.parse::<IpNetwork>().unwrap_err().to_string(), message);
         }
     }
 

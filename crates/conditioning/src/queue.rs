@@ -1,4 +1,4 @@
-//! What waits for a worker, until it is served or its time is over.
+//! A queue of connections or requests that wait for a worker, until they are served or their time is over.
 //!
 //! Runs in: gates (connections), site workers (requests for services), filters; pure. Sees: addresses of clients.
 //! Never: loses one, gives one out twice, or forgets a deadline.
@@ -10,11 +10,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::address::{Origin, Range};
+use crate::address::{AddressRange, ClientOrigin};
 use crate::shares::Shares;
-use crate::tree::{Key, Tree};
+use crate::tree::{ItemKey, Tree};
 
-/// Who is served next.
+/// The order in which waiting items are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// The least recently served range, at each level.
@@ -25,7 +25,7 @@ pub enum Priority {
 
 /// One that waits.
 #[derive(Debug)]
-pub struct Waiting<T> {
+pub struct QueuedItem<T> {
     /// The client.
     pub address: IpAddr,
     /// How long it may wait.
@@ -37,11 +37,11 @@ pub struct Waiting<T> {
 /// See the file's head.
 #[derive(Debug)]
 pub struct Queue<T> {
-    tree: Tree<Waiting<T>>,
+    tree: Tree<QueuedItem<T>>,
     /// Names of items that have left stay until they come to the front, or are too many.
-    deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
+    deadlines: BinaryHeap<Reverse<(Instant, ItemKey)>>,
     /// Only where that is the priority; as above.
-    arrivals: Option<VecDeque<Key>>,
+    arrivals: Option<VecDeque<ItemKey>>,
 }
 
 impl<T> Queue<T> {
@@ -65,8 +65,8 @@ impl<T> Queue<T> {
     }
 
     /// Lets `item` wait.
-    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> Key {
-        let key = self.tree.insert(address.into(), Waiting { address, deadline, item });
+    pub fn push(&mut self, address: IpAddr, deadline: Instant, item: T) -> ItemKey {
+        let key = self.tree.insert(address.into(), QueuedItem { address, deadline, item });
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.push_back(key);
         }
@@ -75,7 +75,7 @@ impl<T> Queue<T> {
     }
 
     /// Lets one that could not be served keep its place: it is the next again.
-    pub fn requeue(&mut self, waiting: Waiting<T>) -> Key {
+    pub fn requeue(&mut self, waiting: QueuedItem<T>) -> ItemKey {
         let deadline = waiting.deadline;
         let key = self.tree.insert_next(waiting.address.into(), waiting);
         if let Some(arrivals) = &mut self.arrivals {
@@ -86,7 +86,7 @@ impl<T> Queue<T> {
     }
 
     /// The next to be served.
-    pub fn pop(&mut self) -> Option<Waiting<T>> {
+    pub fn pop(&mut self) -> Option<QueuedItem<T>> {
         let next = match &mut self.arrivals {
             None => return self.tree.next(),
             Some(arrivals) => loop {
@@ -100,11 +100,12 @@ impl<T> Queue<T> {
     }
 
     /// The next to be served of those whose ranges have room; it is counted in there.
-    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<Waiting<T>> {
+    pub fn pop_admitted(&mut self, shares: &mut Shares) -> Option<QueuedItem<T>> {
         let admitted = match &self.arrivals {
             None => self.tree.next_where(|range| shares.has_room(range)),
             Some(arrivals) => {
-                let fits = |key: &&Key| self.tree.get(**key).is_some_and(|found| shares.may(found.address));
+                let fits =
+                    |key: &&ItemKey| self.tree.get(**key).is_some_and(|found| shares.may(found.address));
                 let key = *arrivals.iter().find(fits)?;
                 self.tree.serve(key)
             }
@@ -117,12 +118,12 @@ impl<T> Queue<T> {
     /// Notes that something of `address` was served without having waited.
     pub fn served(&mut self, address: IpAddr) {
         if self.arrivals.is_none() {
-            self.tree.served(Origin::from(address));
+            self.tree.served(ClientOrigin::from(address));
         }
     }
 
     /// Takes one out that has waited too long.
-    pub fn expired(&mut self, now: Instant) -> Option<Waiting<T>> {
+    pub fn expired(&mut self, now: Instant) -> Option<QueuedItem<T>> {
         if self.next_deadline()? > now {
             return None;
         }
@@ -142,21 +143,21 @@ impl<T> Queue<T> {
     }
 
     /// Takes the one called `key` out.
-    pub fn remove(&mut self, key: Key) -> Option<Waiting<T>> {
+    pub fn remove(&mut self, key: ItemKey) -> Option<QueuedItem<T>> {
         self.tree.remove(key)
     }
 
     /// The one called `key`.
-    pub fn get(&self, key: Key) -> Option<&Waiting<T>> {
+    pub fn get(&self, key: ItemKey) -> Option<&QueuedItem<T>> {
         self.tree.get(key)
     }
 
     /// The ranges of most of those that wait.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.tree.ranges(at_most)
     }
 
-    fn note(&mut self, deadline: Instant, key: Key) {
+    fn note(&mut self, deadline: Instant, key: ItemKey) {
         self.deadlines.push(Reverse((deadline, key)));
         // LIMIT: as many names of items that have left as there are others, and a few: each is dropped at the cost
         // of one that was pushed.

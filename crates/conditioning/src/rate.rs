@@ -1,6 +1,7 @@
 //! How many requests one client may make: a bucket of tokens for each.
 //!
-//! Runs in: gates, site workers, filters, services; pure. Sees: addresses of clients. Never: takes more memory the more clients there are.
+//! Runs in: gates, site workers, filters, services; pure. Sees: addresses of clients. Never: takes more memory the more
+//! clients there are.
 //!
 //! A bucket is one moment: when it will be full. It is empty if that is a whole bucket's filling time ahead.
 
@@ -8,16 +9,16 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::address::Origin;
+use crate::address::ClientOrigin;
 use crate::network::Exempt;
 use crate::recent::Recent;
 
 /// LIMIT: clients whose buckets are known; about 5 MiB. That of one who was not heard of for longest is full again.
 const CLIENTS_MAX: u32 = 65_536;
 
-/// What a client may.
+/// The decision about a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RateDecision {
     /// Make this request, and many more.
     Within,
     /// Make this request; more than half of the bucket is used.
@@ -26,12 +27,13 @@ pub enum Asked {
     Over,
 }
 
-/// A bucket of tokens for each key. A key that was not heard of for longest is forgotten first, so its bucket is full again.
+/// A bucket of tokens for each key. A key that was not heard of for longest is forgotten first, so its bucket is full
+/// again.
 #[derive(Debug)]
 pub struct Buckets<K> {
-    /// What one token takes to come.
+    /// The time in which one token comes.
     interval: Duration,
-    /// What a whole bucket takes to fill.
+    /// The time in which a whole bucket fills.
     filling: Duration,
     full_at: Recent<Instant, K>,
 }
@@ -60,7 +62,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
 /// See the file's head.
 #[derive(Debug)]
 pub struct Rate {
-    buckets: Buckets<Origin>,
+    buckets: Buckets<ClientOrigin>,
     exempt: Exempt,
     /// Requests that were refused.
     pub over_rate: u64,
@@ -87,20 +89,20 @@ impl Rate {
 
     /// Whether `address` may make a request now; takes a token if it may.
     pub fn take(&mut self, address: IpAddr, now: Instant) -> bool {
-        self.ask(address, now) != Asked::Over
+        self.ask(address, now) != RateDecision::Over
     }
 
     /// As [`Rate::take`], and whether the bucket of `address` is less than half full.
-    pub fn ask(&mut self, address: IpAddr, now: Instant) -> Asked {
+    pub fn ask(&mut self, address: IpAddr, now: Instant) -> RateDecision {
         if self.buckets.interval.is_zero() || self.exempt.contains(address) {
-            return Asked::Within;
+            return RateDecision::Within;
         }
         match self.buckets.take(address.into(), now) {
-            Ok(used) if used > self.buckets.filling / 2 => Asked::Low,
-            Ok(_) => Asked::Within,
+            Ok(used) if used > self.buckets.filling / 2 => RateDecision::Low,
+            Ok(_) => RateDecision::Within,
             Err(_) => {
                 self.over_rate += 1;
-                Asked::Over
+                RateDecision::Over
             }
         }
     }
@@ -134,8 +136,17 @@ mod tests {
     #[test]
     fn a_bucket_says_when_it_is_low() {
         let (mut rate, now) = (Rate::new(10, 4), Instant::now());
-        let asked: Vec<Asked> = (0..5).map(|_| rate.ask(HERE, now)).collect();
-        assert_eq!(asked, [Asked::Within, Asked::Within, Asked::Low, Asked::Low, Asked::Over]);
+        let asked: Vec<RateDecision> = (0..5).map(|_| rate.ask(HERE, now)).collect();
+        assert_eq!(
+            asked,
+            [
+                RateDecision::Within,
+                RateDecision::Within,
+                RateDecision::Low,
+                RateDecision::Low,
+                RateDecision::Over
+            ]
+        );
         assert_eq!((rate.used(HERE, now), rate.used(HERE, now + MS * 150)), (MS * 400, MS * 250));
         assert_eq!(rate.used(HERE, now + MS * 1000), Duration::ZERO);
     }

@@ -1,19 +1,19 @@
-//! What is known of the clients, or other keys, that were heard of last: a table with a limit.
+//! The values of the clients, or other keys, that were heard of last: a table with a limit.
 //!
-//! Runs in: gates, filters, services; pure. Sees: addresses of clients. Never: holds more than its limit; who was not heard of
-//! for longest is forgotten first.
+//! Runs in: gates, filters, services; pure. Sees: addresses of clients. Never: holds more than its limit; who was not
+//! heard of for longest is forgotten first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::address::Origin;
-use crate::hash::Seeded;
+use crate::address::ClientOrigin;
+use crate::hash::SeededState;
 
 /// No entry.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-struct Entry<V, K> {
+struct RecentEntry<V, K> {
     key: K,
     value: V,
     older: u32,
@@ -22,9 +22,9 @@ struct Entry<V, K> {
 
 /// See the file's head.
 #[derive(Debug)]
-pub struct Recent<V, K = Origin> {
-    places: HashMap<K, u32, Seeded>,
-    entries: Vec<Entry<V, K>>,
+pub struct Recent<V, K = ClientOrigin> {
+    places: HashMap<K, u32, SeededState>,
+    entries: Vec<RecentEntry<V, K>>,
     oldest: u32,
     newest: u32,
     limit: u32,
@@ -42,12 +42,12 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
         }
     }
 
-    /// What is known of `key`.
+    /// The value of `key`.
     pub fn get(&self, key: K) -> Option<&V> {
         self.places.get(&key).map(|&at| &self.entries[at as usize].value)
     }
 
-    /// What is known of `key`, of which something is heard now; `new` if nothing was known.
+    /// The value of `key`, which becomes the most recent; `new` if it had none.
     pub fn touch(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
         let at = match self.places.get(&key) {
             Some(&at) => {
@@ -68,7 +68,7 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
     /// A place that is in no order yet: a new one, or that of the oldest.
     fn add(&mut self, key: K, value: V) -> u32 {
         let at = if self.entries.len() < self.limit as usize {
-            self.entries.push(Entry { key, value, older: NONE, newer: NONE });
+            self.entries.push(RecentEntry { key, value, older: NONE, newer: NONE });
             (self.entries.len() - 1) as u32
         } else {
             let at = self.oldest;
@@ -93,7 +93,7 @@ impl<V, K: Copy + Eq + Hash> Recent<V, K> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { older, newer, .. } = self.entries[at as usize];
+        let RecentEntry { older, newer, .. } = self.entries[at as usize];
         match older {
             NONE => self.oldest = newer,
             older => self.entries[older as usize].newer = newer,

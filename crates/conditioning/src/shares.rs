@@ -4,19 +4,17 @@
 //! a small server's share of a tenth would.
 //!
 //! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2, "Slow read prevention": 25% of all connections
-//! from a /8, 15% from a /16, 10% from a /24
-//!. What these are of IPv4, /32, /48 and /56 are of IPv6.
+//! from a /8, 15% from a /16, 10% from a /24. For IPv6, /32, /48 and /56 take their place.
 //!
 //! Clients of many ranges can fill a server up although none of them has more than its share; the paper's infrequent
 //! client then waits until one of them is done (4.4.2). Where it is known how many a server serves at once, it does
-//! not:
-//! the last tenth is for the widest ranges that hold nothing.
+//! not: the last tenth is for the widest ranges that hold nothing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::address::{Origin, Range};
-use crate::hash::Seeded;
+use crate::address::{AddressRange, ClientOrigin};
+use crate::hash::SeededState;
 use crate::network::Exempt;
 
 /// The shares of the three sizes of range, the widest first: bits of the prefix, and thousandths of all connections.
@@ -41,15 +39,15 @@ pub struct Shares {
     capacity: u32,
     exempt: Exempt,
     /// LIMIT: three for each connection that is held.
-    ranges: HashMap<Range, u32, Seeded>,
+    ranges: HashMap<AddressRange, u32, SeededState>,
     held: u32,
     /// From so many held on, there is only room for ranges that hold nothing.
     crowded: u32,
-    /// What a range of each size may hold however small the share is, the widest first.
+    /// The places that a range of each size may hold however small the share is, the widest first.
     least: [u32; 3],
 }
 
-/// What is kept for ranges that hold nothing: one of so many that a server can serve at once.
+/// The places reserved for ranges that hold nothing: one of so many that a server can serve at once.
 const RESERVE: u32 = 10;
 
 impl Shares {
@@ -83,7 +81,7 @@ impl Shares {
     }
 
     /// Counts a connection of `address` in, or names the widest of its ranges that is full.
-    pub fn admit(&mut self, address: IpAddr) -> Result<(), Range> {
+    pub fn admit(&mut self, address: IpAddr) -> Result<(), AddressRange> {
         if self.exempt.contains(address) {
             return Ok(());
         }
@@ -98,7 +96,7 @@ impl Shares {
     }
 
     /// Counts `number` at once of `address` in, or names the widest of its ranges that has no room for all of them.
-    pub fn admit_all(&mut self, address: IpAddr, number: u32) -> Result<(), Range> {
+    pub fn admit_all(&mut self, address: IpAddr, number: u32) -> Result<(), AddressRange> {
         if self.exempt.contains(address) {
             return Ok(());
         }
@@ -149,14 +147,14 @@ impl Shares {
     }
 
     /// Whether those ranges that `range` is part of have room, as far as they have shares.
-    pub fn has_room(&self, range: Range) -> bool {
-        let origin = Origin::from(range.first());
+    pub fn has_room(&self, range: AddressRange) -> bool {
+        let origin = ClientOrigin::from(range.first());
         let known = self.limits_of(origin).iter().filter(|(bits, _)| *bits <= range.bits()).count();
         self.full(&self.ranges_of_origin(origin)[..known]).is_none()
     }
 
     /// How many connections of a range that has a share are held.
-    pub fn of(&self, range: Range) -> u32 {
+    pub fn of(&self, range: AddressRange) -> u32 {
         self.count(range)
     }
 
@@ -166,9 +164,9 @@ impl Shares {
     }
 
     /// The ranges that hold at least a tenth of all, heaviest first, and of equal ones the narrowest.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         let least = self.held.div_ceil(10).max(1);
-        let mut ranges: Vec<(Range, u32)> = self
+        let mut ranges: Vec<(AddressRange, u32)> = self
             .ranges
             .iter()
             .filter(|(_, count)| **count >= least)
@@ -180,27 +178,27 @@ impl Shares {
     }
 
     /// The widest of these ranges, of which the first is the widest of all, that may have no more.
-    fn full(&self, ranges: &[(Range, u32)]) -> Option<Range> {
+    fn full(&self, ranges: &[(AddressRange, u32)]) -> Option<AddressRange> {
         let crowded =
             self.held >= self.crowded && ranges.first().is_some_and(|(range, _)| self.count(*range) > 0);
-        let full = |(at, (range, most)): (usize, &(Range, u32))| {
+        let full = |(at, (range, most)): (usize, &(AddressRange, u32))| {
             (at == 0 && crowded || self.count(*range) >= *most).then_some(*range)
         };
         ranges.iter().enumerate().find_map(full)
     }
 
-    fn count_in(&mut self, ranges: [(Range, u32); 3], number: u32) {
+    fn count_in(&mut self, ranges: [(AddressRange, u32); 3], number: u32) {
         for (range, _) in ranges {
             *self.ranges.entry(range).or_default() += number;
         }
         self.held += number;
     }
 
-    fn count(&self, range: Range) -> u32 {
+    fn count(&self, range: AddressRange) -> u32 {
         self.ranges.get(&range).copied().unwrap_or(0)
     }
 
-    fn limits_of(&self, origin: Origin) -> &[(u8, u16); 3] {
+    fn limits_of(&self, origin: ClientOrigin) -> &[(u8, u16); 3] {
         if origin.is_v6() { &self.limits.v6 } else { &self.limits.v4 }
     }
 
@@ -210,11 +208,11 @@ impl Shares {
         u32::try_from(most).unwrap_or(u32::MAX).max(least)
     }
 
-    fn ranges_of(&self, address: IpAddr) -> [(Range, u32); 3] {
-        self.ranges_of_origin(Origin::from(address))
+    fn ranges_of(&self, address: IpAddr) -> [(AddressRange, u32); 3] {
+        self.ranges_of_origin(ClientOrigin::from(address))
     }
 
-    fn ranges_of_origin(&self, origin: Origin) -> [(Range, u32); 3] {
+    fn ranges_of_origin(&self, origin: ClientOrigin) -> [(AddressRange, u32); 3] {
         let limits = self.limits_of(origin);
         std::array::from_fn(|at| {
             let (bits, share) = limits[at];

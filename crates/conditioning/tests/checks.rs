@@ -1,10 +1,10 @@
 //! Heads that are refused, and why; and those that browsers and common programs send, which are not.
 
-use conditioning::checks::{Fault, Setting, check, check_fields};
+use conditioning::checks::{HeadFault, Setting, check, check_fields};
 use proptest::prelude::*;
 
-/// What is found in a head with this target and these lines, leniently and strictly.
-fn found(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
+/// The faults of a head with this target and these lines, leniently and strictly.
+fn found(target: &str, lines: &str) -> (Option<HeadFault>, Option<HeadFault>) {
     let head = format!("GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n");
     let found = both(head.as_bytes());
     assert_eq!(found_in_parts(target, lines), found, "{target} {lines}");
@@ -12,7 +12,7 @@ fn found(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
 }
 
 /// The same in the parts that HTTP/2 has. A line that is none stands for what no part can be.
-fn found_in_parts(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
+fn found_in_parts(target: &str, lines: &str) -> (Option<HeadFault>, Option<HeadFault>) {
     let fields = || {
         let lines = lines.split_terminator("\r\n").map(|line| line.split_once(':'));
         lines.map(|line| line.map(|(name, value)| (name.as_bytes(), value.trim_ascii().as_bytes())))
@@ -32,7 +32,7 @@ fn found_in_parts(target: &str, lines: &str) -> (Option<Fault>, Option<Fault>) {
     (one(Setting::Lenient), one(Setting::Strict))
 }
 
-fn both(head: &[u8]) -> (Option<Fault>, Option<Fault>) {
+fn both(head: &[u8]) -> (Option<HeadFault>, Option<HeadFault>) {
     (check(head, Setting::Lenient).err(), check(head, Setting::Strict).err())
 }
 
@@ -84,66 +84,66 @@ fn harmful_heads_are_refused() {
     let many = |count: usize, text: &str| text.repeat(count);
     let headers = |count: usize| (0..count).map(|number| format!("X-{number}: y\r\n")).collect::<String>();
     for (target, lines, fault) in [
-        (many(17, "/"), String::new(), Fault::Slashes),
-        (format!("http://example.org{}", many(5000, "/")), String::new(), Fault::Slashes),
-        (many(513, "/a"), String::new(), Fault::Segments),
-        (format!("/?{}", many(2000, "a&")), String::new(), Fault::Parameters),
-        (format!("/{}", many(16 << 10, "a")), String::new(), Fault::Target),
-        ("/".into(), headers(100), Fault::Lines),
-        ("/".into(), many(33, "X: y\r\n"), Fault::Repeated),
-        ("/".into(), many(33, "x: y\r\nX: z\r\n"), Fault::Repeated),
-        ("/".into(), format!("{}: y\r\n", many(257, "x")), Fault::NameLength),
-        ("/".into(), format!("X: {}\r\n", many(32769, "y")), Fault::ValueLength),
-        ("/".into(), format!("Accept: {}\r\n", many(1000, "a,")), Fault::Elements),
-        ("/".into(), format!("Range: bytes={}\r\n", many(64, "0-,")), Fault::Ranges),
-        ("/".into(), format!("Request-Range: bytes={}\r\n", many(64, "0-,")), Fault::Ranges),
-        ("/".into(), "X: a\r\n b\r\n".into(), Fault::Folded),
-        ("/".into(), "X: a\0b\r\n".into(), Fault::Control),
-        ("/".into(), "X: a\rb\r\n".into(), Fault::Control),
-        ("/".into(), "X: \x1b[2J\r\n".into(), Fault::Control),
-        ("/\x7f".into(), String::new(), Fault::Control),
-        ("/".into(), "X : y\r\n".into(), Fault::Name),
-        ("/".into(), "no colon\r\n".into(), Fault::Name),
-        ("/".into(), ": nothing\r\n".into(), Fault::Name),
-        ("/".into(), "Proxy: http://attacker.example\r\n".into(), Fault::Forged),
-        ("/".into(), "User-Agent: () { :; }; /bin/id\r\n".into(), Fault::Forged),
-        ("/".into(), "Connection: close, Content-Length\r\n".into(), Fault::Connection),
-        ("/".into(), "Connection: bulkhead-client\r\n".into(), Fault::Connection),
-        ("/".into(), "Connection: Client-Cert\r\n".into(), Fault::Connection),
-        ("/".into(), "Host: user@example.org\r\n".into(), Fault::Host),
-        ("/ /".into(), String::new(), Fault::Shape),
+        (many(17, "/"), String::new(), HeadFault::Slashes),
+        (format!("http://example.org{}", many(5000, "/")), String::new(), HeadFault::Slashes),
+        (many(513, "/a"), String::new(), HeadFault::Segments),
+        (format!("/?{}", many(2000, "a&")), String::new(), HeadFault::Parameters),
+        (format!("/{}", many(16 << 10, "a")), String::new(), HeadFault::Target),
+        ("/".into(), headers(100), HeadFault::Lines),
+        ("/".into(), many(33, "X: y\r\n"), HeadFault::Repeated),
+        ("/".into(), many(33, "x: y\r\nX: z\r\n"), HeadFault::Repeated),
+        ("/".into(), format!("{}: y\r\n", many(257, "x")), HeadFault::NameLength),
+        ("/".into(), format!("X: {}\r\n", many(32769, "y")), HeadFault::ValueLength),
+        ("/".into(), format!("Accept: {}\r\n", many(1000, "a,")), HeadFault::Elements),
+        ("/".into(), format!("Range: bytes={}\r\n", many(64, "0-,")), HeadFault::Ranges),
+        ("/".into(), format!("Request-Range: bytes={}\r\n", many(64, "0-,")), HeadFault::Ranges),
+        ("/".into(), "X: a\r\n b\r\n".into(), HeadFault::Folded),
+        ("/".into(), "X: a\0b\r\n".into(), HeadFault::Control),
+        ("/".into(), "X: a\rb\r\n".into(), HeadFault::Control),
+        ("/".into(), "X: \x1b[2J\r\n".into(), HeadFault::Control),
+        ("/\x7f".into(), String::new(), HeadFault::Control),
+        ("/".into(), "X : y\r\n".into(), HeadFault::Name),
+        ("/".into(), "no colon\r\n".into(), HeadFault::Name),
+        ("/".into(), ": nothing\r\n".into(), HeadFault::Name),
+        ("/".into(), "Proxy: http://attacker.example\r\n".into(), HeadFault::Forged),
+        ("/".into(), "User-Agent: () { :; }; /bin/id\r\n".into(), HeadFault::Forged),
+        ("/".into(), "Connection: close, Content-Length\r\n".into(), HeadFault::Connection),
+        ("/".into(), "Connection: bulkhead-client\r\n".into(), HeadFault::Connection),
+        ("/".into(), "Connection: Client-Cert\r\n".into(), HeadFault::Connection),
+        ("/".into(), "Host: user@example.org\r\n".into(), HeadFault::Host),
+        ("/ /".into(), String::new(), HeadFault::Shape),
     ] {
         let lenient = found(&target, &lines).0;
         assert_eq!(lenient, Some(fault), "{target:.40} {lines:.40}");
         assert!(found(&target, &lines).1.is_some(), "{target:.40} {lines:.40}: only lenient");
     }
     let method = format!("{} / HTTP/1.1\r\n\r\n", many(33, "M"));
-    assert_eq!(both(method.as_bytes()).0, Some(Fault::Method));
+    assert_eq!(both(method.as_bytes()).0, Some(HeadFault::Method));
 }
 
 #[test]
 fn strange_heads_are_refused_strictly() {
     for (target, lines, fault) in [
-        ("////", "", Fault::Slashes),
-        ("/..", "", Fault::Climbing),
-        ("/a/../../b", "", Fault::Climbing),
-        ("/a/%2e%2E/.%2e/b", "", Fault::Climbing),
-        ("/..;x/b", "", Fault::Climbing),
-        ("/%00", "", Fault::Hidden),
-        ("/a%2fb", "", Fault::Hidden),
-        ("/a%5Cb", "", Fault::Hidden),
-        ("/a%0d%0aSet-Cookie:x", "", Fault::Hidden),
-        ("/%252e%252e/", "", Fault::Hidden),
-        ("/?a=%00", "", Fault::Hidden),
-        ("/%", "", Fault::Encoding),
-        ("/%2", "", Fault::Encoding),
-        ("/%+1", "", Fault::Encoding),
-        ("/?%zz", "", Fault::Encoding),
-        ("/a\\b", "", Fault::Encoding),
-        ("/caf\u{e9}", "", Fault::Encoding),
-        ("/", "X-Original-URL: /admin\r\n", Fault::Forged),
-        ("/", "X_Forwarded_For: 127.0.0.1\r\n", Fault::Name),
-        ("/", "Connection: X-Whatever\r\n", Fault::Connection),
+        ("////", "", HeadFault::Slashes),
+        ("/..", "", HeadFault::Climbing),
+        ("/a/../../b", "", HeadFault::Climbing),
+        ("/a/%2e%2E/.%2e/b", "", HeadFault::Climbing),
+        ("/..;x/b", "", HeadFault::Climbing),
+        ("/%00", "", HeadFault::Hidden),
+        ("/a%2fb", "", HeadFault::Hidden),
+        ("/a%5Cb", "", HeadFault::Hidden),
+        ("/a%0d%0aSet-Cookie:x", "", HeadFault::Hidden),
+        ("/%252e%252e/", "", HeadFault::Hidden),
+        ("/?a=%00", "", HeadFault::Hidden),
+        ("/%", "", HeadFault::Encoding),
+        ("/%2", "", HeadFault::Encoding),
+        ("/%+1", "", HeadFault::Encoding),
+        ("/?%zz", "", HeadFault::Encoding),
+        ("/a\\b", "", HeadFault::Encoding),
+        ("/caf\u{e9}", "", HeadFault::Encoding),
+        ("/", "X-Original-URL: /admin\r\n", HeadFault::Forged),
+        ("/", "X_Forwarded_For: 127.0.0.1\r\n", HeadFault::Name),
+        ("/", "Connection: X-Whatever\r\n", HeadFault::Connection),
     ] {
         assert_eq!(found(target, lines), (None, Some(fault)), "{target} {lines}");
     }
@@ -151,11 +151,11 @@ fn strange_heads_are_refused_strictly() {
         ["a..b", "-a.example", "a-.example", "0x7f.1", "2130706433", "127.1", "a:b", "a:123456", "%41", "."]
     {
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert_eq!(both(head.as_bytes()), (None, Some(Fault::Host)), "{host}");
+        assert_eq!(both(head.as_bytes()), (None, Some(HeadFault::Host)), "{host}");
     }
 }
 
-/// What people send to nginx, Apache and Caddy, and what only attackers send.
+/// Requests that people send to nginx, Apache and Caddy, and requests that only attackers send.
 #[test]
 fn the_standard_setting_passes_what_is_read_in_one_way() {
     let standard = |target: &str, lines: &str| {
@@ -179,21 +179,21 @@ fn the_standard_setting_passes_what_is_read_in_one_way() {
         assert_eq!(standard(target, lines), None, "{target:.60} {lines}");
     }
     for (target, fault) in [
-        ("/..", Fault::Climbing),
-        ("/a/%2e%2E/.%2e/b", Fault::Climbing),
-        ("/..;x/b", Fault::Climbing),
-        ("/%00", Fault::Hidden),
-        ("/a%0d%0aSet-Cookie:x", Fault::Hidden),
-        ("/%7f", Fault::Hidden),
-        ("/%", Fault::Encoding),
-        ("/%zz", Fault::Encoding),
-        ("/a\\b", Fault::Encoding),
+        ("/..", HeadFault::Climbing),
+        ("/a/%2e%2E/.%2e/b", HeadFault::Climbing),
+        ("/..;x/b", HeadFault::Climbing),
+        ("/%00", HeadFault::Hidden),
+        ("/a%0d%0aSet-Cookie:x", HeadFault::Hidden),
+        ("/%7f", HeadFault::Hidden),
+        ("/%", HeadFault::Encoding),
+        ("/%zz", HeadFault::Encoding),
+        ("/a\\b", HeadFault::Encoding),
     ] {
         assert_eq!(standard(target, ""), Some(fault), "{target}");
     }
     for host in ["a..b", "127.1", "0x7f.1", "user@a.test"] {
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        assert_eq!(check(head.as_bytes(), Setting::Standard), Err(Fault::Host), "{host}");
+        assert_eq!(check(head.as_bytes(), Setting::Standard), Err(HeadFault::Host), "{host}");
     }
 }
 
@@ -201,35 +201,35 @@ fn the_standard_setting_passes_what_is_read_in_one_way() {
 #[test]
 fn limits_are_where_they_are() {
     let strict = |target: &str, lines: &str| found(target, lines).1;
-    assert_eq!((strict("///", ""), strict("////", "")), (None, Some(Fault::Slashes)));
+    assert_eq!((strict("///", ""), strict("////", "")), (None, Some(HeadFault::Slashes)));
     let parts = |count| "/a".repeat(count);
-    assert_eq!((strict(&parts(64), ""), strict(&parts(65), "")), (None, Some(Fault::Segments)));
+    assert_eq!((strict(&parts(64), ""), strict(&parts(65), "")), (None, Some(HeadFault::Segments)));
     let long = |count: usize| format!("/{}", "a".repeat(count - 1));
-    assert_eq!((strict(&long(4096), ""), strict(&long(4097), "")), (None, Some(Fault::Target)));
+    assert_eq!((strict(&long(4096), ""), strict(&long(4097), "")), (None, Some(HeadFault::Target)));
     let query = |count| format!("/?{}", "a;".repeat(count));
-    assert_eq!((strict(&query(199), ""), strict(&query(200), "")), (None, Some(Fault::Parameters)));
+    assert_eq!((strict(&query(199), ""), strict(&query(200), "")), (None, Some(HeadFault::Parameters)));
     let lines = |count| (1..count).map(|number| format!("x{number}: y\r\n")).collect::<String>();
-    assert_eq!((strict("/", &lines(64)), strict("/", &lines(65))), (None, Some(Fault::Lines)));
+    assert_eq!((strict("/", &lines(64)), strict("/", &lines(65))), (None, Some(HeadFault::Lines)));
     let same = |count| "Via: x\r\n".repeat(count);
-    assert_eq!((strict("/", &same(8)), strict("/", &same(9))), (None, Some(Fault::Repeated)));
+    assert_eq!((strict("/", &same(8)), strict("/", &same(9))), (None, Some(HeadFault::Repeated)));
     let ranges = |count: usize| format!("range: bytes={}0-1\r\n", "0-1,".repeat(count - 1));
-    assert_eq!((strict("/", &ranges(8)), strict("/", &ranges(9))), (None, Some(Fault::Ranges)));
+    assert_eq!((strict("/", &ranges(8)), strict("/", &ranges(9))), (None, Some(HeadFault::Ranges)));
 }
 
 #[test]
 fn a_part_of_a_head_is_no_head() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for end in 0..head.len() {
-        assert_eq!(both(&head[..end]), (Some(Fault::Shape), Some(Fault::Shape)), "{end}");
+        assert_eq!(both(&head[..end]), (Some(HeadFault::Shape), Some(HeadFault::Shape)), "{end}");
     }
     assert_eq!(both(head), (None, None));
-    assert_eq!(both(b"\r\n\r\n"), (Some(Fault::Shape), Some(Fault::Shape)));
+    assert_eq!(both(b"\r\n\r\n"), (Some(HeadFault::Shape), Some(HeadFault::Shape)));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What passes the strict setting passes the lenient one, and nothing after the head matters.
+    /// A head that passes the strict setting passes the lenient one, and nothing after the head matters.
     #[test]
     fn strict_is_stricter(bytes in proptest::collection::vec(prop_oneof![
         4 => proptest::sample::select(&b"/%.2eEfF05cC:?&; aHost\r\n"[..]),

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use conditioning::{
-    Bans, Delayed, Exempt, Key, MinRate, Origin, Pace, Priority, Queue, Range, Rate, ShareLimits, Shares,
+    AddressRange, Bans, ClientOrigin, DelayQueue, Exempt, ItemKey, MinRate, Pace, Priority, Queue, Rate,
+    ShareLimits, Shares,
 };
 use proptest::prelude::*;
 
@@ -55,7 +56,7 @@ fn waits() -> impl Strategy<Value = Vec<Wait>> {
 }
 
 /// In order of arrival: name, deadline, item.
-type Line = Vec<(Key, Instant, usize)>;
+type Line = Vec<(ItemKey, Instant, usize)>;
 
 fn check_queue(priority: Priority, steps: &[Wait]) {
     let mut now = Instant::now();
@@ -115,12 +116,12 @@ struct Naive {
 }
 
 impl Naive {
-    fn full(&self, address: IpAddr) -> Option<Range> {
+    fn full(&self, address: IpAddr) -> Option<AddressRange> {
         let limits = if address.is_ipv4() { self.limits.v4 } else { self.limits.v6 };
         let all = self.held.len() as u32;
         let crowded = self.reserves && all >= self.capacity - self.capacity / 10;
         limits.into_iter().enumerate().find_map(|(at, (bits, share))| {
-            let range = Origin::from(address).range(bits);
+            let range = ClientOrigin::from(address).range(bits);
             let held = self.held.iter().filter(|other| range.contains(**other)).count() as u32;
             let most = (self.capacity * u32::from(share) / 1000).max(1);
             (held >= most || at == 0 && crowded && held > 0).then_some(range)
@@ -162,13 +163,13 @@ fn check_shares(capacity: u32, reserves: bool, traffic: &Traffic) {
     assert_eq!((shares.held(), shares.ranges(9)), (0, Vec::new()));
 }
 
-/// Whoever is parked may not go on, at any time; who waits long enough for room gets it, and nobody is lost.
+/// A delayed client may not go on, at any time; one that waits long enough for room gets it, and nobody is lost.
 fn check_parked(capacity: u32, reserves: bool, traffic: &Traffic) {
     let mut shares = Shares::new(ShareLimits::default(), capacity, Exempt::default());
     if reserves {
         shares.serving(capacity);
     }
-    let mut delayed = Delayed::new();
+    let mut delayed = DelayQueue::new();
     let mut waiting: BTreeMap<usize, IpAddr> = BTreeMap::new();
     let mut held: Vec<IpAddr> = Vec::new();
     let later = Instant::now() + after(1000);
@@ -342,7 +343,7 @@ fn a_small_server_serves_every_range() {
 #[test]
 fn parked_are_refused_in_the_end() {
     let now = Instant::now();
-    let mut delayed = Delayed::new();
+    let mut delayed = DelayQueue::new();
     let mut shares = Shares::new(ShareLimits::default(), 1, Exempt::default());
     assert!(shares.admit(ip("10.0.0.1")).is_ok());
     delayed.push(ip("10.0.0.2"), now + after(5), ());
@@ -385,7 +386,7 @@ fn a_transfer_is_judged_by_its_pieces() {
     assert!(!pace.too_slow(start + after(5001)) && pace.too_slow(start + after(5002)));
     pace.moved(2000, start + after(5000));
     assert_eq!(pace.deadline(), Some(start + after(7001)));
-    // What is ours to wait for is not the client's fault.
+    // A wait of our own is not the client's fault.
     pace.excuse(start + after(60_000));
     assert!(!pace.too_slow(start + after(65_000)) && pace.too_slow(start + after(65_001)));
 }
@@ -400,10 +401,10 @@ fn the_last_tenth_is_for_ranges_that_hold_nothing() {
         |shares: &mut Shares, first| (0..9).filter(|at| shares.admit(from(first, *at)).is_ok()).count();
     assert_eq!([10, 11, 12, 13].map(|first| admitted(&mut shares, first)), [5, 5, 5, 3]);
     assert!(!shares.may(from(13, 200)) && shares.may(from(14, 0)));
-    assert!(!shares.has_room(Origin::from(from(13, 0)).range(8)));
+    assert!(!shares.has_room(ClientOrigin::from(from(13, 0)).range(8)));
     assert!(
-        shares.has_room(Origin::from(from(14, 0)).range(8))
-            && shares.has_room(Origin::from(from(13, 0)).range(4))
+        shares.has_room(ClientOrigin::from(from(14, 0)).range(8))
+            && shares.has_room(ClientOrigin::from(from(13, 0)).range(4))
     );
     assert_eq!([14, 15].map(|first| admitted(&mut shares, first)), [1, 1]);
     shares.release(from(10, 0));

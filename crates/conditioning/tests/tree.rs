@@ -6,7 +6,7 @@ mod model;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use conditioning::{Key, Tree};
+use conditioning::{ItemKey, Tree};
 use model::{Node, path};
 use proptest::prelude::*;
 
@@ -51,10 +51,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..300)
 }
 
-/// What is in the tree: by key, whose it is.
-type Inside = Vec<(Key, IpAddr, u32)>;
+/// The items in the tree: by key, whose each is.
+type Inside = Vec<(ItemKey, IpAddr, u32)>;
 
-fn leave(inside: &mut Inside, item: u32) -> (Key, IpAddr) {
+fn leave(inside: &mut Inside, item: u32) -> (ItemKey, IpAddr) {
     let at = inside.iter().position(|(_, _, other)| *other == item).expect("it is inside, and only once");
     let (key, address, _) = inside.remove(at);
     (key, address)
@@ -64,7 +64,7 @@ fn compare(steps: &[Step]) {
     let mut tree = Tree::remembering(u32::MAX);
     let mut model = Node::default();
     let mut inside: Inside = Vec::new();
-    let mut gone: Vec<Key> = Vec::new();
+    let mut gone: Vec<ItemKey> = Vec::new();
     for (item, step) in (0_u32..).zip(steps) {
         let left = match *step {
             Step::Insert(address) => {
@@ -141,7 +141,7 @@ fn none_is_lost(steps: &[Step], remembered: u32) {
                 assert_eq!(next.is_none(), inside.is_empty());
                 next
             }
-            // What is put back is the next.
+            // An item that is put back is the next.
             Step::Serve(_) => tree.next().map(|next| {
                 let (_, address) = leave(&mut inside, next);
                 inside.push((tree.insert_next(address.into(), next), address, next));
@@ -164,7 +164,7 @@ fn none_is_lost(steps: &[Step], remembered: u32) {
     assert_eq!(rest.len(), inside.len());
 }
 
-/// Whoever else comes, and however often: an item is served after as many servings as the file `tree.rs` says.
+/// Other clients may come as often as they like: an item is served after as many servings as the file `tree.rs` says.
 fn waits(others: &[IpAddr], patient: IpAddr, ahead: u32, remembered: u32) {
     const PATIENT: u32 = u32::MAX;
     let mut tree = Tree::remembering(remembered);

@@ -1,9 +1,11 @@
-//! What waits: whose turn is next, who is named when there is too much, and what is forgotten.
+//! Waiting items: whose turn is next, who is named when there is too much, and what is forgotten.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use conditioning::{Asked, Bans, Delayed, Exempt, Network, Priority, Queue, Rate, ShareLimits, Shares};
+use conditioning::{
+    Bans, DelayQueue, Exempt, IpNetwork, Priority, Queue, Rate, RateDecision, ShareLimits, Shares,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -36,7 +38,7 @@ fn a_range_that_was_served_without_waiting_comes_later() {
 #[test]
 fn a_range_that_was_served_is_the_last_that_goes_on_after_a_delay() {
     let (later, mut shares) = (Instant::now() + SECOND, shares_of(100));
-    let mut delayed = Delayed::default();
+    let mut delayed = DelayQueue::default();
     assert!(delayed.is_empty());
     delayed.push(ip("10.0.0.1"), later, "first");
     delayed.push(ip("11.0.0.1"), later, "second");
@@ -50,7 +52,7 @@ fn a_range_that_was_served_is_the_last_that_goes_on_after_a_delay() {
 #[test]
 fn one_that_is_delayed_can_be_taken_out_and_leaves_no_deadline() {
     let now = Instant::now();
-    let mut delayed = Delayed::new();
+    let mut delayed = DelayQueue::new();
     let first = delayed.push(ip("10.0.0.1"), now + SECOND, "first");
     let second = delayed.push(ip("10.0.0.1"), now + SECOND * 2, "second");
     assert_eq!((delayed.len(), delayed.next_deadline()), (2, Some(now + SECOND)));
@@ -65,14 +67,14 @@ fn one_that_is_delayed_can_be_taken_out_and_leaves_no_deadline() {
 #[test]
 fn the_ranges_of_most_that_wait_are_named() {
     let later = Instant::now() + SECOND;
-    let (mut queue, mut delayed) = (Queue::new(Priority::Recency), Delayed::new());
+    let (mut queue, mut delayed) = (Queue::new(Priority::Recency), DelayQueue::new());
     assert!(queue.ranges(9).is_empty() && delayed.ranges(9).is_empty());
     for item in 0..30 {
         queue.push(ip("192.0.2.1"), later, item);
         delayed.push(ip("198.51.100.7"), later, item);
     }
     queue.push(ip("10.0.0.1"), later, 99);
-    let named = |ranges: Vec<(conditioning::Range, u32)>| -> Vec<(String, u32)> {
+    let named = |ranges: Vec<(conditioning::AddressRange, u32)>| -> Vec<(String, u32)> {
         ranges.into_iter().map(|(range, count)| (range.to_string(), count)).collect()
     };
     assert_eq!(named(queue.ranges(9)), [("192.0.2.1/32".to_owned(), 30)]);
@@ -114,11 +116,11 @@ fn a_small_table_of_rates_forgets_the_client_that_was_idle_longest() {
     let now = Instant::now();
     let mut rate = Rate::new(1, 1).remembering(2);
     for client in ["192.0.2.1", "192.0.2.2", "192.0.2.3"] {
-        assert_eq!(rate.ask(ip(client), now), Asked::Low);
+        assert_eq!(rate.ask(ip(client), now), RateDecision::Low);
     }
-    assert_eq!(rate.ask(ip("192.0.2.3"), now), Asked::Over);
-    assert_eq!(rate.ask(ip("192.0.2.2"), now), Asked::Over);
-    assert_eq!(rate.ask(ip("192.0.2.1"), now), Asked::Low, "its bucket was forgotten");
+    assert_eq!(rate.ask(ip("192.0.2.3"), now), RateDecision::Over);
+    assert_eq!(rate.ask(ip("192.0.2.2"), now), RateDecision::Over);
+    assert_eq!(rate.ask(ip("192.0.2.1"), now), RateDecision::Low, "its bucket was forgotten");
     assert_eq!(rate.over_rate, 2);
 }
 
@@ -159,7 +161,7 @@ fn a_network_is_taken_in_one_spelling() {
         ("::ffff:0:0/96", "0.0.0.0/0"),
         ("::/0", "::/0"),
     ] {
-        assert_eq!(text.parse::<Network>().expect(text).to_string(), same);
+        assert_eq!(text.parse::<IpNetwork>().expect(text).to_string(), same);
     }
     for (text, reason) in [
         ("10.0.0.1/8", "it has bits beyond its prefix; did you mean 10.0.0.0/8?"),
@@ -169,7 +171,7 @@ fn a_network_is_taken_in_one_spelling() {
         ("10.0.0.0/", "`` is no number of bits from 0 to 32"),
         ("10.0/8", "`10.0` is no address; a network is written like 10.0.0.0/8 or 2001:db8::/32"),
     ] {
-        assert_eq!(text.parse::<Network>().expect_err(text).to_string(), reason);
+        assert_eq!(text.parse::<IpNetwork>().expect_err(text).to_string(), reason);
     }
 }
 
@@ -188,7 +190,7 @@ fn a_network_contains_its_addresses_and_no_others() {
         ("192.0.2.1", "192.0.2.1", true),
         ("192.0.2.1", "192.0.2.0", false),
     ] {
-        let network: Network = network.parse().expect(network);
+        let network: IpNetwork = network.parse().expect(network);
         assert_eq!(network.contains(ip(address)), inside, "{network} {address}");
     }
 }

@@ -21,9 +21,9 @@ pub enum Address {
     Unix(OwnedFd, String),
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
-pub enum Tried {
+pub enum ConnectOutcome {
     /// A connection, non-blocking.
     Connected(OwnedFd),
     /// The server is there, and its queue of connections is full.
@@ -41,15 +41,15 @@ impl std::fmt::Display for Address {
 
 impl Address {
     /// Tries to connect; waits for as long as the network takes.
-    pub async fn connect(&self) -> io::Result<Tried> {
+    pub async fn connect(&self) -> io::Result<ConnectOutcome> {
         match self {
             Self::Unix(directory, name) => connect_unix(directory, name),
-            Self::Tcp(address) => connect_tcp(*address).await.map(Tried::Connected),
+            Self::Tcp(address) => connect_tcp(*address).await.map(ConnectOutcome::Connected),
         }
     }
 
-    /// A socket that connects with its first bytes; `None` if that cannot be. Only to this machine: elsewhere, what is on
-    /// the way may not expect bytes that come so early.
+    /// A socket that connects with its first bytes; `None` if that cannot be. Only to this machine: elsewhere, what is
+    /// on the way may not expect bytes that come so early.
     pub fn aim(&self) -> Option<io::Result<OwnedFd>> {
         match self {
             Self::Tcp(address) if address.ip().is_loopback() => Some(sys::aimed::aim(*address)),
@@ -65,15 +65,15 @@ fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
 
 /// Connects by a relative name: this process has a root in which there is nothing, so the way begins in the directory
 /// that the launcher has opened.
-fn connect_unix(directory: &OwnedFd, name: &str) -> io::Result<Tried> {
+fn connect_unix(directory: &OwnedFd, name: &str) -> io::Result<ConnectOutcome> {
     let address = SocketAddrUnix::new(name)?;
     let socket = new_socket(AddressFamily::UNIX)?;
     rustix::process::fchdir(directory)?;
     loop {
         return match connect(&socket, &address) {
-            Ok(()) => Ok(Tried::Connected(socket)),
+            Ok(()) => Ok(ConnectOutcome::Connected(socket)),
             // A non-blocking connect does not wait for a place in the queue of a Unix socket.
-            Err(Errno::AGAIN) => Ok(Tried::Full),
+            Err(Errno::AGAIN) => Ok(ConnectOutcome::Full),
             Err(Errno::INTR) => continue,
             Err(error) => Err(error.into()),
         };

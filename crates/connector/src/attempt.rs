@@ -1,8 +1,8 @@
 //! One socket of a service's, and the attempt to connect it.
 //!
 //! Runs in: the connector of a service. Sees: a descriptor that the service may use at the same time. Never: connects
-//! what is not a TCP or UDP socket of IP, or blocks, as long as the service leaves `O_NONBLOCK` alone meanwhile; a service
-//! that does not has its own connector wait, and nobody else's.
+//! what is not a TCP or UDP socket of IP, or blocks, as long as the service leaves `O_NONBLOCK` alone meanwhile; a
+//! service that does not has its own connector wait, and nobody else's.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, OwnedFd};

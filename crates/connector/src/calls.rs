@@ -1,10 +1,11 @@
-//! What a service's broker asks for on its channel, and what it is answered.
+//! Answers the requests of a service's broker on its channel.
 //!
-//! Runs in: the connector of a service. Sees: addresses and descriptors of the service's, by its broker, either of which
-//! may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its limit.
+//! Runs in: the connector of a service. Sees: addresses and descriptors of the service's, by its broker, either of
+//! which may be compromised. Never: makes or connects a socket that was not granted, or does more at once than its
+//! limit.
 //!
-//! A broker that ends leaves callers behind that wait. What it has asked for is done all the same, and its successor is
-//! told of it, which then ends those calls.
+//! A broker that ends leaves callers behind that wait. Its requests are carried out all the same, and its successor is
+//! told of them, and then ends those calls.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ use crate::attempt::{Socket, Wait, new_socket};
 use crate::grants::{Grants, plain};
 use crate::refusals::Refusals;
 
-type Broker = Channel<BrokerToConnector, ConnectorToBroker>;
+type BrokerChannel = Channel<BrokerToConnector, ConnectorToBroker>;
 
 /// LIMIT: answers for a broker that is yet to come: more than calls can wait of one that has gone.
 const LEFT_MAX: usize = 65_536;
@@ -44,13 +45,13 @@ pub struct Calls {
     /// Attempts whose callers wait, by call.
     under_way: RefCell<HashMap<u64, AbortHandle>>,
     /// The newest channel.
-    newest: RefCell<Option<Rc<Broker>>>,
+    newest: RefCell<Option<Rc<BrokerChannel>>>,
     /// Answers that nobody was there for.
     left: RefCell<Vec<ConnectorToBroker>>,
 }
 
 /// An answer.
-enum Answer {
+enum CallAnswer {
     Made(OwnedFd),
     Ended(Result<(), Errno>),
 }
@@ -87,7 +88,7 @@ impl Calls {
     /// # Errors
     /// The system refuses to watch the channel.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let broker = Rc::new(Broker::new(channel)?);
+        let broker = Rc::new(BrokerChannel::new(channel)?);
         *self.newest.borrow_mut() = Some(broker.clone());
         for message in self.left.take() {
             if broker.send(&message, None).await.is_err() {
@@ -104,7 +105,7 @@ impl Calls {
             }
             Ok((BrokerToConnector::Disconnect { id }, Some(socket))) => {
                 let outcome = Socket::of(socket).and_then(|socket| socket.disconnect());
-                self.answer(&broker, id, Answer::Ended(outcome));
+                self.answer(&broker, id, CallAnswer::Ended(outcome));
                 0
             }
             Ok((BrokerToConnector::Cancel { id }, None)) => {
@@ -122,7 +123,7 @@ impl Calls {
         Ok(())
     }
 
-    fn make(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, v6: bool, datagram: bool) {
+    fn make(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, v6: bool, datagram: bool) {
         let made = match self.grants.has(datagram) {
             true => new_socket(v6, datagram),
             false => {
@@ -130,13 +131,13 @@ impl Calls {
                 Err(Errno::ACCESS)
             }
         };
-        self.answer(broker, id, made.map_or_else(|errno| Answer::Ended(Err(errno)), Answer::Made));
+        self.answer(broker, id, made.map_or_else(|errno| CallAnswer::Ended(Err(errno)), CallAnswer::Made));
     }
 
     /// Begins an attempt; how much nonsense the wish was.
     fn connect(
         self: &Rc<Self>,
-        broker: &Rc<Broker>,
+        broker: &Rc<BrokerChannel>,
         id: u64,
         (address, scope): (SocketAddr, u32),
         waits: bool,
@@ -153,7 +154,7 @@ impl Calls {
             Ok(socket) => socket.begin(address, scope),
             Err(errno) => Err(errno),
         };
-        self.answer(broker, id, Answer::Ended(outcome));
+        self.answer(broker, id, CallAnswer::Ended(outcome));
         0
     }
 
@@ -167,15 +168,15 @@ impl Calls {
         Err(Errno::ACCESS)
     }
 
-    fn connect_waiting(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, wait: Wait) -> u32 {
+    fn connect_waiting(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, wait: Wait) -> u32 {
         if self.under_way.borrow().len() >= self.waiting_max {
-            self.answer(broker, id, Answer::Ended(Err(Errno::AGAIN)));
+            self.answer(broker, id, CallAnswer::Ended(Err(Errno::AGAIN)));
             return 0;
         }
         if let Some(outcome) = wait.begin() {
             // Before the caller runs on, its socket blocks again.
             drop(wait);
-            self.answer(broker, id, Answer::Ended(outcome));
+            self.answer(broker, id, CallAnswer::Ended(outcome));
             return 0;
         }
         self.counters.connected();
@@ -184,7 +185,7 @@ impl Calls {
             let outcome = wait.end(calls.timeout).await;
             if calls.under_way.borrow_mut().remove(&id).is_some() {
                 calls.counters.disconnected();
-                calls.answer(&broker, id, Answer::Ended(outcome));
+                calls.answer(&broker, id, CallAnswer::Ended(outcome));
             }
         });
         self.under_way.borrow_mut().insert(id, attempt.abort_handle());
@@ -192,11 +193,11 @@ impl Calls {
     }
 
     /// Answers on the channel that asked, or else on the newest.
-    fn answer(self: &Rc<Self>, broker: &Rc<Broker>, id: u64, answer: Answer) {
+    fn answer(self: &Rc<Self>, broker: &Rc<BrokerChannel>, id: u64, answer: CallAnswer) {
         self.counters.answered();
         let (message, socket) = match answer {
-            Answer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
-            Answer::Ended(outcome) => (ended(id, outcome), None),
+            CallAnswer::Made(socket) => (ConnectorToBroker::Made { id }, Some(socket)),
+            CallAnswer::Ended(outcome) => (ended(id, outcome), None),
         };
         match broker.try_send(&message, socket.as_ref().map(AsFd::as_fd)) {
             Ok(()) => {}
@@ -212,8 +213,8 @@ impl Calls {
         }
     }
 
-    /// What a broker has asked that is gone: a socket is not of use to a successor, which knows nothing of the call but
-    /// that it is to end.
+    /// Answers a broker that is gone by its newest successor: a socket is not of use to a successor, which knows
+    /// nothing of the call but that it is to end.
     fn answer_newest(&self, message: ConnectorToBroker) {
         let message = match message {
             ConnectorToBroker::Made { id } => ended(id, Err(Errno::NOBUFS)),

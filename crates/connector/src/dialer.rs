@@ -1,4 +1,4 @@
-//! What a site's worker asks for on its channel, and what it is answered.
+//! Answers the requests of a site's worker on its channel.
 //!
 //! Runs in: the connector. Sees: numbers from a site's worker, which may be compromised. Never: does more for one
 //! channel at once than its limit.
@@ -17,44 +17,45 @@ use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
 
-use crate::member::Member;
-use crate::named::{Named, Resolver};
-use crate::target::Target;
+use crate::member::TargetAddress;
+use crate::named::{NamedServer, Resolver};
+use crate::target::ServerGroup;
 
-/// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for each.
+/// LIMIT: sockets that are handed over at once before they are connected: as many as make the message cost little for
+/// each.
 const AIMED: usize = 32;
 
-/// LIMIT: connections of one channel of which it is known to which of several servers they are: those that were made last, more than
-/// wait for an answer at once.
+/// LIMIT: connections of one channel of which it is known to which of several servers they are: those that were made
+/// last, more than wait for an answer at once.
 const KNOWN_MAX: usize = 4096;
 
-/// What all channels share.
+/// The state that all channels share.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    pub targets: HashMap<u16, Target>,
+    pub targets: HashMap<u16, ServerGroup>,
     /// How long a connection may take to come about.
     pub timeout: Duration,
     /// How many may be wanted at once on one channel.
     pub waiting_max: usize,
     pub counters: Rc<Counters>,
     pub log: Log,
-    /// What looks up the servers that have names.
+    /// Looks up the servers that have names.
     pub resolver: Resolver,
-    pub sites: RefCell<Vec<Weak<Site>>>,
+    pub sites: RefCell<Vec<Weak<WorkerChannel>>>,
 }
 
 /// One site worker's channel.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct WorkerChannel {
     channel: Channel<ToConnector, FromConnector>,
     /// Attempts under way.
     wanted: RefCell<HashMap<u64, AbortHandle>>,
     /// To which of several servers connections are, the newest last.
-    known: RefCell<VecDeque<(u64, Weak<Member>)>>,
+    known: RefCell<VecDeque<(u64, Weak<TargetAddress>)>>,
 }
 
-impl Site {
-    fn note(&self, id: u64, member: &Rc<Member>) {
+impl WorkerChannel {
+    fn note(&self, id: u64, member: &Rc<TargetAddress>) {
         let mut known = self.known.borrow_mut();
         if known.len() >= KNOWN_MAX {
             known.pop_front();
@@ -62,7 +63,7 @@ impl Site {
         known.push_back((id, Rc::downgrade(member)));
     }
 
-    fn server_of(&self, id: u64) -> Option<Rc<Member>> {
+    fn server_of(&self, id: u64) -> Option<Rc<TargetAddress>> {
         let known = self.known.borrow();
         known.iter().rev().find(|(other, _)| *other == id).and_then(|(_, member)| member.upgrade())
     }
@@ -72,7 +73,7 @@ impl Dialer {
     /// Serves a site worker until it is gone.
     pub async fn attend(self: Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let (wanted, known) = (RefCell::default(), RefCell::default());
-        let site = Rc::new(Site { channel: Channel::new(channel)?, wanted, known });
+        let site = Rc::new(WorkerChannel { channel: Channel::new(channel)?, wanted, known });
         self.sites.borrow_mut().push(Rc::downgrade(&site));
         let take = |arrived| match arrived {
             Ok((ToConnector::Connect { id, target }, None)) => self.begin(&site, id, target),
@@ -117,7 +118,7 @@ impl Dialer {
         }
     }
 
-    async fn keep(self: Rc<Self>, target: u16, named: Rc<Named>) {
+    async fn keep(self: Rc<Self>, target: u16, named: Rc<NamedServer>) {
         let log = |level, text: String| self.log.event(level, text);
         named.keep(&self.resolver, &log, &|| self.moved(target)).await;
     }
@@ -133,7 +134,7 @@ impl Dialer {
     }
 
     /// Begins an attempt; how much nonsense the wish was.
-    fn begin(self: &Rc<Self>, site: &Rc<Site>, id: u64, target: u16) -> u32 {
+    fn begin(self: &Rc<Self>, site: &Rc<WorkerChannel>, id: u64, target: u16) -> u32 {
         if site.wanted.borrow().contains_key(&id) {
             return 1;
         }
@@ -164,7 +165,7 @@ impl Dialer {
     }
 
     /// Hands over sockets that are not connected yet.
-    fn aim(&self, site: &Site, target: u16) {
+    fn aim(&self, site: &WorkerChannel, target: u16) {
         let sockets = self.targets.get(&target).map(|target| target.aim(AIMED)).unwrap_or_default();
         let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
         // One whose channel is full does not read its answers.
@@ -172,7 +173,7 @@ impl Dialer {
     }
 
     /// A connection, and the server to which it is, if there are several.
-    async fn connect(&self, target: u16) -> Result<(OwnedFd, Option<Rc<Member>>), Unreachable> {
+    async fn connect(&self, target: u16) -> Result<(OwnedFd, Option<Rc<TargetAddress>>), Unreachable> {
         let target = self.targets.get(&target).ok_or(Unreachable::Unknown)?;
         let log = |text: String| self.log.event(Level::Warning, text);
         let (socket, member) = target.connect_to_member(Instant::now() + self.timeout, &log).await?;

@@ -1,16 +1,16 @@
-//! What a service was granted: ports of networks by TCP, and UDP.
+//! The grants of a service: ports of networks by TCP, and UDP.
 //!
-//! Runs in: the connector of a service. Sees: addresses that the service wants to reach. Never: allows what the launcher
-//! has not named.
+//! Runs in: the connector of a service. Sees: addresses that the service wants to reach. Never: allows what the
+//! launcher has not named.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use conditioning::{Network, NetworkError};
+use conditioning::{IpNetwork, NetworkError};
 
 /// The grants of one service.
 #[derive(Debug, Default)]
 pub struct Grants {
-    tcp: Vec<(Network, u16)>,
+    tcp: Vec<(IpNetwork, u16)>,
     udp: bool,
 }
 
@@ -37,7 +37,7 @@ impl Grants {
     /// Whether a socket of the kind may be connected to `address`, which is [`plain`].
     pub fn allows(&self, datagram: bool, address: SocketAddr) -> bool {
         let granted =
-            |(network, port): &(Network, u16)| *port == address.port() && network.contains(address.ip());
+            |(network, port): &(IpNetwork, u16)| *port == address.port() && network.contains(address.ip());
         if datagram { self.udp } else { self.tcp.iter().any(granted) }
     }
 }
@@ -54,7 +54,7 @@ pub fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// What an operator would write to grant this.
+/// The lines by which an operator would grant this.
 pub fn remedy(datagram: bool, address: SocketAddr) -> String {
     if datagram { "\"udp\"".into() } else { format!("\"tcp:{address}\"") }
 }

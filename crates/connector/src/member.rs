@@ -13,12 +13,13 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use wire::Unreachable;
 
-use crate::address::{Address, Tried};
+use crate::address::{Address, ConnectOutcome};
 
 /// LIMIT: how long a server that could not be connected to is left out, where there are others.
 const LEFT_OUT: Duration = Duration::from_secs(5);
 
-/// LIMIT: how long a server that has left a request unanswered for all of its time is left out, likewise: as long as nginx does.
+/// LIMIT: how long a server that has left a request unanswered for all of its time is left out, likewise: as long as
+/// nginx does.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// LIMIT: how often a full queue is tried again: a server takes a connection within a millisecond or is busy for
@@ -28,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// One address.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct TargetAddress {
     address: Address,
     /// The name that has the address.
     name: Option<Rc<str>>,
@@ -36,13 +37,13 @@ pub(crate) struct Member {
     out_until: Cell<Option<Instant>>,
     /// Held by who is the first of those that wait for a place in its queue.
     queue: Mutex<()>,
-    /// What was wrong the last time, so that it is told once.
+    /// The last fault, so that it is logged once.
     fault: RefCell<Option<String>>,
     /// Whether the system has not said that it has no sockets that connect with their first bytes.
     can_be_aimed_at: Cell<bool>,
 }
 
-impl Member {
+impl TargetAddress {
     /// An address, and the name that has it.
     pub fn new(address: Address, name: Option<Rc<str>>) -> Self {
         let (out_until, queue, fault) = (Cell::new(None), Mutex::new(()), RefCell::new(None));
@@ -60,11 +61,11 @@ impl Member {
     }
 
     /// One attempt, not past those who wait for a place already.
-    pub async fn try_once(&self) -> io::Result<Tried> {
+    pub async fn try_once(&self) -> io::Result<ConnectOutcome> {
         match self.queue.try_lock() {
             Ok(_) => self.address.connect().await,
             // It is full for others, and so for us.
-            Err(_) if matches!(self.address, Address::Unix(..)) => Ok(Tried::Full),
+            Err(_) if matches!(self.address, Address::Unix(..)) => Ok(ConnectOutcome::Full),
             Err(_) => self.address.connect().await,
         }
     }
@@ -85,7 +86,7 @@ impl Member {
         let _first = self.queue.lock().await;
         let mut pause = PAUSE_MIN;
         loop {
-            if let Tried::Connected(socket) = self.address.connect().await? {
+            if let ConnectOutcome::Connected(socket) = self.address.connect().await? {
                 return Ok(socket);
             }
             sleep(pause).await;
@@ -145,7 +146,7 @@ fn is_shortage(error: i32) -> bool {
         .any(|known| known.raw_os_error() == error)
 }
 
-/// What an operator can do about a server that cannot be reached.
+/// The operator's remedy for a server that cannot be reached.
 fn remedy(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -8,13 +8,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use names::{Found, Names, Search, Unresolved};
+use names::{LocalNames, ResolveError, ResolvedAddresses, Search};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 use wire::log::Level;
 
 use crate::address::Address;
-use crate::member::Member;
+use crate::member::TargetAddress;
 
 /// LIMIT: how long addresses are used at least, whatever DNS says: one question per name in that time.
 const TTL_MIN: Duration = Duration::from_secs(5);
@@ -28,27 +28,27 @@ const ABSENT_HOLD: Duration = Duration::from_secs(30);
 /// LIMIT: names that are looked up at once.
 const AT_ONCE: usize = 8;
 
-/// What looks names up.
+/// Looks names up.
 #[derive(Debug)]
 pub struct Resolver {
-    names: RefCell<Rc<Names>>,
+    names: RefCell<Rc<LocalNames>>,
     changed: Notify,
     turns: Semaphore,
 }
 
 impl Resolver {
     /// One that knows so much.
-    pub fn new(names: Names) -> Self {
+    pub fn new(names: LocalNames) -> Self {
         Self { names: RefCell::new(Rc::new(names)), changed: Notify::new(), turns: Semaphore::new(AT_ONCE) }
     }
 
     /// Takes what has changed in a file; all names are looked up again.
-    pub fn change(&self, change: impl FnOnce(&mut Names)) {
+    pub fn change(&self, change: impl FnOnce(&mut LocalNames)) {
         change(Rc::make_mut(&mut self.names.borrow_mut()));
         self.changed.notify_waiters();
     }
 
-    async fn look_up(&self, name: &str) -> Result<Found, Unresolved> {
+    async fn look_up(&self, name: &str) -> Result<ResolvedAddresses, ResolveError> {
         let _turn = self.turns.acquire().await;
         let names = self.names.borrow().clone();
         names.look_up(name, Search::Short).await
@@ -57,21 +57,21 @@ impl Resolver {
 
 /// A name and a port.
 #[derive(Debug)]
-pub struct Named {
+pub struct NamedServer {
     name: String,
     port: u16,
     /// Both, as people write them.
     shown: Rc<str>,
-    members: RefCell<Vec<Rc<Member>>>,
+    members: RefCell<Vec<Rc<TargetAddress>>>,
     is_looked_up: Cell<bool>,
     first: Notify,
     /// Since when there is no such name.
     absent_since: Cell<Option<Instant>>,
-    /// What was wrong the last time, so that it is said once.
+    /// The last fault, so that it is logged once.
     fault: RefCell<Option<String>>,
 }
 
-impl Named {
+impl NamedServer {
     /// A server that nobody has looked up yet.
     pub fn new(name: &str, port: u16) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Named {
     }
 
     /// Its addresses as they are now.
-    pub(crate) fn members(&self) -> Vec<Rc<Member>> {
+    pub(crate) fn members(&self) -> Vec<Rc<TargetAddress>> {
         self.members.borrow().clone()
     }
 
@@ -130,7 +130,7 @@ impl Named {
         }
     }
 
-    fn found(&self, found: &Found, log: &dyn Fn(Level, String)) {
+    fn found(&self, found: &ResolvedAddresses, log: &dyn Fn(Level, String)) {
         let before = self.members();
         let members: Vec<_> = found.addresses.iter().map(|ip| self.member(*ip, &before)).collect();
         let is_same = members.len() == before.len()
@@ -144,16 +144,16 @@ impl Named {
     }
 
     /// One of those before, with what is known of it, or a new one.
-    fn member(&self, ip: IpAddr, before: &[Rc<Member>]) -> Rc<Member> {
+    fn member(&self, ip: IpAddr, before: &[Rc<TargetAddress>]) -> Rc<TargetAddress> {
         let address = SocketAddr::new(ip, self.port);
         let known = before.iter().find(|member| member.is_at(address)).cloned();
-        known.unwrap_or_else(|| Rc::new(Member::new(Address::Tcp(address), Some(self.shown.clone()))))
+        known.unwrap_or_else(|| Rc::new(TargetAddress::new(Address::Tcp(address), Some(self.shown.clone()))))
     }
 
     /// Takes note of an attempt in vain.
-    fn not_found(&self, why: &Unresolved, log: &dyn Fn(Level, String)) {
+    fn not_found(&self, why: &ResolveError, log: &dyn Fn(Level, String)) {
         match why {
-            Unresolved::Absent(_) => {
+            ResolveError::Absent(_) => {
                 let now = Instant::now();
                 let since = self.absent_since.get().unwrap_or(now);
                 self.absent_since.set(Some(since));
@@ -161,7 +161,7 @@ impl Named {
                     self.members.borrow_mut().clear();
                 }
             }
-            Unresolved::Failed(_) => self.absent_since.set(None),
+            ResolveError::Failed(_) => self.absent_since.set(None),
         }
         let (shown, has) = (&self.shown, !self.members.borrow().is_empty());
         let text = match has {
@@ -189,12 +189,12 @@ mod tests {
     fn names_are_kept_for_as_long_as_they_are_good() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async {
-            let (named, lines) = (Named::new("app.test", 80), RefCell::new(Vec::new()));
+            let (named, lines) = (NamedServer::new("app.test", 80), RefCell::new(Vec::new()));
             let log = |_, text| lines.borrow_mut().push(text);
             let ips = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-            let found = |addresses: &[IpAddr]| Found { addresses: addresses.to_vec(), ttl: None };
+            let found = |addresses: &[IpAddr]| ResolvedAddresses { addresses: addresses.to_vec(), ttl: None };
             let (failed, absent) =
-                (Unresolved::Failed("fails".into()), Unresolved::Absent("is absent".into()));
+                (ResolveError::Failed("fails".into()), ResolveError::Absent("is absent".into()));
             named.not_found(&failed, &log);
             assert!(named.members().is_empty() && lines.borrow()[0].contains("502"));
             named.found(&found(&ips), &log);

@@ -1,7 +1,7 @@
-//! What is told of refused wishes: enough for an operator who forgot a grant, and no flood.
+//! Logs refused wishes: enough for an operator who forgot a grant, and no flood.
 //!
-//! Runs in: the connector of a service. Sees: addresses that the service chooses. Never: keeps or tells more of them than
-//! a limit.
+//! Runs in: the connector of a service. Sees: addresses that the service chooses. Never: keeps or tells more of them
+//! than a limit.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// LIMIT: different ones that are told within that time.
 const LOGGED_MAX: usize = 32;
 
-/// What was refused lately; a socket of TCP or UDP without an address.
+/// The recent refusals; a socket of TCP or UDP without an address.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(RefCell<HashMap<(bool, Option<SocketAddr>), Instant>>);
 

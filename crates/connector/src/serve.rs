@@ -8,28 +8,28 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use names::{Names, read};
+use names::{LocalNames, read};
 use wire::{ChildToLauncher, LauncherToConnector, NO_PARTITION};
 use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
 use crate::address::Address;
 use crate::calls::Calls;
 use crate::dialer::Dialer;
 use crate::grants::Grants;
-use crate::named::{Named, Resolver};
-use crate::target::Target;
+use crate::named::{NamedServer, Resolver};
+use crate::target::ServerGroup;
 
-type Control = Channel<LauncherToConnector, ChildToLauncher>;
+type ConnectorControl = Channel<LauncherToConnector, ChildToLauncher>;
 
 /// The whole life of the process.
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
-pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::control(start.control, start.say)?;
+pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
+    let control: ConnectorControl = Channel::control(start.control, start.say)?;
     let Some(Roles { dialer, calls }) = set_up(&control, start.log).await? else {
         return Ok(());
     };
@@ -50,29 +50,29 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
                 dialer.resolver.change(|names| names.hosts(&read(&file)));
             }
             (LauncherToConnector::Report {}, _) => control.report(dialer.counters.snapshot()),
-            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("after Begin: {other:?}"))),
         }
     }
     dialer.log.flush().await;
     Ok(())
 }
 
-/// What serves a site's worker, and what serves a service's broker.
+/// The tasks that serve a site's worker, and those that serve a service's broker.
 struct Roles {
     dialer: Rc<Dialer>,
     calls: Rc<Calls>,
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no connector any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>, Fault> {
+async fn set_up(control: &ConnectorControl, log: Option<OwnedFd>) -> Result<Option<Roles>, ProcessFault> {
     let Some((LauncherToConnector::Limits { connect_timeout_ms, waiting_max, flush_ms }, _)) =
         control.receive().await?
     else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, NO_PARTITION, flush_ms)?;
-    let mut targets: HashMap<u16, Target> = HashMap::new();
-    let (mut grants, mut names) = (Grants::default(), Names::default());
+    let mut targets: HashMap<u16, ServerGroup> = HashMap::new();
+    let (mut grants, mut names) = (Grants::default(), LocalNames::default());
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToConnector::Tcp { target, address }, _) => {
@@ -82,12 +82,14 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>
                 targets.entry(target).or_default().add(Address::Unix(directory, name.as_str().to_owned()));
             }
             (LauncherToConnector::Name { target, name, port }, _) => {
-                targets.entry(target).or_default().add_named(Rc::new(Named::new(name.as_str(), port)));
+                targets.entry(target).or_default().add_named(Rc::new(NamedServer::new(name.as_str(), port)));
             }
             (LauncherToConnector::Resolver {}, Some(file)) => names.resolver(&read(&file)),
             (LauncherToConnector::Hosts {}, Some(file)) => names.hosts(&read(&file)),
             (LauncherToConnector::Grant { network, port }, _) => {
-                grants.add(network.as_str(), port).map_err(|error| Fault::Launcher(error.to_string()))?;
+                grants
+                    .add(network.as_str(), port)
+                    .map_err(|error| ProcessFault::Launcher(error.to_string()))?;
             }
             (LauncherToConnector::GrantUdp {}, _) => grants.add_udp(),
             (LauncherToConnector::Begin {}, _) => {
@@ -98,7 +100,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Roles>
                 let dialer = Dialer { targets, timeout, waiting_max, counters, log, resolver, sites };
                 return Ok(Some(Roles { dialer: Rc::new(dialer), calls: Rc::new(calls) }));
             }
-            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)

@@ -14,49 +14,49 @@ use std::rc::Rc;
 use tokio::time::{Instant, timeout_at};
 use wire::Unreachable;
 
-use crate::address::{Address, Tried};
-use crate::member::Member;
-use crate::named::Named;
+use crate::address::{Address, ConnectOutcome};
+use crate::member::TargetAddress;
+use crate::named::NamedServer;
 
 /// Some servers that do the same.
 #[derive(Debug, Default)]
-pub struct Target {
-    servers: Vec<Server>,
+pub struct ServerGroup {
+    servers: Vec<ConfiguredServer>,
     /// Whose turn it is.
     next: Cell<usize>,
 }
 
 /// A server as the operator has named it.
 #[derive(Debug)]
-enum Server {
-    At(Rc<Member>),
-    Named(Rc<Named>),
+enum ConfiguredServer {
+    At(Rc<TargetAddress>),
+    Named(Rc<NamedServer>),
 }
 
-/// What came of one round of attempts.
+/// The outcome of one round of attempts.
 enum Round {
-    Connected(OwnedFd, Rc<Member>),
+    Connected(OwnedFd, Rc<TargetAddress>),
     /// A server is there whose queue is full.
-    Full(Rc<Member>),
+    Full(Rc<TargetAddress>),
     None(Unreachable),
 }
 
-impl Target {
+impl ServerGroup {
     /// Adds a server.
     pub fn add(&mut self, address: Address) {
-        self.servers.push(Server::At(Rc::new(Member::new(address, None))));
+        self.servers.push(ConfiguredServer::At(Rc::new(TargetAddress::new(address, None))));
     }
 
     /// Adds a server at whatever addresses its name has.
-    pub fn add_named(&mut self, named: Rc<Named>) {
-        self.servers.push(Server::Named(named));
+    pub fn add_named(&mut self, named: Rc<NamedServer>) {
+        self.servers.push(ConfiguredServer::Named(named));
     }
 
     /// The servers that have names.
-    pub fn named(&self) -> impl Iterator<Item = &Rc<Named>> {
+    pub fn named(&self) -> impl Iterator<Item = &Rc<NamedServer>> {
         self.servers.iter().filter_map(|server| match server {
-            Server::At(_) => None,
-            Server::Named(named) => Some(named),
+            ConfiguredServer::At(_) => None,
+            ConfiguredServer::Named(named) => Some(named),
         })
     }
 
@@ -65,7 +65,7 @@ impl Target {
         self.servers.len() > 1 || self.members().len() > 1
     }
 
-    /// A connection to one of the servers, by `deadline`. What changes for the better or the worse is told to `log`.
+    /// A connection to one of the servers, by `deadline`. Changes for the better or the worse are written to `log`.
     ///
     /// # Errors
     /// Why there is none.
@@ -78,7 +78,7 @@ impl Target {
         &self,
         deadline: Instant,
         log: &dyn Fn(String),
-    ) -> Result<(OwnedFd, Rc<Member>), Unreachable> {
+    ) -> Result<(OwnedFd, Rc<TargetAddress>), Unreachable> {
         if self.members().is_empty() {
             // At the start nobody has answered yet; later this does not wait.
             let _ = timeout_at(deadline, self.looked_up()).await;
@@ -94,10 +94,10 @@ impl Target {
         }
     }
 
-    /// Sockets that connect with their first bytes, at most so many. Only where there is one server: which of several it is to
-    /// be is not known before.
+    /// Sockets that connect with their first bytes, at most so many. Only where there is one server: which of several
+    /// it is to be is not known before.
     pub fn aim(&self, count: usize) -> Vec<OwnedFd> {
-        let [Server::At(member)] = &*self.servers else { return Vec::new() };
+        let [ConfiguredServer::At(member)] = &*self.servers else { return Vec::new() };
         std::iter::from_fn(|| member.aim()).take(count).collect()
     }
 
@@ -121,11 +121,11 @@ impl Target {
             let now = Instant::now();
             let part = deadline.saturating_duration_since(now) / (order.len() - tried) as u32;
             match timeout_at(now + part, member.try_once()).await {
-                Ok(Ok(Tried::Connected(socket))) => {
+                Ok(Ok(ConnectOutcome::Connected(socket))) => {
                     member.succeeded(log);
                     return Round::Connected(socket, member.clone());
                 }
-                Ok(Ok(Tried::Full)) => full = full.or(Some(member.clone())),
+                Ok(Ok(ConnectOutcome::Full)) => full = full.or(Some(member.clone())),
                 Ok(Err(error)) => why = member.failed(&error, log),
                 Err(_) => {
                     member.failed(&io::ErrorKind::TimedOut.into(), log);
@@ -137,16 +137,16 @@ impl Target {
     }
 
     /// All addresses of all servers.
-    fn members(&self) -> Vec<Rc<Member>> {
-        let of_server = |server: &Server| match server {
-            Server::At(member) => vec![member.clone()],
-            Server::Named(named) => named.members(),
+    fn members(&self) -> Vec<Rc<TargetAddress>> {
+        let of_server = |server: &ConfiguredServer| match server {
+            ConfiguredServer::At(member) => vec![member.clone()],
+            ConfiguredServer::Named(named) => named.members(),
         };
         self.servers.iter().flat_map(of_server).collect()
     }
 
     /// In which order the servers are tried: in turn, those that are left out at the end.
-    fn order(&self) -> Vec<Rc<Member>> {
+    fn order(&self) -> Vec<Rc<TargetAddress>> {
         let mut order = self.members();
         let first = self.next.get();
         self.next.set(first.wrapping_add(1));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use connector::{Address, Target};
+use connector::{Address, ServerGroup};
 use tokio::time::Instant;
 use wire::Unreachable;
 
@@ -57,13 +57,13 @@ impl Drop for Folder {
     }
 }
 
-fn target(addresses: impl IntoIterator<Item = Address>) -> Target {
-    let mut target = Target::default();
+fn target(addresses: impl IntoIterator<Item = Address>) -> ServerGroup {
+    let mut target = ServerGroup::default();
     addresses.into_iter().for_each(|address| target.add(address));
     target
 }
 
-async fn connect(target: &Target, timeout: Duration) -> Result<OwnedFd, Unreachable> {
+async fn connect(target: &ServerGroup, timeout: Duration) -> Result<OwnedFd, Unreachable> {
     target.connect(Instant::now() + timeout, &|_| {}).await
 }
 

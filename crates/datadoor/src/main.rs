@@ -1,10 +1,11 @@
 //! A door to data sources, for a service that runs on another machine.
 //!
-//! It is a service of its own, with the name of that one, so that it has its grants, its token and its limits. The data proxy of the
-//! other machine comes with a certificate and a WebSocket; what it says is parsed here, where no database is.
+//! It is a service of its own, with the name of that one, so that it has its grants, its token and its limits. The data
+//! proxy of the other machine comes with a certificate and a WebSocket; what it says is parsed here, where no database
+//! is.
 //!
-//! Runs in: a service's worker, under that service's uid, inside its jail. Sees: what a machine with a certificate sends. Never: opens
-//! to whoever has shown none, or makes a call for another service.
+//! Runs in: a service's worker, under that service's uid, inside its jail. Sees: what a machine with a certificate
+//! sends. Never: opens to whoever has shown none, or makes a call for another service.
 
 mod session;
 
@@ -15,9 +16,10 @@ use bulkhead_service::{Context, Error, Request, Response, Service, StatusCode};
 use wire::MESSAGE_MAX;
 use wire::data::{DOOR_PROTOCOL, DOOR_PROTOCOL_BEFORE};
 
-use session::Session;
+use session::DoorSession;
 
-/// LIMIT: how often a connection is made again within `drain_timeout`: two thirds of that are for calls that are under way.
+/// LIMIT: how often a connection is made again within `drain_timeout`: two thirds of that are for calls that are under
+/// way.
 const RENEWALS: u32 = 3;
 const BY_HAND: &str = "this program is started by the launcher";
 
@@ -26,8 +28,8 @@ struct Door {
     cx: Context,
     /// Below which path it is asked for, each source under its name.
     path: String,
-    /// How long a connection is for new calls. Whoever passes it on may retire at any time, and cuts it off then after
-    /// `drain_timeout`; what is under way ends before that, as new calls have gone to another connection.
+    /// How long a connection is for new calls. The worker that passes it on may retire at any time, and cuts it off
+    /// then after `drain_timeout`; what is under way ends before that, as new calls have gone to another connection.
     renewal: Duration,
 }
 
@@ -56,7 +58,7 @@ impl Service for Door {
         };
         let says_timeouts = socket.protocol() == Some(DOOR_PROTOCOL);
         let (cx, renewal) = (self.cx.clone(), self.renewal);
-        let session = Session::new(source, says_timeouts);
+        let session = DoorSession::new(source, says_timeouts);
         socket.accept(&self.cx, async move |socket| session.run(socket, &cx, renewal).await)
     }
 }

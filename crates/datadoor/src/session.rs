@@ -1,7 +1,7 @@
 //! One WebSocket: the calls that come on it, and their answers.
 //!
-//! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their limit, or goes on
-//! with calls for which nobody waits any more.
+//! Sees: messages of another machine's data proxy, which may be compromised. Never: keeps more answers than their
+//! limit, or goes on with calls for which nobody waits any more.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,10 +19,11 @@ use wire::data::{
 };
 use wire::{Bytes, Text};
 
-/// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives more fails.
+/// LIMIT: bytes of answers that another machine has not read yet, over all calls of a connection; a call that gives
+/// more fails.
 const UNREAD_MAX: usize = 32 << 20;
-/// With so many, calls whose rows come are paused. What is on its way then has room: it is [`wire::data::UNREAD_MAX`] at most, and the
-/// ends of calls that change something.
+/// With so many, calls whose rows come are paused. Rows that are on their way then have room: they are
+/// [`wire::data::UNREAD_MAX`] at most, and the ends of calls that change something.
 const PAUSE_AT: usize = UNREAD_MAX / 2;
 /// With so many, they are resumed.
 const RESUME_AT: usize = PAUSE_AT / 2;
@@ -30,14 +31,14 @@ const RESUME_AT: usize = PAUSE_AT / 2;
 const UNREAD_FOR_TOO_LONG: &str = "the other machine does not read its answers";
 
 /// A call without an answer.
-enum UnderWay {
+enum DoorCall {
     /// Its parameters are not complete.
     Unfinished { name: String, values: Vec<u8> },
     /// It is with the data proxy, and so many bytes of parameters as well.
     Passed { call: PassedOn, length: usize, paused: Arc<AtomicBool> },
 }
 
-impl UnderWay {
+impl DoorCall {
     fn length(&self) -> usize {
         match self {
             Self::Unfinished { values, .. } => values.len(),
@@ -47,11 +48,11 @@ impl UnderWay {
 }
 
 /// See the file's head.
-pub(crate) struct Session {
+pub(crate) struct DoorSession {
     source: DataSource,
     /// Whether the other machine hears how long calls may take.
     says_timeouts: bool,
-    calls: HashMap<u32, UnderWay>,
+    calls: HashMap<u32, DoorCall>,
     answers: UnboundedReceiver<(u32, Passed)>,
     replies: UnboundedSender<(u32, Passed)>,
     /// Bytes of what is in `answers`.
@@ -62,7 +63,7 @@ pub(crate) struct Session {
     is_said: Cell<bool>,
 }
 
-/// What no data proxy says.
+/// A message that no data proxy sends.
 struct Nonsense(String);
 
 impl From<Nonsense> for Error {
@@ -71,7 +72,7 @@ impl From<Nonsense> for Error {
     }
 }
 
-impl Session {
+impl DoorSession {
     /// Of a machine that hears timeouts, or of one that knows of none.
     pub(crate) fn new(source: DataSource, says_timeouts: bool) -> Self {
         let (replies, answers) = unbounded_channel();
@@ -79,8 +80,8 @@ impl Session {
         Self { source, says_timeouts, calls: HashMap::new(), answers, replies, unread, is_stuck, is_said }
     }
 
-    /// Serves the other machine until it has gone. What it has under way then is cancelled. After `renewal`, and when this worker
-    /// retires, the other machine is told to make its next calls on another connection.
+    /// Serves the other machine until it has gone. Its calls under way then are cancelled. After `renewal`, and when
+    /// this worker retires, the other machine is told to make its next calls on another connection.
     ///
     /// # Errors
     /// It sends nonsense, or has gone.
@@ -154,7 +155,7 @@ impl Session {
                 self.go_on(id, name.as_str().to_owned(), values.0, complete)
             }
             ServiceToDataProxy::More { id, complete, values } => match self.calls.remove(&id) {
-                Some(UnderWay::Unfinished { name, values: mut before }) => {
+                Some(DoorCall::Unfinished { name, values: mut before }) => {
                     before.extend(values.0);
                     self.go_on(id, name, before, complete)
                 }
@@ -173,19 +174,19 @@ impl Session {
     /// Makes a call whose parameters are complete, and keeps one whose are not.
     fn go_on(&mut self, id: u32, name: String, values: Vec<u8>, complete: bool) -> Result<(), Nonsense> {
         let length = values.len();
-        let others: usize = self.calls.values().map(UnderWay::length).sum();
+        let others: usize = self.calls.values().map(DoorCall::length).sum();
         if length > PARAMETERS_BYTES_MAX || others + length > PARAMETERS_UNANSWERED_MAX {
             return Err(Nonsense("more parameters than calls may have".into()));
         }
         let call = match complete {
-            false => UnderWay::Unfinished { name, values },
+            false => DoorCall::Unfinished { name, values },
             true => self.pass_on(id, &name, values),
         };
         self.calls.insert(id, call);
         Ok(())
     }
 
-    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> UnderWay {
+    fn pass_on(&self, id: u32, name: &str, values: Vec<u8>) -> DoorCall {
         let (replies, unread) = (self.replies.clone(), self.unread.clone());
         let (length, paused) = (values.len(), Arc::<AtomicBool>::default());
         let (pausing, is_stuck) = (paused.clone(), self.is_stuck.clone());
@@ -222,7 +223,7 @@ impl Session {
                 Err(_) => Wants::Nothing,
             }
         });
-        UnderWay::Passed { call, length, paused }
+        DoorCall::Passed { call, length, paused }
     }
 
     /// An answer, or a part of one, as it is said to the other machine.
@@ -249,20 +250,20 @@ impl Session {
     /// The calls that were paused, which are not from now on.
     fn paused(&self) -> impl Iterator<Item = &PassedOn> {
         self.calls.values().filter_map(|call| match call {
-            UnderWay::Passed { call, paused, .. } => paused.swap(false, Ordering::Relaxed).then_some(call),
-            UnderWay::Unfinished { .. } => None,
+            DoorCall::Passed { call, paused, .. } => paused.swap(false, Ordering::Relaxed).then_some(call),
+            DoorCall::Unfinished { .. } => None,
         })
     }
 
     /// Cancels a call; one that was made has its end said by the data proxy.
     fn cancel(&mut self, id: u32) {
         match self.calls.get_mut(&id) {
-            Some(UnderWay::Unfinished { .. }) => {
+            Some(DoorCall::Unfinished { .. }) => {
                 let reason = "it was cancelled before it was made".to_owned();
                 let failed = DataError::Failed { fault: CallFault::Late, reason };
                 let _ = self.replies.send((id, Passed::Failed(failed)));
             }
-            Some(UnderWay::Passed { call, .. }) => call.cancel(),
+            Some(DoorCall::Passed { call, .. }) => call.cancel(),
             // Its answer was on its way.
             None => {}
         }

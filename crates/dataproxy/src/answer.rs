@@ -1,15 +1,15 @@
 //! The answer to a call, as its rows come, within what its statements may give.
 //!
-//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, goes on while its service does not read, or says
-//! after the end that there is no answer.
+//! Sees: rows of the database. Never: keeps more than `max_bytes` of a statement, goes on while its service does not
+//! read, or says after the end that there is no answer.
 
 use std::thread;
 use std::time::Duration;
 
-use statements::{Kind, Statement};
+use statements::{Statement, StatementKind};
 use wire::data::{CallFault, PART_MAX, ResultWriter};
 
-use crate::catalog::Call;
+use crate::catalog::CatalogEntry;
 use crate::job::{Job, Wait};
 
 /// How soon a call that waits until its service has read looks again: the service has megabytes to read meanwhile.
@@ -17,10 +17,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// There is no answer, and the service has been told so.
 #[derive(Debug)]
-pub(crate) struct Said;
+pub(crate) struct ErrorSent;
 
 /// An answer that is being written.
-pub(crate) struct Answer<'j> {
+pub(crate) struct AnswerWriter<'j> {
     job: &'j Job,
     bytes: Vec<u8>,
     /// All that was sent before.
@@ -32,7 +32,7 @@ pub(crate) struct Answer<'j> {
     before: usize,
 }
 
-impl<'j> Answer<'j> {
+impl<'j> AnswerWriter<'j> {
     pub(crate) fn new(job: &'j Job) -> Self {
         Self { job, bytes: Vec::new(), sent: 0, step: 0, rows: 0, before: 0 }
     }
@@ -50,9 +50,9 @@ impl<'j> Answer<'j> {
     }
 
     /// Begins a row; whether the statement wants one: a `:one` that has its row does not.
-    pub(crate) fn begin_row(&mut self) -> Result<bool, Said> {
+    pub(crate) fn begin_row(&mut self) -> Result<bool, ErrorSent> {
         let Statement { kind, max_rows, .. } = *self.statement();
-        if kind == Kind::One && self.rows == 1 {
+        if kind == StatementKind::One && self.rows == 1 {
             return Ok(false);
         }
         self.rows += 1;
@@ -69,7 +69,7 @@ impl<'j> Answer<'j> {
     }
 
     /// Ends a row, and sends what fills messages.
-    pub(crate) fn end_row(&mut self) -> Result<(), Said> {
+    pub(crate) fn end_row(&mut self) -> Result<(), ErrorSent> {
         let max_bytes = self.statement().max_bytes;
         if self.length() - self.before > max_bytes as usize {
             return self.stop(CallFault::TooLarge, format!("it has more than {max_bytes} bytes"));
@@ -81,7 +81,7 @@ impl<'j> Answer<'j> {
     }
 
     /// Waits until the service has read enough to get more.
-    pub(crate) async fn has_room(&self) -> Result<(), Said> {
+    pub(crate) async fn has_room(&self) -> Result<(), ErrorSent> {
         let mut wait = None;
         while self.must_wait(&mut wait)? {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -90,7 +90,7 @@ impl<'j> Answer<'j> {
     }
 
     /// The same, for a thread that may stand still.
-    pub(crate) fn wait_for_room(&self) -> Result<(), Said> {
+    pub(crate) fn wait_for_room(&self) -> Result<(), ErrorSent> {
         let mut wait = None;
         while self.must_wait(&mut wait)? {
             thread::sleep(LOOK_EVERY);
@@ -99,7 +99,7 @@ impl<'j> Answer<'j> {
     }
 
     /// Whether the service has to read first. The call's time goes on meanwhile.
-    fn must_wait(&self, wait: &mut Option<Wait>) -> Result<bool, Said> {
+    fn must_wait(&self, wait: &mut Option<Wait>) -> Result<bool, ErrorSent> {
         if !self.is_sent_in_parts() || !self.job.must_wait() {
             return Ok(false);
         }
@@ -114,7 +114,7 @@ impl<'j> Answer<'j> {
         ResultWriter::end(0, &mut self.bytes);
     }
 
-    /// Sends the end. What has changed holds now: nothing may fail here.
+    /// Sends the end. The call's changes hold now: nothing may fail here.
     pub(crate) fn end(mut self) {
         self.send_parts();
         self.job.done(self.bytes);
@@ -127,7 +127,7 @@ impl<'j> Answer<'j> {
 
     /// Whether rows are sent before the end: parts of what may not hold in the end are sent with the end.
     fn is_sent_in_parts(&self) -> bool {
-        self.only_reads() && matches!(self.job.call, Call::Statement(_))
+        self.only_reads() && matches!(self.job.call, CatalogEntry::Statement(_))
     }
 
     fn statement(&self) -> &'j Statement {
@@ -148,8 +148,8 @@ impl<'j> Answer<'j> {
         }
     }
 
-    fn stop<T>(&self, fault: CallFault, reason: String) -> Result<T, Said> {
+    fn stop<T>(&self, fault: CallFault, reason: String) -> Result<T, ErrorSent> {
         self.job.fail(fault, reason);
-        Err(Said)
+        Err(ErrorSent)
     }
 }

@@ -1,4 +1,4 @@
-//! What can be called, by whom: the statements of a file, after the database has prepared all of them.
+//! The statements of a file, after the database has prepared all of them, and the services that may call each.
 //!
 //! Sees: the operator's file, names and values from services. Never: lets a call pass that was not granted.
 
@@ -12,9 +12,9 @@ use wire::data::{CallFault, Value};
 
 use crate::queue::Lane;
 
-/// What a name stands for.
+/// The statement or transaction of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CatalogEntry {
     /// The statement of this number.
     Statement(usize),
     /// The transaction of this number.
@@ -23,14 +23,14 @@ pub enum Call {
 
 /// Why statements do not hold.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum CatalogError {
     /// The database cannot be asked.
     Database(String),
     /// Every mistake, with its line.
     Mistakes(Vec<String>),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CatalogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Database(reason) => f.write_str(reason),
@@ -50,16 +50,17 @@ pub struct Catalog {
     one_writes: bool,
     /// How long statements usually take at a server, in microseconds, by number; 0 while nobody knows.
     usual_us: Vec<AtomicU32>,
-    names: HashMap<String, Call>,
+    names: HashMap<String, CatalogEntry>,
 }
 
 impl Catalog {
     /// Statements of which the database has said whether they only read.
     pub fn new(file: Statements, reads: Vec<bool>, one_writes: bool) -> Self {
         let statements = file.statements.iter().enumerate();
-        let statements = statements.map(|(number, one)| (one.name.clone(), Call::Statement(number)));
+        let statements = statements.map(|(number, one)| (one.name.clone(), CatalogEntry::Statement(number)));
         let transactions = file.transactions.iter().enumerate();
-        let transactions = transactions.map(|(number, one)| (one.name.clone(), Call::Transaction(number)));
+        let transactions =
+            transactions.map(|(number, one)| (one.name.clone(), CatalogEntry::Transaction(number)));
         let names = statements.chain(transactions).collect();
         let usual_us = file.statements.iter().map(|_| AtomicU32::new(0)).collect();
         Self { file, reads, one_writes, usual_us, names }
@@ -82,12 +83,13 @@ impl Catalog {
         (usual > 0).then(|| Duration::from_micros(usual.into()))
     }
 
-    /// What a service may call by this name; `None` also if there is no such thing: it learns no names.
-    pub fn granted(&self, service: &str, name: &str) -> Option<Call> {
+    /// The entry that a service may call by this name; `None` also if there is no such name: the service learns no
+    /// names.
+    pub fn granted(&self, service: &str, name: &str) -> Option<CatalogEntry> {
         let call = *self.names.get(name)?;
         let services = match call {
-            Call::Statement(number) => &self.file.statements[number].services,
-            Call::Transaction(number) => &self.file.transactions[number].services,
+            CatalogEntry::Statement(number) => &self.file.statements[number].services,
+            CatalogEntry::Transaction(number) => &self.file.transactions[number].services,
         };
         services.iter().any(|granted| granted == service).then_some(call)
     }
@@ -98,39 +100,39 @@ impl Catalog {
     }
 
     /// The statements of a call, in order.
-    pub fn steps<'c>(&'c self, call: &'c Call) -> &'c [usize] {
+    pub fn steps<'c>(&'c self, call: &'c CatalogEntry) -> &'c [usize] {
         match call {
-            Call::Statement(number) => std::slice::from_ref(number),
-            Call::Transaction(number) => &self.file.transactions[*number].steps,
+            CatalogEntry::Statement(number) => std::slice::from_ref(number),
+            CatalogEntry::Transaction(number) => &self.file.transactions[*number].steps,
         }
     }
 
     /// How long a call may take.
-    pub fn timeout(&self, call: Call) -> Duration {
+    pub fn timeout(&self, call: CatalogEntry) -> Duration {
         match call {
-            Call::Statement(number) => self.file.statements[number].timeout,
-            Call::Transaction(number) => self.file.transactions[number].timeout,
+            CatalogEntry::Statement(number) => self.file.statements[number].timeout,
+            CatalogEntry::Transaction(number) => self.file.transactions[number].timeout,
         }
     }
 
-    /// What a service may call that may take another time than usual, and how long.
+    /// The calls of a service with a timeout of their own, and that timeout.
     pub fn timeouts<'c>(&'c self, service: &'c str) -> impl Iterator<Item = (&'c str, Duration)> {
         let granted = self.names.keys().filter_map(move |name| Some((name, self.granted(service, name)?)));
         let timeouts = granted.map(|(name, call)| (name.as_str(), self.timeout(call)));
         timeouts.filter(|(_, timeout)| *timeout != statements::TIMEOUT)
     }
 
-    /// Who carries a call out.
-    pub fn lane(&self, call: Call) -> Lane {
-        let only_reads = matches!(call, Call::Statement(number) if self.reads[number]);
+    /// The lane that carries a call out.
+    pub fn lane(&self, call: CatalogEntry) -> Lane {
+        let only_reads = matches!(call, CatalogEntry::Statement(number) if self.reads[number]);
         if only_reads || !self.one_writes { Lane::Read } else { Lane::Write }
     }
 
     /// Checks the values of a call against the parameters of its statements.
     ///
     /// # Errors
-    /// What does not fit.
-    pub fn check(&self, call: Call, values: &[Value]) -> Result<(), (CallFault, String)> {
+    /// The parameter that does not fit.
+    pub fn check(&self, call: CatalogEntry, values: &[Value]) -> Result<(), (CallFault, String)> {
         let steps = self.steps(&call).iter();
         let parameters = steps.flat_map(|step| &self.file.statements[*step].parameters);
         let count = parameters.clone().count();
@@ -201,22 +203,22 @@ DELETE FROM t WHERE id = :id
     #[test]
     fn nobody_calls_what_was_not_granted() {
         let catalog = catalog();
-        assert_eq!(catalog.granted("a", "get"), Some(Call::Statement(0)));
+        assert_eq!(catalog.granted("a", "get"), Some(CatalogEntry::Statement(0)));
         assert_eq!(catalog.granted("a", "add"), None);
         assert_eq!(catalog.granted("c", "add"), None);
-        assert_eq!(catalog.granted("c", "both"), Some(Call::Transaction(0)));
+        assert_eq!(catalog.granted("c", "both"), Some(CatalogEntry::Transaction(0)));
         assert_eq!(["a", "b", "c", ""].map(|service| catalog.granted(service, "step")), [None; 4]);
         for name in ["", "nothing", "GET", "get ", "get\0", "SELECT 1"] {
             assert_eq!(catalog.granted("a", name), None, "{name:?}");
         }
-        let lanes =
-            [Call::Statement(0), Call::Statement(1), Call::Transaction(0)].map(|call| catalog.lane(call));
+        let lanes = [CatalogEntry::Statement(0), CatalogEntry::Statement(1), CatalogEntry::Transaction(0)]
+            .map(|call| catalog.lane(call));
         assert_eq!(lanes, [Lane::Read, Lane::Write, Lane::Write]);
     }
 
     #[test]
     fn values_fit_their_types() {
-        let (catalog, call) = (catalog(), Call::Statement(0));
+        let (catalog, call) = (catalog(), CatalogEntry::Statement(0));
         let text = |text: &str| Value::Text(text.into());
         let good = [Value::Int(1), Value::Real(0.5), Value::Null, Value::Blob(vec![]), Value::Int(1)];
         assert_eq!(catalog.check(call, &good), Ok(()));
@@ -239,7 +241,7 @@ DELETE FROM t WHERE id = :id
             assert_eq!(change(at, value.clone()).unwrap_err().0, CallFault::Parameters, "{at} {value:?}");
         }
         assert!(catalog.check(call, &good[1..]).unwrap_err().1.contains("5 parameters, and 4 came"));
-        assert_eq!(catalog.check(Call::Transaction(0), &[Value::Int(1), Value::Int(2)]), Ok(()));
-        assert!(catalog.check(Call::Transaction(0), &[Value::Int(1)]).is_err());
+        assert_eq!(catalog.check(CatalogEntry::Transaction(0), &[Value::Int(1), Value::Int(2)]), Ok(()));
+        assert!(catalog.check(CatalogEntry::Transaction(0), &[Value::Int(1)]).is_err());
     }
 }

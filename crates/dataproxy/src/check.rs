@@ -1,7 +1,7 @@
-//! What is wrong with a file of statements, beside a database; or what its statements give.
+//! Checks a file of statements against a database, or describes the rows of its statements.
 //!
-//! Runs in: the programs `dataproxy check` and `dataproxy describe`, as the user who checks a configuration. Sees: files of the operator's, what a database
-//! server says. Never: changes a database, or asks it for a row.
+//! Runs in: the programs `dataproxy check` and `dataproxy describe`, as the user who checks a configuration. Sees:
+//! files of the operator's, what a database server says. Never: changes a database, or asks it for a row.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,15 +9,15 @@ use std::process::ExitCode;
 use statements::{Engine, Statements};
 use tokio::runtime::{LocalOptions, LocalRuntime};
 
-use crate::catalog::Refusal;
+use crate::catalog::CatalogError;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::redis::Redis;
 use crate::remote::Door;
-use crate::server::{LoginFiles, Road, Session, Way, password_of};
+use crate::server::{LoginFiles, Road, ServerSession, Way, password_of};
 use crate::{describe, setup, sqlite};
 
-/// What is to be checked, by the words of the command line.
+/// The files to be checked, by the words of the command line.
 #[derive(Debug, Default)]
 struct Options {
     statements: PathBuf,
@@ -27,7 +27,7 @@ struct Options {
     /// Whether another machine has the database.
     is_remote: bool,
     server: String,
-    /// What is known of the login without the files.
+    /// The login's settings without the files.
     login: LoginFiles,
     password: Option<PathBuf>,
     server_ca: Option<PathBuf>,
@@ -37,9 +37,10 @@ struct Options {
 }
 
 impl Options {
-    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or `--engine NAME --server ADDRESS --name
-    /// DATABASE --user NAME [--password FILE] [--server-ca FILE --certificate-name NAME [--certificate FILE --key FILE]]`, as
-    /// `bulkhead data check` writes them. Where `--engine` is `remote`, there are neither statements nor a user.
+    /// `--statements FILE [--service NAME]...`, then `[--schema FILE] [--database FILE]`, or
+    /// `--engine NAME --server ADDRESS --name DATABASE --user NAME [--password FILE]` and
+    /// `[--server-ca FILE --certificate-name NAME [--certificate FILE --key FILE]]`, as `bulkhead data check` writes
+    /// them. Where `--engine` is `remote`, there are neither statements nor a user.
     fn read(mut words: impl Iterator<Item = std::ffi::OsString>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -66,7 +67,7 @@ impl Options {
         Some(options)
     }
 
-    /// What the statements give, a line for each column; or every mistake, if there is any.
+    /// The columns of the statements, a line for each; or every mistake, if there is any.
     fn check(self) -> Result<String, Vec<String>> {
         if self.is_remote {
             return self.check_doors();
@@ -123,7 +124,7 @@ fn runtime() -> Result<LocalRuntime, Vec<String>> {
     runtime.map_err(|error| vec![format!("no event loop: {error}")])
 }
 
-async fn described<S: Session>(way: &Way, file: &Statements) -> Result<String, Refusal> {
+async fn described<S: ServerSession>(way: &Way, file: &Statements) -> Result<String, CatalogError> {
     let (mut session, prepared) = way.prepare::<S>(file).await?;
     let columns = session.describe(&prepared).await?;
     Ok(describe::lines(file, &columns))
@@ -133,14 +134,15 @@ fn read(path: &Path) -> Result<String, Vec<String>> {
     std::fs::read_to_string(path).map_err(|error| vec![format!("{}: {error}", path.display())])
 }
 
-fn lines(refusal: Refusal) -> Vec<String> {
+fn lines(refusal: CatalogError) -> Vec<String> {
     match refusal {
-        Refusal::Database(reason) => vec![reason],
-        Refusal::Mistakes(mistakes) => mistakes,
+        CatalogError::Database(reason) => vec![reason],
+        CatalogError::Mistakes(mistakes) => mistakes,
     }
 }
 
-/// The whole program: fails if there are mistakes, and prints each on a line; else prints what statements give, if that is wanted.
+/// The whole program: fails if there are mistakes, and prints each on a line; else prints what statements give, if that
+/// is wanted.
 pub fn main(describes: bool) -> ExitCode {
     let Some(options) = Options::read(std::env::args_os().skip(2)) else {
         eprintln!("error: this program is started by `bulkhead data check`");

@@ -1,6 +1,7 @@
 //! One process of a service: its login, its calls, its answers.
 //!
-//! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the channel.
+//! Sees: messages of a service, which may be compromised. Never: answers anybody who has not shown the token of the
+//! channel.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,17 +21,18 @@ use wire::data::{
 use wire::{Bytes, Text};
 use worker::channel::{Channel, ChannelError};
 
-use crate::catalog::{Call, Catalog};
-use crate::job::{Budget, Job, Replies, Reply};
+use crate::catalog::{Catalog, CatalogEntry};
+use crate::job::{AnswerPart, Budget, Job, Replies};
 use crate::queue::Queue;
-use crate::told::Told;
+use crate::told::ProcessLog;
 
 pub(crate) type ServiceChannel = Channel<ServiceToDataProxy, DataProxyToService>;
 
 /// LIMIT: nonsense that a service may send before its channel is closed.
 pub(crate) const VIOLATIONS_MAX: u32 = 10;
 
-/// Why a call is not made whose parameters have so many bytes, and those of all that have no answer so many, if they are too many.
+/// Why a call is not made whose parameters have so many bytes, and those of all that have no answer so many, if they
+/// are too many.
 pub(crate) fn too_many_parameters(own: usize, all: usize) -> Option<(CallFault, String)> {
     if own > PARAMETERS_BYTES_MAX {
         let reason = format!("its parameters have more than {PARAMETERS_BYTES_MAX} bytes");
@@ -43,18 +45,18 @@ pub(crate) fn too_many_parameters(own: usize, all: usize) -> Option<(CallFault, 
     }
 }
 
-/// What all channels share.
+/// The state that all channels share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ProxyState {
     pub(crate) queue: Arc<Queue>,
     /// The statements that hold now.
     pub(crate) catalog: RefCell<Arc<Catalog>>,
-    pub(crate) told: Rc<Told>,
+    pub(crate) told: Rc<ProcessLog>,
 }
 
 /// The service at the other end.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ServiceId {
     /// Its name.
     pub(crate) name: String,
     /// Its number in the queue: all of its processes have one.
@@ -62,22 +64,22 @@ pub(crate) struct Service {
 }
 
 /// A call that has come, and has no answer yet.
-struct UnderWay {
+struct PendingCall {
     cancelled: CancellationToken,
     /// Whether the service wants no more rows for now.
     paused: Arc<AtomicBool>,
     /// Bytes of its parameters.
     length: usize,
-    /// What it wants, and the parameters that have come, unless they are complete.
-    unfinished: Option<(Call, Arc<Catalog>, Vec<u8>)>,
+    /// The call, and the parameters that have come, unless they are complete.
+    unfinished: Option<(CatalogEntry, Arc<Catalog>, Vec<u8>)>,
 }
 
 /// One channel.
-struct Client {
-    shared: Rc<Shared>,
-    service: Service,
-    calls: HashMap<u32, UnderWay>,
-    replies: UnboundedSender<Reply>,
+struct ClientChannel {
+    shared: Rc<ProxyState>,
+    service: ServiceId,
+    calls: HashMap<u32, PendingCall>,
+    replies: UnboundedSender<AnswerPart>,
     budget: Arc<Budget>,
     /// Whether the service wants to know how long calls may take, and the statements of which it does.
     asks_for_timeouts: bool,
@@ -86,13 +88,13 @@ struct Client {
 }
 
 /// Serves one process of a service until it is gone.
-pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, channel: OwnedFd) {
+pub(crate) async fn attend(shared: Rc<ProxyState>, service: ServiceId, token: Token, channel: OwnedFd) {
     let Ok(channel) = ServiceChannel::new(channel) else { return };
     shared.told.counters.connected();
     if log_in(&channel, &shared.told, &service, &token).await {
         let (replies, answers) = unbounded_channel();
         let (calls, budget) = (HashMap::new(), Arc::default());
-        let mut client = Client {
+        let mut client = ClientChannel {
             shared: shared.clone(),
             service,
             calls,
@@ -111,7 +113,12 @@ pub(crate) async fn attend(shared: Rc<Shared>, service: Service, token: Token, c
 }
 
 /// Waits for the token; whether it was the right one.
-pub(crate) async fn log_in(channel: &ServiceChannel, told: &Told, service: &Service, token: &Token) -> bool {
+pub(crate) async fn log_in(
+    channel: &ServiceChannel,
+    told: &ProcessLog,
+    service: &ServiceId,
+    token: &Token,
+) -> bool {
     match channel.receive().await {
         Ok(Some((ServiceToDataProxy::Login { token: shown }, _))) if bool::from(shown.0.ct_eq(&token.0)) => {
             channel.send(&DataProxyToService::Welcome {}, None).await.is_ok()
@@ -124,8 +131,8 @@ pub(crate) async fn log_in(channel: &ServiceChannel, told: &Told, service: &Serv
     }
 }
 
-impl Client {
-    async fn serve(&mut self, channel: &ServiceChannel, mut answers: UnboundedReceiver<Reply>) {
+impl ClientChannel {
+    async fn serve(&mut self, channel: &ServiceChannel, mut answers: UnboundedReceiver<AnswerPart>) {
         loop {
             // By turns: a service that stops or pauses a call is heard while its rows come.
             tokio::select! {
@@ -152,12 +159,16 @@ impl Client {
     }
 
     /// Sends an answer; one that does not read keeps nobody waiting but itself.
-    async fn answer(&mut self, channel: &ServiceChannel, reply: Reply) -> std::io::Result<()> {
+    async fn answer(&mut self, channel: &ServiceChannel, reply: AnswerPart) -> std::io::Result<()> {
         let length = reply.length();
         let (id, is_end, message) = match reply {
-            Reply::Part(id, results) => (id, false, DataProxyToService::Part { id, results: Bytes(results) }),
-            Reply::Done(id, results) => (id, true, DataProxyToService::Done { id, results: Bytes(results) }),
-            Reply::Failed(id, fault, reason) => {
+            AnswerPart::Part(id, results) => {
+                (id, false, DataProxyToService::Part { id, results: Bytes(results) })
+            }
+            AnswerPart::Done(id, results) => {
+                (id, true, DataProxyToService::Done { id, results: Bytes(results) })
+            }
+            AnswerPart::Failed(id, fault, reason) => {
                 (id, true, DataProxyToService::Failed { id, fault, reason: Text::new(reason) })
             }
         };
@@ -225,7 +236,7 @@ impl Client {
         }
         let under_way = self.calls.len();
         let (cancelled, paused) = (CancellationToken::new(), Arc::default());
-        self.calls.insert(id, UnderWay { cancelled, paused, length: 0, unfinished: None });
+        self.calls.insert(id, PendingCall { cancelled, paused, length: 0, unfinished: None });
         if under_way >= CALLS_MAX {
             return self.fail(id, CallFault::Busy, format!("{CALLS_MAX} calls are under way"));
         }
@@ -254,7 +265,12 @@ impl Client {
     }
 
     /// Does a call whose parameters are complete, and keeps one whose are not.
-    fn go_on(&mut self, id: u32, (call, catalog, values): (Call, Arc<Catalog>, Vec<u8>), complete: bool) {
+    fn go_on(
+        &mut self,
+        id: u32,
+        (call, catalog, values): (CatalogEntry, Arc<Catalog>, Vec<u8>),
+        complete: bool,
+    ) {
         let others: usize =
             self.calls.iter().filter(|(other, _)| **other != id).map(|(_, call)| call.length).sum();
         if let Some((fault, reason)) = too_many_parameters(values.len(), others + values.len()) {
@@ -282,7 +298,7 @@ impl Client {
     }
 
     fn fail(&mut self, id: u32, fault: CallFault, reason: String) {
-        let _ = self.replies.send(Reply::Failed(id, fault, reason));
+        let _ = self.replies.send(AnswerPart::Failed(id, fault, reason));
     }
 
     fn violation(&mut self, what: &str) {
@@ -302,15 +318,18 @@ mod tests {
     const FILE: &str = "-- name: get :one\n-- services: a\nSELECT 1\n";
 
     /// The end of the service, in a process whose service `name` has this token.
-    fn attended(name: &str, token: Token) -> (Channel<DataProxyToService, ServiceToDataProxy>, Rc<Shared>) {
+    fn attended(
+        name: &str,
+        token: Token,
+    ) -> (Channel<DataProxyToService, ServiceToDataProxy>, Rc<ProxyState>) {
         let file = statements::parse(FILE, Default::default()).unwrap_or_else(|_| Statements::default());
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ProxyState {
             queue: Queue::new(1),
             catalog: RefCell::new(Arc::new(Catalog::new(file, vec![true], true))),
-            told: Rc::new(Told::new(Log::new(None, wire::NO_PARTITION, 1000).expect("a log"))),
+            told: Rc::new(ProcessLog::new(Log::new(None, wire::NO_PARTITION, 1000).expect("a log"))),
         });
         let (own, other) = sys::seqpacket::pair().expect("a pair");
-        let service = Service { name: name.to_owned(), number: 0 };
+        let service = ServiceId { name: name.to_owned(), number: 0 };
         tokio::task::spawn_local(attend(shared.clone(), service, token, own));
         (Channel::new(other).expect("a channel"), shared)
     }

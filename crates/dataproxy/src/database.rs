@@ -1,17 +1,17 @@
-//! Who carries the calls of a data proxy out.
+//! The databases that carry out the calls of a data proxy.
 
 use std::rc::Rc;
 
-use crate::client::Shared;
+use crate::client::ProxyState;
 use crate::remote::Door;
 use crate::server::Way;
-use crate::source::Source;
+use crate::source::DatabaseSource;
 
 /// See the file's head.
 #[derive(Clone)]
 pub(crate) enum Database {
     /// This process, with a database in a file or at a server.
-    Own { source: Rc<Source>, shared: Rc<Shared> },
+    Own { source: Rc<DatabaseSource>, shared: Rc<ProxyState> },
     /// The data proxy of another machine.
     Elsewhere(Rc<Door>),
 }
@@ -28,7 +28,7 @@ impl Database {
     /// Has the other side say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The database's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         match self {
             Self::Own { source, .. } => source.try_login().await,

@@ -1,4 +1,4 @@
-//! What the columns of a statement's rows are, as the database says.
+//! The columns of a statement's rows, as the database describes them.
 //!
 //! Runs in: the program `dataproxy describe`, as the user who has code generated. Never: carries a statement out.
 
@@ -6,7 +6,7 @@ use statements::{Statement, Statements, Type, has_word};
 
 /// A column of a statement's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Described {
+pub(crate) struct DescribedColumn {
     pub(crate) name: String,
     /// `None` where the database does not say.
     pub(crate) kind: Option<Type>,
@@ -14,14 +14,15 @@ pub(crate) struct Described {
     pub(crate) nullable: bool,
 }
 
-/// A line for each column: the statement, the column, its type or `any`, and whether it may be NULL, with tabs between them.
-pub(crate) fn lines(file: &Statements, columns: &[Vec<Described>]) -> String {
-    let line = |statement: &Statement, column: &Described| {
+/// A line for each column: the statement, the column, its type or `any`, and whether it may be NULL, with tabs between
+/// them.
+pub(crate) fn lines(file: &Statements, columns: &[Vec<DescribedColumn>]) -> String {
+    let line = |statement: &Statement, column: &DescribedColumn| {
         let kind = column.kind.map_or("any", Type::word);
         let nullable = column.nullable || may_miss_rows(statement);
         format!("{}\t{}\t{kind}\t{nullable}\n", statement.name, column.name)
     };
-    let of_statement = |(statement, columns): (&Statement, &Vec<Described>)| {
+    let of_statement = |(statement, columns): (&Statement, &Vec<DescribedColumn>)| {
         columns.iter().map(|column| line(statement, column)).collect::<String>()
     };
     file.statements.iter().zip(columns).map(of_statement).collect()

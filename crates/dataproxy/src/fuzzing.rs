@@ -15,13 +15,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::ValueReader;
 
-use crate::answer::Answer;
-use crate::catalog::{Call, Catalog};
-use crate::job::{Job, Replies, Reply};
+use crate::answer::AnswerWriter;
+use crate::catalog::{Catalog, CatalogEntry};
+use crate::job::{AnswerPart, Job, Replies};
 use crate::mysql::Mysql;
-use crate::server::{Fault, Login, Progress, Session as _};
+use crate::server::{CallProgress, Login, ServerSession as _, SessionFault};
 
-/// What the proxy has the server prepare, and then calls.
+/// The statements that the proxy has the server prepare, and then calls.
 const STATEMENTS: &str = "-- name: one :many\n-- services: s\nSELECT 1;\n";
 
 thread_local! {
@@ -44,19 +44,19 @@ pub fn postgresql_value(data: &[u8]) {
     }
 }
 
-/// All that a server says on a connection, from the login to the rows of a statement: the session comes to an end, and an answer
-/// that a service is given to its end is one that it can read.
+/// All that a server says on a connection, from the login to the rows of a statement: the session comes to an end, and
+/// an answer that a service is given to its end is one that it can read.
 pub fn mysql_session(data: &[u8]) {
     RUNTIME.with(|runtime| {
         let Some(runtime) = runtime else { return };
-        if let Some((Ok(()) | Err(Fault::Said), replies)) = runtime.block_on(session(data)) {
+        if let Some((Ok(()) | Err(SessionFault::Said), replies)) = runtime.block_on(session(data)) {
             check_replies(replies);
         }
     });
 }
 
 /// How the call has ended, and what the service was told; `None` if it did not come to that.
-async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Reply>)> {
+async fn session(data: &[u8]) -> Option<(Result<(), SessionFault>, UnboundedReceiver<AnswerPart>)> {
     let (ours, mut theirs) = UnixStream::pair().ok()?;
     theirs.set_nonblocking(true).ok()?;
     theirs.write_all(data).ok()?;
@@ -74,28 +74,28 @@ async fn session(data: &[u8]) -> Option<(Result<(), Fault>, UnboundedReceiver<Re
     let (replies, answer) = unbounded_channel();
     let job = Job {
         id: 1,
-        call: Call::Statement(0),
+        call: CatalogEntry::Statement(0),
         catalog: Arc::new(Catalog::new(file, vec![true], false)),
         values: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(5),
         cancelled: CancellationToken::new(),
         replies: Replies::new(replies, Arc::default(), Arc::default()),
     };
-    let outcome = session.carry_out(&prepared, &job, &Progress::default()).await.map(Answer::end);
+    let outcome = session.carry_out(&prepared, &job, &CallProgress::default()).await.map(AnswerWriter::end);
     Some((outcome, answer))
 }
 
-fn check_replies(mut replies: UnboundedReceiver<Reply>) {
+fn check_replies(mut replies: UnboundedReceiver<AnswerPart>) {
     let mut result = Vec::new();
     while let Ok(reply) = replies.try_recv() {
         match reply {
-            Reply::Part(_, bytes) => result.extend(bytes),
-            Reply::Done(_, bytes) => {
+            AnswerPart::Part(_, bytes) => result.extend(bytes),
+            AnswerPart::Done(_, bytes) => {
                 result.extend(bytes);
                 assert!(is_result(&result), "a service cannot read {result:?}");
                 return;
             }
-            Reply::Failed(..) => return,
+            AnswerPart::Failed(..) => return,
         }
     }
     panic!("the service was told no end");
@@ -118,7 +118,7 @@ fn is_result(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// What the seeds lead to, as far as to the rows; else the target would try the login alone.
+    /// The seeds reach the rows; else the target would try the login alone.
     #[test]
     fn fuzzing_comes_as_far_as_the_rows() {
         for seed in [
@@ -129,7 +129,7 @@ mod tests {
             include_bytes!("../../../fuzz/seeds/mysql_session/switch"),
         ] {
             let (outcome, mut replies) = said(seed);
-            let Ok(Reply::Done(1, result)) = replies.try_recv() else { panic!("{outcome:?}") };
+            let Ok(AnswerPart::Done(1, result)) = replies.try_recv() else { panic!("{outcome:?}") };
             assert!(is_result(&result));
             assert_eq!(ValueReader::new(&result).columns().unwrap(), ["n", "s", "b", "d", "u", "m"]);
             mysql_session(seed);
@@ -151,11 +151,11 @@ mod tests {
         let count = seed.windows(5).rposition(|window| window == b"\x01\0\0\x01\x06").unwrap();
         // The next packet says 4097, and nothing follows.
         let many = [&seed[..count], b"\x03\0\0\x01\xFC\x01\x10"].concat();
-        let Err(Fault::Broken(reason)) = said(&many).0 else { panic!("it holds") };
+        let Err(SessionFault::Broken(reason)) = said(&many).0 else { panic!("it holds") };
         assert!(reason.contains("4097"), "{reason}");
     }
 
-    fn said(data: &[u8]) -> (Result<(), Fault>, UnboundedReceiver<Reply>) {
+    fn said(data: &[u8]) -> (Result<(), SessionFault>, UnboundedReceiver<AnswerPart>) {
         RUNTIME.with(|runtime| runtime.as_ref().unwrap().block_on(session(data))).unwrap()
     }
 }

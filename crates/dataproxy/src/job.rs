@@ -11,11 +11,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, SEND_TIMEOUT, UNREAD_MAX, Value};
 
-use crate::catalog::{Call, Catalog};
+use crate::catalog::{Catalog, CatalogEntry};
 
 /// A part of an answer, or its end.
 #[derive(Debug)]
-pub enum Reply {
+pub enum AnswerPart {
     /// More follows.
     Part(u32, Vec<u8>),
     /// The last part.
@@ -24,7 +24,7 @@ pub enum Reply {
     Failed(u32, CallFault, String),
 }
 
-impl Reply {
+impl AnswerPart {
     /// Bytes that count as unread.
     pub fn length(&self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl Reply {
     }
 }
 
-/// What a service has not read yet of its answers, in bytes, and whether it reads at all.
+/// The bytes of answers that a service has not read yet, and whether it reads at all.
 #[derive(Debug, Default)]
 pub struct Budget {
     unread: AtomicI64,
@@ -71,7 +71,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Whether the call is given up: its time is over, its answer is not wanted any more, or the service has read nothing for too long.
+    /// Whether the call is given up: its time is over, its answer is not wanted any more, or the service has read
+    /// nothing for too long.
     pub(crate) fn is_over(&mut self, job: &Job) -> bool {
         let (budget, now) = (&job.replies.budget, Instant::now());
         let read = budget.read.load(Ordering::Relaxed);
@@ -91,8 +92,8 @@ impl Wait {
 pub struct Job {
     /// The number that the service has given it.
     pub id: u32,
-    /// What is called, of which statements.
-    pub call: Call,
+    /// The called statement or transaction.
+    pub call: CatalogEntry,
     /// The statements that held when it came.
     pub catalog: Arc<Catalog>,
     /// Its parameters, which fit.
@@ -115,11 +116,12 @@ const PARTLY: u8 = 4;
 
 /// Where the answer of a call goes, and when.
 ///
-/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. Who is told before its
-/// change holds that there is no answer can rely on that nothing changes: [`Replies::may_hold`].
+/// INVARIANT: a call has one end. A service that got two would close its channel, which others may use as well. A
+/// service that is told before its change holds that there is no answer can rely on that nothing changes:
+/// [`Replies::may_hold`].
 #[derive(Clone, Debug)]
 pub struct Replies {
-    to: UnboundedSender<Reply>,
+    to: UnboundedSender<AnswerPart>,
     budget: Arc<Budget>,
     paused: Arc<AtomicBool>,
     state: Arc<AtomicU8>,
@@ -127,18 +129,18 @@ pub struct Replies {
 
 impl Replies {
     /// An answer that counts as unread in `budget`, and of which no more is wanted while it is `paused`.
-    pub fn new(to: UnboundedSender<Reply>, budget: Arc<Budget>, paused: Arc<AtomicBool>) -> Self {
+    pub fn new(to: UnboundedSender<AnswerPart>, budget: Arc<Budget>, paused: Arc<AtomicBool>) -> Self {
         Self { to, budget, paused, state: Arc::new(AtomicU8::new(WAITS)) }
     }
 
     /// Sends a part or the end, unless the end was sent before.
-    fn send(&self, reply: Reply) {
+    fn send(&self, reply: AnswerPart) {
         let before = match reply {
-            Reply::Part(..) => {
+            AnswerPart::Part(..) => {
                 self.go_on(BEGUN, PARTLY);
                 self.state.load(Ordering::SeqCst)
             }
-            Reply::Done(..) | Reply::Failed(..) => self.state.swap(ENDED, Ordering::SeqCst),
+            AnswerPart::Done(..) | AnswerPart::Failed(..) => self.state.swap(ENDED, Ordering::SeqCst),
         };
         if before != ENDED {
             self.budget.take(reply.length());
@@ -168,7 +170,7 @@ impl Replies {
             HOLDS => (CallFault::Lost, "what it has changed was not on disk in time, and may be so later"),
             _ => return,
         };
-        let _ = self.to.send(Reply::Failed(id, fault, reason.to_owned()));
+        let _ = self.to.send(AnswerPart::Failed(id, fault, reason.to_owned()));
     }
 }
 
@@ -206,11 +208,11 @@ impl Job {
         Wait { since: Instant::now(), read: self.replies.budget.read.load(Ordering::Relaxed) }
     }
 
-    /// What the operator calls it.
+    /// The operator's name for it.
     pub(crate) fn name(&self) -> &str {
         match self.call {
-            Call::Statement(number) => &self.catalog.file.statements[number].name,
-            Call::Transaction(number) => &self.catalog.file.transactions[number].name,
+            CatalogEntry::Statement(number) => &self.catalog.file.statements[number].name,
+            CatalogEntry::Transaction(number) => &self.catalog.file.transactions[number].name,
         }
     }
 
@@ -225,43 +227,43 @@ impl Job {
     }
 
     /// Its statements, each with its values.
-    pub(crate) fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+    pub(crate) fn steps(&self) -> impl Iterator<Item = CallStep<'_>> {
         let mut values = &self.values[..];
         self.catalog.steps(&self.call).iter().map(move |&number| {
             let about = &self.catalog.file.statements[number];
             let (own, rest) = values.split_at(about.parameters.len());
             values = rest;
-            Step { number, about, values: own, only_reads: self.catalog.reads[number] }
+            CallStep { number, about, values: own, only_reads: self.catalog.reads[number] }
         })
     }
 
-    /// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has to be undone
-    /// if these are too many.
+    /// Whether a statement needs no transaction: it holds, or not, as a whole. One that changes rows and gives rows has
+    /// to be undone if these are too many.
     pub(crate) fn holds_by_itself(&self, number: usize) -> bool {
         self.catalog.reads[number] || !self.catalog.file.statements[number].kind.has_rows()
     }
 
     /// Sends a part of the answer.
     pub(crate) fn part(&self, bytes: Vec<u8>) {
-        self.replies.send(Reply::Part(self.id, bytes));
+        self.replies.send(AnswerPart::Part(self.id, bytes));
     }
 
     /// Sends the last part of the answer.
     pub(crate) fn done(&self, bytes: Vec<u8>) {
-        self.replies.send(Reply::Done(self.id, bytes));
+        self.replies.send(AnswerPart::Done(self.id, bytes));
     }
 
     /// Says that there is no answer, unless the service knows already.
     pub fn fail(&self, fault: CallFault, reason: impl Into<String>) {
-        self.replies.send(Reply::Failed(self.id, fault, reason.into()));
+        self.replies.send(AnswerPart::Failed(self.id, fault, reason.into()));
     }
 }
 
 /// One statement of a call.
-pub(crate) struct Step<'a> {
+pub(crate) struct CallStep<'a> {
     /// Its number in the file.
     pub(crate) number: usize,
-    /// What the file says of it.
+    /// The statement in the file.
     pub(crate) about: &'a Statement,
     /// The values of its parameters, which fit.
     pub(crate) values: &'a [Value],
@@ -277,13 +279,13 @@ mod tests {
     fn a_call_has_one_end() {
         let (to, mut answers) = tokio::sync::mpsc::unbounded_channel();
         let replies = Replies::new(to, Arc::default(), Arc::default());
-        replies.send(Reply::Part(1, vec![1]));
-        replies.send(Reply::Failed(1, CallFault::Busy, "first".into()));
-        replies.send(Reply::Failed(1, CallFault::Late, "second".into()));
-        replies.send(Reply::Done(1, vec![2]));
-        replies.send(Reply::Part(1, vec![3]));
-        assert!(matches!(answers.try_recv(), Ok(Reply::Part(1, part)) if part == [1]));
-        assert!(matches!(answers.try_recv(), Ok(Reply::Failed(1, CallFault::Busy, _))));
+        replies.send(AnswerPart::Part(1, vec![1]));
+        replies.send(AnswerPart::Failed(1, CallFault::Busy, "first".into()));
+        replies.send(AnswerPart::Failed(1, CallFault::Late, "second".into()));
+        replies.send(AnswerPart::Done(1, vec![2]));
+        replies.send(AnswerPart::Part(1, vec![3]));
+        assert!(matches!(answers.try_recv(), Ok(AnswerPart::Part(1, part)) if part == [1]));
+        assert!(matches!(answers.try_recv(), Ok(AnswerPart::Failed(1, CallFault::Busy, _))));
         assert!(answers.try_recv().is_err());
         assert!(!replies.may_hold());
     }
@@ -297,8 +299,8 @@ mod tests {
             assert!(steps < 2 || replies.may_hold() && replies.may_hold());
             replies.give_up(5);
             assert!(!replies.may_hold() && !replies.go_on(WAITS, BEGUN));
-            replies.send(Reply::Done(5, vec![1]));
-            assert!(matches!(answers.try_recv(), Ok(Reply::Failed(5, found, _)) if found == fault));
+            replies.send(AnswerPart::Done(5, vec![1]));
+            assert!(matches!(answers.try_recv(), Ok(AnswerPart::Failed(5, found, _)) if found == fault));
             assert!(answers.try_recv().is_err());
         }
     }

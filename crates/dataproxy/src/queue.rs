@@ -1,7 +1,7 @@
 //! Calls that wait for a thread or a connection: in turns among the services, so that none can keep the others waiting.
 //!
-//! Sees no input. Never: gives one service all threads or connections, where there are several, or a turn to a call whose service has
-//! too much to read.
+//! Sees no input. Never: gives one service all threads or connections, where there are several, or a turn to a call
+//! whose service has too much to read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,8 +34,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left when all
-    /// connections that the service may have now take the same.
+    /// Takes more calls of the same service that wait, in their order, as long as `fits` says so: no more than are left
+    /// when all connections that the service may have now take the same.
     pub(crate) fn take_along(&self, mut fits: impl FnMut(&Job) -> bool) -> Vec<Job> {
         self.queue.state().lanes[self.lane as usize].take_along(self.service, &mut fits)
     }
@@ -48,13 +48,14 @@ impl Drop for Work {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct ServiceJobs {
     jobs: VecDeque<Job>,
     under_way: usize,
 }
 
-impl Waiting {
-    /// The first job that can have its turn. Those before are of another process of the service, which has too much to read.
+impl ServiceJobs {
+    /// The first job that can have its turn. Those before are of another process of the service, which has too much to
+    /// read.
     fn ready(&self) -> Option<usize> {
         self.jobs.iter().position(Job::is_ready)
     }
@@ -63,7 +64,7 @@ impl Waiting {
 #[derive(Debug)]
 struct LaneQueue {
     /// By the number of the service.
-    services: HashMap<usize, Waiting>,
+    services: HashMap<usize, ServiceJobs>,
     /// Those that have jobs, the next one first.
     order: VecDeque<usize>,
     /// How many jobs of one service may be under way at once.
@@ -71,7 +72,7 @@ struct LaneQueue {
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     lanes: [LaneQueue; 2],
     is_closed: bool,
 }
@@ -79,7 +80,7 @@ struct State {
 /// All calls that wait.
 #[derive(Debug)]
 pub struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// For threads, and for tasks.
     come: [Condvar; 2],
     told: [Notify; 2],
@@ -94,7 +95,7 @@ impl Queue {
         let lane = |most| LaneQueue { services: HashMap::new(), order: VecDeque::new(), most };
         let lanes = [lane(1), lane(readers.saturating_sub(1).max(1))];
         Arc::new(Self {
-            state: Mutex::new(State { lanes, is_closed: false }),
+            state: Mutex::new(QueueState { lanes, is_closed: false }),
             come: Default::default(),
             told: Default::default(),
             kept: Condvar::new(),
@@ -137,8 +138,9 @@ impl Queue {
 
     /// Waits until there is a call that waits or is under way; whether there will be any.
     pub(crate) fn wait_for_work(&self) -> bool {
-        let is_idle =
-            |state: &mut State| state.lanes.iter().all(|lane| lane.services.is_empty()) && !state.is_closed;
+        let is_idle = |state: &mut QueueState| {
+            state.lanes.iter().all(|lane| lane.services.is_empty()) && !state.is_closed
+        };
         let state = self.kept.wait_while(self.state(), is_idle).unwrap_or_else(PoisonError::into_inner);
         !state.is_closed || state.lanes.iter().any(|lane| !lane.services.is_empty())
     }
@@ -188,7 +190,7 @@ impl Queue {
     /// The same, for a while only.
     pub fn next_within(self: &Arc<Self>, lane: Lane, time: Duration) -> Option<Work> {
         let state = self.state();
-        let nothing = |state: &mut State| !state.lanes[lane as usize].has_turn() && !state.is_closed;
+        let nothing = |state: &mut QueueState| !state.lanes[lane as usize].has_turn() && !state.is_closed;
         let (mut state, _) = self.come[lane as usize]
             .wait_timeout_while(state, time, nothing)
             .unwrap_or_else(PoisonError::into_inner);
@@ -235,7 +237,7 @@ impl Queue {
         self.tell(lane);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -306,8 +308,8 @@ impl LaneQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::{Call, Catalog};
-    use crate::job::{Budget, Replies, Reply};
+    use crate::catalog::{Catalog, CatalogEntry};
+    use crate::job::{AnswerPart, Budget, Replies};
     use tokio::sync::mpsc::unbounded_channel;
     use tokio_util::sync::CancellationToken;
     use wire::data::{CallFault, UNREAD_MAX};
@@ -315,7 +317,7 @@ mod tests {
     fn job(id: u32) -> Job {
         Job {
             id,
-            call: Call::Statement(0),
+            call: CatalogEntry::Statement(0),
             catalog: Arc::new(Catalog::new(Default::default(), Vec::new(), true)),
             values: Vec::new(),
             deadline: Instant::now(),
@@ -426,7 +428,7 @@ mod tests {
         queue.add(Lane::Read, 1, Job { deadline: now, replies: replies(to), ..job(2) });
         queue.add(Lane::Read, 1, Job { deadline: now + Duration::from_secs(9), ..job(3) });
         queue.expire(now + Duration::from_secs(1));
-        assert!(matches!(answers.try_recv(), Ok(Reply::Failed(2, CallFault::Busy, _))));
+        assert!(matches!(answers.try_recv(), Ok(AnswerPart::Failed(2, CallFault::Busy, _))));
         drop(first);
         assert_eq!(next(&queue).unwrap().job.id, 3);
         assert!(queue.state().lanes[1].services.is_empty() && queue.state().lanes[1].order.is_empty());

@@ -1,7 +1,7 @@
-//! What is read again while the proxy serves: statements, and how to log in.
+//! Reads statements and logins again while the proxy serves.
 //!
-//! Sees: the operator's files, what the database says of them. Never: lets what the database does not take hold in place of what it
-//! took.
+//! Sees: the operator's files, what the database says of them. Never: lets what the database does not take hold in
+//! place of what it took.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use tokio::time::sleep;
 use wire::data::LauncherToDataProxy;
 use wire::log::Level;
 
-use crate::catalog::Refusal;
-use crate::client::Shared;
+use crate::catalog::CatalogError;
+use crate::client::ProxyState;
 use crate::database::Database;
 use crate::server::{LoginFault, LoginFiles, PAUSE_MAX, PAUSE_MIN};
-use crate::source::Source;
-use crate::told::Told;
+use crate::source::DatabaseSource;
+use crate::told::ProcessLog;
 
 /// LIMIT: how long a certificate waits for its key, or the other way round, until the operator is told.
 const HALF_TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,8 +26,8 @@ const HALF_TIMEOUT: Duration = Duration::from_secs(3);
 /// See the file's head. Of each kind the latest counts.
 pub(crate) struct Renewal {
     database: Database,
-    told: Rc<Told>,
-    /// What was read last.
+    told: Rc<ProcessLog>,
+    /// The files that were read last.
     files: LoginFiles,
     statements: JoinSet<()>,
     login: JoinSet<()>,
@@ -36,13 +36,13 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    pub(crate) fn new(database: Database, told: Rc<Told>, files: LoginFiles) -> Self {
+    pub(crate) fn new(database: Database, told: Rc<ProcessLog>, files: LoginFiles) -> Self {
         let (statements, login, keys) = (JoinSet::new(), JoinSet::new(), Vec::new());
         Self { database, told, files, statements, login, keys }
     }
 
     /// Has other statements hold, if nothing is wrong with them.
-    pub(crate) fn statements(&mut self, read: Result<Statements, Refusal>) {
+    pub(crate) fn statements(&mut self, read: Result<Statements, CatalogError>) {
         // Another machine has its own file.
         let Database::Own { source, shared } = &self.database else { return };
         only_latest(&mut self.statements);
@@ -54,8 +54,8 @@ impl Renewal {
         }
     }
 
-    /// Has another password, certificate or key, or other authorities, hold for connections from here on, if the other side takes them.
-    /// Those that are there stay: the other side has let them in.
+    /// Has another password, certificate or key, or other authorities, hold for connections from here on, if the other
+    /// side takes them. Those that are there stay: the other side has let them in.
     pub(crate) fn login(&mut self, message: &LauncherToDataProxy, file: &OwnedFd) {
         let Some(way) = self.database.way() else { return };
         let mut files = self.files.clone();
@@ -93,12 +93,12 @@ fn only_latest(tasks: &mut JoinSet<()>) {
 }
 
 /// Asks the database until it has said something of the statements: it may be down.
-async fn hold_statements(source: Rc<Source>, shared: Rc<Shared>, read: Statements) {
+async fn hold_statements(source: Rc<DatabaseSource>, shared: Rc<ProxyState>, read: Statements) {
     let (mut pause, mut said) = (PAUSE_MIN, String::new());
     let catalog = loop {
         match source.prepare(read.clone()).await {
             Ok(catalog) => break catalog,
-            Err(Refusal::Database(reason)) => {
+            Err(CatalogError::Database(reason)) => {
                 if said != reason {
                     let text = format_args!(
                         "the statements of before stay until the database has prepared the new ones: {reason}"
@@ -117,21 +117,21 @@ async fn hold_statements(source: Rc<Source>, shared: Rc<Shared>, read: Statement
     shared.told.log.event(Level::Info, format_args!("{count} statements were read again"));
 }
 
-fn statements_stay(told: &Told, refusal: &Refusal) {
+fn statements_stay(told: &ProcessLog, refusal: &CatalogError) {
     told.log.event(Level::Error, format_args!("the statements of before stay: {refusal}"));
 }
 
 /// Says that a certificate and a key do not go together, if the other half does not come.
-async fn wait_for_half(told: Rc<Told>, fault: LoginFault) {
+async fn wait_for_half(told: Rc<ProcessLog>, fault: LoginFault) {
     sleep(HALF_TIMEOUT).await;
     stays(&told, &fault);
 }
 
-fn stays(told: &Told, fault: &LoginFault) {
+fn stays(told: &ProcessLog, fault: &LoginFault) {
     told.log.event(Level::Error, format_args!("{fault}; what was there before stays"));
 }
 
-async fn hold_login(database: Database, told: Rc<Told>, keys: String) {
+async fn hold_login(database: Database, told: Rc<ProcessLog>, keys: String) {
     let Some(way) = database.way() else { return };
     if let Err(reason) = database.try_login().await {
         let text = format_args!(

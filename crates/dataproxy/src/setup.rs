@@ -1,4 +1,4 @@
-//! What the launcher says before a data proxy opens its source.
+//! The launcher's messages before a data proxy opens its source.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -10,18 +10,18 @@ use wire::data::LauncherToDataProxy;
 use worker::channel::Channel;
 use worker::dialer::Dialer;
 use worker::server_stream::ServerStream;
-use worker::{Fault, files};
+use worker::{ProcessFault, files};
 
-use crate::catalog::{Catalog, Refusal};
+use crate::catalog::{Catalog, CatalogError};
 use crate::remote::Door;
 use crate::server::{Login, LoginFiles, Road, Way};
-use crate::source::{DatabasePlace, Source};
+use crate::source::{DatabasePlace, DatabaseSource};
 
-pub(crate) type Control = Channel<LauncherToDataProxy, ChildToLauncher>;
+pub(crate) type DataProxyControl = Channel<LauncherToDataProxy, ChildToLauncher>;
 
 /// See the file's head.
 #[derive(Debug, Default)]
-pub(crate) struct Setup {
+pub(crate) struct ProxySetup {
     place: Option<DatabasePlace>,
     /// How to log in, by the files of the start, and what these are.
     login: Login,
@@ -33,12 +33,12 @@ pub(crate) struct Setup {
     pub(crate) services: Vec<String>,
 }
 
-impl Setup {
-    /// Receives everything up to `Begin`, and how often log records are handed over; `None` if the launcher wants no data proxy any
-    /// more.
-    pub(crate) async fn receive(control: &Control) -> Result<Option<(Self, u32)>, Fault> {
+impl ProxySetup {
+    /// Receives everything up to `Begin`, and how often log records are handed over; `None` if the launcher wants no
+    /// data proxy any more.
+    pub(crate) async fn receive(control: &DataProxyControl) -> Result<Option<(Self, u32)>, ProcessFault> {
         let Some((LauncherToDataProxy::Limits { flush_ms }, _)) = control.receive().await? else {
-            return Err(Fault::Launcher("it did not begin with the limits".into()));
+            return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
         };
         let mut setup = Self::default();
         while let Some((message, descriptor)) = control.receive().await? {
@@ -61,17 +61,17 @@ impl Setup {
                     | LauncherToDataProxy::Key {}),
                     Some(file),
                 ) => {
-                    setup.login_files.take(&message, &file).map_err(Fault::Operator)?;
+                    setup.login_files.take(&message, &file).map_err(ProcessFault::Operator)?;
                 }
                 (LauncherToDataProxy::Statements {}, Some(file)) => setup.statements = Some(file),
                 (LauncherToDataProxy::Schema {}, Some(file)) => setup.schema = Some(file),
                 (LauncherToDataProxy::Service { name }, _) => setup.services.push(name.as_str().to_owned()),
                 (LauncherToDataProxy::Begin {}, _) => {
                     let login = setup.login_files.login();
-                    setup.login = login.map_err(|fault| Fault::Operator(fault.to_string()))?;
+                    setup.login = login.map_err(|fault| ProcessFault::Operator(fault.to_string()))?;
                     return Ok(Some((setup, flush_ms)));
                 }
-                (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+                (other, _) => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
             }
         }
         Ok(None)
@@ -93,19 +93,19 @@ impl Setup {
     pub(crate) async fn open(
         self: Rc<Self>,
         dialer: Rc<Dialer<ServerStream>>,
-    ) -> Result<(Source, Arc<Catalog>), String> {
+    ) -> Result<(DatabaseSource, Arc<Catalog>), String> {
         let place = self.place.as_ref().ok_or("the launcher has named no source")?;
         let file = self.statements.as_ref().ok_or("the launcher has sent no statements")?;
         let statements = self.read_statements(file).map_err(|refusal| refusal.to_string())?;
         let schema = self.schema.as_ref().map(read).transpose();
         let schema = schema.map_err(|reason| format!("the schema: {reason}"))?;
         let way = Way::new(Road::Connector(dialer), self.login.clone());
-        Source::open(place, schema.as_deref(), way, statements).await
+        DatabaseSource::open(place, schema.as_deref(), way, statements).await
     }
 
     /// Reads a file of statements that grant nothing to anybody but the services that may have the source.
-    pub(crate) fn read_statements(&self, file: &OwnedFd) -> Result<Statements, Refusal> {
-        let text = read(file).map_err(Refusal::Database)?;
+    pub(crate) fn read_statements(&self, file: &OwnedFd) -> Result<Statements, CatalogError> {
+        let text = read(file).map_err(CatalogError::Database)?;
         parse_statements(&text, self.dialect(), &self.services)
     }
 }
@@ -115,14 +115,16 @@ pub(crate) fn parse_statements(
     text: &str,
     dialect: Dialect,
     services: &[String],
-) -> Result<Statements, Refusal> {
-    let said = |mistakes: Vec<statements::Mistake>| mistakes.iter().map(ToString::to_string).collect();
-    let found = statements::parse(text, dialect).map_err(|mistakes| Refusal::Mistakes(said(mistakes)))?;
+) -> Result<Statements, CatalogError> {
+    let said =
+        |mistakes: Vec<statements::StatementMistake>| mistakes.iter().map(ToString::to_string).collect();
+    let found =
+        statements::parse(text, dialect).map_err(|mistakes| CatalogError::Mistakes(said(mistakes)))?;
     let unknown = |(name, line): (&str, usize)| {
         format!("line {line}: no service `{name}` of this site has the source in its `data`")
     };
     let mistakes: Vec<String> = found.unknown_services(services).into_iter().map(unknown).collect();
-    if mistakes.is_empty() { Ok(found) } else { Err(Refusal::Mistakes(mistakes)) }
+    if mistakes.is_empty() { Ok(found) } else { Err(CatalogError::Mistakes(mistakes)) }
 }
 
 fn read(file: &OwnedFd) -> Result<String, String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use statements::{Dialect, Engine, Statements};
 
-use crate::catalog::{Catalog, Refusal};
+use crate::catalog::{Catalog, CatalogError};
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
 use crate::queue::Queue;
@@ -13,7 +13,7 @@ use crate::redis::Redis;
 use crate::server::{self, Way};
 use crate::sqlite;
 
-/// What the launcher says of the database.
+/// The launcher's settings for the database.
 #[derive(Debug)]
 pub(crate) enum DatabasePlace {
     /// A file, made if it is not there, and how much memory SQLite may have.
@@ -33,14 +33,14 @@ impl DatabasePlace {
 }
 
 /// An open database.
-pub(crate) enum Source {
-    Sqlite(sqlite::Source),
-    Postgres(Box<server::Source<Postgres>>),
-    Mysql(Box<server::Source<Mysql>>),
-    Redis(Box<server::Source<Redis>>),
+pub(crate) enum DatabaseSource {
+    Sqlite(sqlite::SqliteSource),
+    Postgres(Box<server::ServerSource<Postgres>>),
+    Mysql(Box<server::ServerSource<Mysql>>),
+    Redis(Box<server::ServerSource<Redis>>),
 }
 
-impl Source {
+impl DatabaseSource {
     /// Opens a database, and has it prepare all statements.
     ///
     /// # Errors
@@ -51,23 +51,23 @@ impl Source {
         way: Way,
         file: Statements,
     ) -> Result<(Self, Arc<Catalog>), String> {
-        let said = |refusal: Refusal| refusal.to_string();
+        let said = |refusal: CatalogError| refusal.to_string();
         match place {
             DatabasePlace::Sqlite(path, heap_bytes) => {
-                let source = sqlite::Source::open(path, schema, *heap_bytes)?;
+                let source = sqlite::SqliteSource::open(path, schema, *heap_bytes)?;
                 let catalog = source.prepare(file).map_err(said)?;
                 Ok((Self::Sqlite(source), Arc::new(catalog)))
             }
             DatabasePlace::Server(Engine::Postgresql, connections) => {
-                let opened = server::Source::open(way, *connections, file).await;
+                let opened = server::ServerSource::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Postgres(Box::new(source)), catalog)).map_err(said)
             }
             DatabasePlace::Server(Engine::Mysql, connections) => {
-                let opened = server::Source::open(way, *connections, file).await;
+                let opened = server::ServerSource::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Mysql(Box::new(source)), catalog)).map_err(said)
             }
             DatabasePlace::Server(Engine::Redis, connections) => {
-                let opened = server::Source::open(way, *connections, file).await;
+                let opened = server::ServerSource::open(way, *connections, file).await;
                 opened.map(|(source, catalog)| (Self::Redis(Box::new(source)), catalog)).map_err(said)
             }
         }
@@ -106,7 +106,7 @@ impl Source {
     /// Has the server say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The server's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         match self {
             Self::Sqlite(_) => Ok(()),
@@ -120,7 +120,7 @@ impl Source {
     ///
     /// # Errors
     /// As for those of the start.
-    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, CatalogError> {
         match self {
             Self::Sqlite(source) => source.prepare(file).map(Arc::new),
             Self::Postgres(source) => source.prepare(file).await,

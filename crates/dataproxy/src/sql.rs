@@ -1,4 +1,4 @@
-//! What the first word of a statement says of it.
+//! Classifies a statement by its first word.
 
 use statements::{Statement, first_word};
 
@@ -48,7 +48,8 @@ pub(crate) fn check(statement: &Statement, text: &str) -> Result<(), (usize, Str
         return Ok(());
     }
     let word = word.to_uppercase();
-    let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that hold together";
+    let rule = "is not for a statement: it would hold for all services; a `-- transaction:` names statements that \
+        hold together";
     Err((statement.line, format!("`{word}` {rule}")))
 }
 

@@ -1,4 +1,4 @@
-//! What is counted, and what the operator is told of: of all channels of the process.
+//! The counters and the log of the process, for all its channels.
 //!
 //! Sees: names that services made up. Never: writes a line of the log for each of them.
 
@@ -12,7 +12,7 @@ use worker::refused::LogLimiter;
 
 /// See the file's head.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ProcessLog {
     pub(crate) counters: Counters,
     pub(crate) log: Log,
     /// Calls that were refused, and since when nobody was told.
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     limiter: LogLimiter,
 }
 
-impl Told {
+impl ProcessLog {
     pub(crate) fn new(log: Log) -> Self {
         Self { counters: Counters::default(), log, refused: Cell::new(0), limiter: LogLimiter::default() }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use dataproxy::{Budget, Catalog, Job, Refusal, Replies, Reply, SqliteSource as Source};
+use dataproxy::{AnswerPart, Budget, Catalog, CatalogError, Job, Replies, SqliteSource as Source};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value, ValueReader};
@@ -60,7 +60,7 @@ SELECT 1 AS x;
 -- statements: add, note, all_users
 ";
 
-/// What SQLite may have, of all tests of this program together.
+/// The memory that SQLite may have, of all tests of this program together.
 const HEAP: u64 = 256 << 20;
 
 struct Bench {
@@ -83,7 +83,7 @@ impl Bench {
         Self { folder, source, catalog, budget: Arc::default(), paused: Arc::default() }
     }
 
-    fn begin(&self, name: &str, values: &[Value]) -> (CancellationToken, UnboundedReceiver<Reply>) {
+    fn begin(&self, name: &str, values: &[Value]) -> (CancellationToken, UnboundedReceiver<AnswerPart>) {
         let cancelled = CancellationToken::new();
         (cancelled.clone(), self.begin_unless(cancelled, name, values))
     }
@@ -94,7 +94,7 @@ impl Bench {
         cancelled: CancellationToken,
         name: &str,
         values: &[Value],
-    ) -> UnboundedReceiver<Reply> {
+    ) -> UnboundedReceiver<AnswerPart> {
         let call = self.catalog.granted("s", name).unwrap();
         self.catalog.check(call, values).unwrap();
         let (replies, answers) = unbounded_channel();
@@ -125,16 +125,16 @@ fn path(folder: &tempfile::TempDir) -> PathBuf {
     folder.path().join("test.db")
 }
 
-fn answer(mut answers: UnboundedReceiver<Reply>) -> Answer {
+fn answer(mut answers: UnboundedReceiver<AnswerPart>) -> Answer {
     let mut bytes = Vec::new();
     loop {
         match answers.blocking_recv().expect("an answer") {
-            Reply::Part(_, part) => bytes.extend(part),
-            Reply::Done(_, part) => {
+            AnswerPart::Part(_, part) => bytes.extend(part),
+            AnswerPart::Done(_, part) => {
                 bytes.extend(part);
                 return Ok(results(&bytes));
             }
-            Reply::Failed(_, fault, reason) => return Err((fault, reason)),
+            AnswerPart::Failed(_, fault, reason) => return Err((fault, reason)),
         }
     }
 }
@@ -264,11 +264,11 @@ fn a_large_answer_comes_in_parts() {
     let mut parts = 0;
     loop {
         match answers.blocking_recv().unwrap() {
-            Reply::Part(_, part) => {
+            AnswerPart::Part(_, part) => {
                 assert!(part.len() <= wire::data::PART_MAX);
                 parts += 1;
             }
-            Reply::Done(_, part) => {
+            AnswerPart::Done(_, part) => {
                 assert!(part.len() <= wire::data::PART_MAX);
                 break;
             }
@@ -291,9 +291,9 @@ fn an_answer_waits_until_more_of_it_is_wanted() {
     assert!(bench.call("note", &[Value::Int(1), text("meanwhile")]).is_ok());
     assert!(answers.try_recv().is_err());
     cancelled.cancel();
-    assert!(matches!(unwanted.blocking_recv(), Some(Reply::Failed(7, CallFault::Busy, _))));
+    assert!(matches!(unwanted.blocking_recv(), Some(AnswerPart::Failed(7, CallFault::Busy, _))));
     bench.paused.store(false, Ordering::Relaxed);
-    while !matches!(answers.blocking_recv().unwrap(), Reply::Done(..)) {}
+    while !matches!(answers.blocking_recv().unwrap(), AnswerPart::Done(..)) {}
     // The time of a call goes on.
     bench.paused.store(true, Ordering::Relaxed);
     let late = bench.call("short_of_time", &[]).unwrap_err();
@@ -310,8 +310,8 @@ fn an_answer_waits_until_there_is_room_for_it() {
     while left > 0 {
         for answer in &mut answers {
             let Ok(reply) = answer.try_recv() else { continue };
-            assert!(!matches!(reply, Reply::Failed(..)), "{reply:?}");
-            left -= usize::from(matches!(reply, Reply::Done(..)));
+            assert!(!matches!(reply, AnswerPart::Failed(..)), "{reply:?}");
+            left -= usize::from(matches!(reply, AnswerPart::Done(..)));
             if bench.budget.give_back(reply.length()) {
                 bench.source.queue.look_again();
             }
@@ -325,12 +325,14 @@ fn a_service_that_reads_nothing_is_not_waited_for() {
     let begin = |_| bench.begin("many_numbers", &[Value::Int(45_000)]).1;
     let mut answers: Vec<_> = (0..6).map(begin).collect();
     let mut is_busy = || {
-        answers.iter_mut().any(|answer| matches!(answer.try_recv(), Ok(Reply::Failed(_, CallFault::Busy, _))))
+        answers
+            .iter_mut()
+            .any(|answer| matches!(answer.try_recv(), Ok(AnswerPart::Failed(_, CallFault::Busy, _))))
     };
     while !is_busy() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What has not begun waits for its turn until the service reads.
+    // A call that has not begun waits for its turn until the service reads.
     assert!(bench.budget.is_spent());
     let (_, mut note) = bench.begin("note", &[Value::Int(1), text("waits")]);
     assert!(note.try_recv().is_err());
@@ -362,7 +364,7 @@ Attach 'x' AS y
 DELETE FROM users
 ";
     let refusal = bench.source.prepare(statements::parse(text, Default::default()).unwrap()).unwrap_err();
-    let Refusal::Mistakes(mistakes) = refusal else { panic!("{refusal:?}") };
+    let CatalogError::Mistakes(mistakes) = refusal else { panic!("{refusal:?}") };
     for (number, part) in [
         "line 4: `a`: no such column: missing",
         "line 5: `b`: it gives rows",
@@ -387,7 +389,7 @@ fn the_one_that_writes_searches_no_full_text() {
 -- name: gone :exec\n-- services: s\n-- params: a text\nDELETE FROM words WHERE words MATCH :a;
 -- name: kept :exec\n-- services: s\n-- params: id int\nDELETE FROM words WHERE rowid = :id;
 -- transaction: both\n-- services: s\n-- statements: alone, kept\n";
-    let Err(Refusal::Mistakes(mistakes)) =
+    let Err(CatalogError::Mistakes(mistakes)) =
         source.prepare(statements::parse(file, Default::default()).unwrap())
     else {
         panic!("it is refused");

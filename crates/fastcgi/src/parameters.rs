@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, StatusCode};
 use request::fields;
-use request::head::{Head, Line};
+use request::head::{RequestField, RequestHead};
 
 use crate::record::Beginning;
 
@@ -23,7 +23,7 @@ const NOT_HTTP: [HeaderName; 3] = [header::CONTENT_LENGTH, header::CONTENT_TYPE,
 /// LIMIT: lines of a head that are looked at one by one for another of the same name.
 const LINES_MAX: usize = 64;
 
-/// What a request means.
+/// The location of a script, and the path behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// `SCRIPT_NAME`: the decoded path of the script, from the root.
@@ -32,7 +32,7 @@ pub struct Script {
     pub info: Vec<u8>,
 }
 
-/// What the variables say of us, the connection and the script, whatever the head of the request says.
+/// The variables about us, the connection and the script, which do not depend on the head of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The name of this server.
@@ -53,10 +53,10 @@ pub struct Circumstances<'a> {
     pub length: Option<u64>,
 }
 
-/// What the variables are made of.
+/// The sources of the variables.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// What does not stand in the head.
+pub struct ParameterSource<'a> {
+    /// The facts that do not stand in the head.
     pub around: Circumstances<'a>,
     /// The head of the request. Its fields may be anything that a client says, but for [`CLIENT_CERT`], which is ours.
     pub parts: &'a mut Parts,
@@ -70,8 +70,8 @@ pub struct Request<'a> {
     pub set: &'a [(HeaderName, HeaderValue)],
 }
 
-/// What the head of a request says beside its fields.
-struct Said<'a> {
+/// The parts of a request's head beside its fields.
+struct RequestVariables<'a> {
     is_http2: bool,
     method: &'a str,
     target: &'a str,
@@ -82,14 +82,14 @@ struct Said<'a> {
 }
 
 /// The first records of a request, with all of its variables; leaves of its fields those that are passed on.
-pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
+pub fn begin(request: &mut ParameterSource<'_>) -> Vec<u8> {
     fields::clean_request_except(&mut request.parts.headers, &CLIENT_CERT);
     let mut all = Beginning::new();
-    let Request { around, parts, requested, failed, host, .. } = &*request;
-    let said = Said {
+    let ParameterSource { around, parts, requested, failed, host, .. } = &*request;
+    let said = RequestVariables {
         is_http2: parts.version == http::Version::HTTP_2,
         method: parts.method.as_str(),
-        // What the client has asked for, whatever file that led to.
+        // The client's own target, whatever file that led to.
         target: (*requested).or(parts.uri.path_and_query()).map_or("/", |target| target.as_str()),
         query: parts.uri.query().unwrap_or(""),
         host,
@@ -101,17 +101,18 @@ pub fn begin(request: &mut Request<'_>) -> Vec<u8> {
     all.finish()
 }
 
-/// The same of a request whose fields are those of its lines: whose client has shown no certificate, and which the operator has changed in
-/// nothing. In the room of `out`, which is empty. `None` if a line is not for this way: then [`begin`] says what becomes of it.
+/// The same of a request whose fields are those of its lines: whose client has shown no certificate, and which the
+/// operator has changed in nothing. In the room of `out`, which is empty. `None` if a line is not for this way: then
+/// [`begin`] says what becomes of it.
 pub fn begin_of_lines(
     out: Vec<u8>,
     around: &Circumstances<'_>,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
 ) -> Option<Vec<u8>> {
     let mut all = Beginning::within(out);
     let host = value_of(lines, "host").filter(|host| !host.is_empty() && lines.len() <= LINES_MAX)?;
-    let said = Said {
+    let said = RequestVariables {
         is_http2: false,
         method: head.method,
         target: head.target,
@@ -136,7 +137,7 @@ pub fn begin_of_lines(
     Some(all.finish())
 }
 
-fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
+fn value_of<'a>(lines: &[RequestField<'a>], name: &str) -> Option<&'a [u8]> {
     lines.iter().find(|line| line.name.eq_ignore_ascii_case(name)).map(|line| line.value)
 }
 
@@ -144,7 +145,7 @@ fn value_of<'a>(lines: &[Line<'a>], name: &str) -> Option<&'a [u8]> {
 fn own(
     all: &mut Beginning,
     around: &Circumstances<'_>,
-    said: &Said<'_>,
+    said: &RequestVariables<'_>,
     certificate: impl FnOnce(&mut Beginning),
 ) {
     let Circumstances { software, peer, local, tls, root, script, filename, length } = *around;
@@ -190,13 +191,13 @@ fn no_certificate(all: &mut Beginning) {
     all.set("SSL_CLIENT_VERIFY", &[b"NONE"]);
 }
 
-/// What nginx and Apache say of a client's certificate under these names.
+/// The variables of nginx and Apache for a client's certificate.
 fn certificate(headers: &HeaderMap, all: &mut Beginning) {
     if !headers.contains_key(CLIENT_CERT) {
         return no_certificate(all);
     }
     let mut set = |name, value: &[u8]| all.set(name, &[value]);
-    // Who cannot be told by name is nobody.
+    // A client without a readable name is nobody.
     let Some(shown) = ClientCertificate::of(headers) else {
         return set("SSL_CLIENT_VERIFY", b"FAILED:it cannot be read");
     };
@@ -228,9 +229,10 @@ fn without_port(host: &[u8]) -> &[u8] {
     colon.filter(|&at| !host[at..].contains(&b']')).map_or(host, |at| &host[..at])
 }
 
-/// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts instead.
-fn headers(request: &Request<'_>, all: &mut Beginning) {
-    let Request { parts, set, host, .. } = request;
+/// The client's headers, each under one name, as CGI has no place for several; what the operator has set counts
+/// instead.
+fn headers(request: &ParameterSource<'_>, all: &mut Beginning) {
+    let ParameterSource { parts, set, host, .. } = request;
     let is_set =
         |name: &HeaderName, set: &[(HeaderName, HeaderValue)]| set.iter().any(|(own, _)| own == name);
     if !is_set(&header::HOST, set) {
@@ -251,7 +253,7 @@ fn headers(request: &Request<'_>, all: &mut Beginning) {
     }
 }
 
-/// What stands between the values of a header that has several.
+/// The separator between the values of a header that has several.
 fn separator(name: &HeaderName) -> &'static [u8] {
     if *name == header::COOKIE { b"; " } else { b", " }
 }
@@ -269,7 +271,7 @@ fn variable<'a, V: Iterator<Item = &'a [u8]>>(all: &mut Beginning, name: &str, v
 mod tests {
     use std::collections::BTreeMap;
 
-    use request::head::{Checked, Room, check_lines};
+    use request::head::{CheckedHead, Room, check_lines};
 
     use super::*;
 
@@ -290,7 +292,7 @@ mod tests {
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
         let around = around(&script, secure);
         let host = b"a.example:8443";
-        let mut request = Request { around, parts, requested: None, failed: None, host, set };
+        let mut request = ParameterSource { around, parts, requested: None, failed: None, host, set };
         read(&begin(&mut request))
     }
 
@@ -389,10 +391,10 @@ mod tests {
         assert_eq!((own("HTTP_HOST"), own("SERVER_NAME")), (Some("h"), Some("a.example")));
     }
 
-    /// What is said of a request by its lines, and by its fields.
+    /// The variables of a request, once from its lines, and once from its fields.
     fn both_ways(raw: &str) -> (Option<BTreeMap<String, String>>, BTreeMap<String, String>) {
         let mut room = Room::default();
-        let (Checked::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+        let (CheckedHead::Whole(head), lines) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
             panic!("{raw}")
         };
         let script = Script { name: b"/a.php".to_vec(), info: b"/in fo".to_vec() };
@@ -408,7 +410,8 @@ mod tests {
             "",
             "User-Agent: u\r\nACCEPT: */*\r\nContent-Type: t/x; a=\"b\"\r\nCookie: a=1; b=2\r\n",
             "Connection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy: http://evil/\r\n",
-            "Forwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\na!b: 1\r\na.b: 1\r\n",
+            "Forwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\na!b: 1\r\n\
+             a.b: 1\r\n",
             "Empty:\r\nX-Forwarded-For: 6.6.6.6\r\nX-Accel-Redirect: /x\r\ncontent_length: 9\r\nX-9: 9\r\n",
         ] {
             let raw = format!(

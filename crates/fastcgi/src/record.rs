@@ -1,6 +1,7 @@
 //! FastCGI records: what is written to a server, and what is read of it.
 //!
-//! Untrusted input: every byte of a FastCGI server. Must never: panic, or keep more than the head of a record in memory.
+//! Untrusted input: every byte of a FastCGI server. Must never: panic, or keep more than the head of a record in
+//! memory.
 //!
 //! One request at a time on a connection, always with the number 1.
 
@@ -39,9 +40,9 @@ pub const fn stdin_head(length: usize) -> [u8; HEAD_BYTES] {
 /// The end of the request's body.
 pub const STDIN_END: [u8; HEAD_BYTES] = stdin_head(0);
 
-/// What a server says.
+/// A part of a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
+pub enum RecordPart<'a> {
     /// Bytes of the answer.
     Stdout(&'a [u8]),
     /// Bytes for the error log.
@@ -53,14 +54,14 @@ pub enum Part<'a> {
     },
 }
 
-/// What no FastCGI server says.
+/// Bytes that no FastCGI server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the FastCGI server sent {0}")]
-pub struct Malformed(pub &'static str);
+pub struct RecordError(pub &'static str);
 
 /// Takes records out of a stream of bytes, which arrive in whatever pieces.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RecordDecoder {
     /// The head of a record, then the content of its end.
     fixed: [u8; HEAD_BYTES],
     filled: usize,
@@ -84,7 +85,7 @@ enum Within {
     },
 }
 
-impl Decoder {
+impl RecordDecoder {
     /// Whether there is no part of a record.
     pub fn is_empty(&self) -> bool {
         self.within == Within::Head && self.filled == 0
@@ -94,7 +95,7 @@ impl Decoder {
     ///
     /// # Errors
     /// The bytes are none that a FastCGI server sends in answer to this request.
-    pub fn take<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<Part<'a>>, Malformed> {
+    pub fn take<'a>(&mut self, data: &mut &'a [u8]) -> Result<Option<RecordPart<'a>>, RecordError> {
         loop {
             match &mut self.within {
                 Within::Head => {
@@ -111,7 +112,7 @@ impl Decoder {
                     }
                     self.within = Within::Head;
                     if let Some(complete) = end {
-                        return Ok(Some(Part::End { complete }));
+                        return Ok(Some(RecordPart::End { complete }));
                     }
                 }
                 &mut Within::Content { kind: END_REQUEST, padding, .. } => {
@@ -128,8 +129,8 @@ impl Decoder {
                     *left -= part.len();
                     return Ok(match *kind {
                         _ if part.is_empty() => None,
-                        STDOUT => Some(Part::Stdout(part)),
-                        _ => Some(Part::Stderr(part)),
+                        STDOUT => Some(RecordPart::Stdout(part)),
+                        _ => Some(RecordPart::Stderr(part)),
                     });
                 }
             }
@@ -152,20 +153,20 @@ fn split<'a>(data: &mut &'a [u8], most: usize) -> &'a [u8] {
     part
 }
 
-/// What follows a head.
-fn content_of(head: [u8; HEAD_BYTES]) -> Result<Within, Malformed> {
+/// The content that follows a head.
+fn content_of(head: [u8; HEAD_BYTES]) -> Result<Within, RecordError> {
     let [version, kind, request_high, request_low, high, low, padding, _] = head;
     if version != VERSION {
-        return Err(Malformed("a record of another version"));
+        return Err(RecordError("a record of another version"));
     }
     let content = u16::from_be_bytes([high, low]);
     match (kind, u16::from_be_bytes([request_high, request_low])) {
-        (END_REQUEST, REQUEST) if content != 8 => Err(Malformed("an end that is none")),
+        (END_REQUEST, REQUEST) if content != 8 => Err(RecordError("an end that is none")),
         (END_REQUEST | STDOUT | STDERR, REQUEST) => {
             Ok(Within::Content { kind, left: content.into(), padding: padding.into() })
         }
-        (END_REQUEST | STDOUT | STDERR, _) => Err(Malformed("a record of another request")),
-        _ => Err(Malformed("a record that servers do not send")),
+        (END_REQUEST | STDOUT | STDERR, _) => Err(RecordError("a record of another request")),
+        _ => Err(RecordError("a record that servers do not send")),
     }
 }
 
@@ -269,22 +270,22 @@ mod tests {
         out
     }
 
-    /// What a server has said, without the places where it was cut.
+    /// A server's answer, without the places where it was cut.
     #[derive(Debug, Default, PartialEq, Eq)]
-    struct Said {
+    struct ServerOutput {
         stdout: Vec<u8>,
         stderr: Vec<u8>,
         ends: Vec<bool>,
     }
 
-    fn decode(bytes: &[u8], step: usize) -> Result<Said, Malformed> {
-        let (mut decoder, mut said) = (Decoder::default(), Said::default());
+    fn decode(bytes: &[u8], step: usize) -> Result<ServerOutput, RecordError> {
+        let (mut decoder, mut said) = (RecordDecoder::default(), ServerOutput::default());
         for mut piece in bytes.chunks(step) {
             while let Some(part) = decoder.take(&mut piece)? {
                 match part {
-                    Part::Stdout(bytes) => said.stdout.extend_from_slice(bytes),
-                    Part::Stderr(bytes) => said.stderr.extend_from_slice(bytes),
-                    Part::End { complete } => said.ends.push(complete),
+                    RecordPart::Stdout(bytes) => said.stdout.extend_from_slice(bytes),
+                    RecordPart::Stderr(bytes) => said.stderr.extend_from_slice(bytes),
+                    RecordPart::End { complete } => said.ends.push(complete),
                 }
             }
             assert!(piece.is_empty());
@@ -304,7 +305,8 @@ mod tests {
             record(END_REQUEST, &[0, 0, 0, 1, 0, 0, 0, 0], 0),
             record(END_REQUEST, &[0, 0, 0, 0, 2, 0, 0, 0], 3),
         ];
-        let expected = Said { stdout: b"hello".into(), stderr: b"oh".into(), ends: vec![true, false] };
+        let expected =
+            ServerOutput { stdout: b"hello".into(), stderr: b"oh".into(), ends: vec![true, false] };
         for step in [1, 2, 7, 8, 9, 1000] {
             assert_eq!(decode(&bytes.concat(), step).unwrap(), expected, "{step}");
         }
@@ -313,7 +315,7 @@ mod tests {
     /// A connection is kept for the next request only if nothing of a record is left on it.
     #[test]
     fn the_beginning_of_a_record_is_not_nothing() {
-        let (mut decoder, bytes) = (Decoder::default(), record(END_REQUEST, &[0; 8], 3));
+        let (mut decoder, bytes) = (RecordDecoder::default(), record(END_REQUEST, &[0; 8], 3));
         assert!(decoder.is_empty());
         for at in 0..bytes.len() {
             let told = decoder.take(&mut &bytes[at..=at]).unwrap();

@@ -9,11 +9,11 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use request::chunks::is_token;
 use request::fields;
-use request::head::Line;
+use request::head::RequestField;
 
-/// What the head says.
+/// The head of an answer.
 #[derive(Debug)]
-pub struct Reply {
+pub struct CgiReply {
     /// The status.
     pub status: StatusCode,
     /// Everything but `Status`.
@@ -40,24 +40,25 @@ pub fn length(data: &[u8], searched: usize) -> Option<usize> {
 ///
 /// # Errors
 /// The head is none, or two readers could understand it differently.
-pub fn parse(head: &[u8], lines_max: usize) -> Result<Reply, BadReply> {
+pub fn parse(head: &[u8], lines_max: usize) -> Result<CgiReply, BadReply> {
     let mut headers = HeaderMap::new();
     let status = read(head, lines_max, |line| {
         let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| BAD_NAME)?;
         headers.append(name, HeaderValue::from_bytes(line.value).map_err(|_| BAD_VALUE)?);
         Ok(())
     })?;
-    Ok(Reply { status, headers })
+    Ok(CgiReply { status, headers })
 }
 
-/// The same; gives `take` all lines but that of `Status`, in their order. What it has been given counts for nothing if the head is none.
+/// The same; gives `take` all lines but that of `Status`, in their order. The lines that it was given count for nothing
+/// if the head is none.
 ///
 /// # Errors
 /// Those of [`parse`], and of `take`.
 pub fn read<'a>(
     head: &'a [u8],
     lines_max: usize,
-    mut take: impl FnMut(Line<'a>) -> Result<(), BadReply>,
+    mut take: impl FnMut(RequestField<'a>) -> Result<(), BadReply>,
 ) -> Result<StatusCode, BadReply> {
     let (mut status, mut is_sent_elsewhere, mut has_length) = (None, false, false);
     let lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -88,13 +89,13 @@ pub fn read<'a>(
 const BAD_NAME: BadReply = BadReply("a bad header name");
 const BAD_VALUE: BadReply = BadReply("a bad header value");
 
-fn field(line: &[u8]) -> Result<Line<'_>, BadReply> {
+fn field(line: &[u8]) -> Result<RequestField<'_>, BadReply> {
     let colon = memchr::memchr(b':', line).ok_or(BadReply("a line without colon"))?;
     // A name with white space before its colon, or a line that begins with it, is no name.
     let name = std::str::from_utf8(&line[..colon]).ok().filter(|name| is_name(name)).ok_or(BAD_NAME)?;
     let value = line[colon + 1..].trim_ascii();
     let is_value = |&byte: &u8| byte == b'\t' || (byte >= b' ' && byte != 127);
-    if value.iter().all(is_value) { Ok(Line { name, value }) } else { Err(BAD_VALUE) }
+    if value.iter().all(is_value) { Ok(RequestField { name, value }) } else { Err(BAD_VALUE) }
 }
 
 /// A token (RFC 9110 5.6.2), no longer than the `http` crate takes.
@@ -113,7 +114,7 @@ fn status_of(value: &[u8]) -> Result<StatusCode, BadReply> {
         return Err(BAD);
     }
     let status = StatusCode::from_bytes(digits).map_err(|_| BAD)?;
-    // What comes before an answer is not an answer, and above 599 there is no status.
+    // An interim response is not an answer, and above 599 there is no status.
     if status.is_informational() || status.as_u16() > 599 { Err(BAD) } else { Ok(status) }
 }
 

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
 use wire::log::Level;
 
-use crate::connection::Connection;
+use crate::connection::GateConnection;
 use crate::gate::Gate;
-use crate::listener::Listener;
+use crate::listener::GateListener;
 
 /// How many connections are accepted before what else there is to do gets its turn.
 const BATCH: usize = 64;
@@ -25,7 +25,7 @@ const RESTS_UNTOLD: u32 = 100;
 /// Accepts on the listening socket of `listener` until the task is ended, or nobody listens on it any more.
 pub fn accept(
     gate: Rc<Gate>,
-    listener: Rc<Listener>,
+    listener: Rc<GateListener>,
     socket: OwnedFd,
 ) -> std::io::Result<impl Future<Output = ()>> {
     // Accepted sockets inherit it, so that it costs no call per connection.
@@ -56,7 +56,7 @@ pub fn accept(
                     Err(Errno::INVAL) if !is_listening(socket.get_ref()) => return gate.unlisten(&listener),
                     // Out of descriptors, or of memory for sockets: somebody goes who has sent no whole request.
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) if gate.evict() => {}
-                    // What lasts until something else changes must not be asked for again and again.
+                    // A lasting failure must not be tried again and again.
                     Err(
                         error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL),
                     ) => {
@@ -100,7 +100,7 @@ fn welcome(gate: &Rc<Gate>, stream: OwnedFd, peer: SocketAddr, address: SocketAd
     gate.connection_opened();
     let local = local_of(&stream, address);
     let awaits_proxy_header = listener.is_some_and(|listener| listener.proxies.expected());
-    Connection::accepted(gate, stream, (peer, local), awaits_proxy_header, now);
+    GateConnection::accepted(gate, stream, (peer, local), awaits_proxy_header, now);
 }
 
 /// The address that a client connected to; one more call only where the listener's does not tell.

@@ -9,23 +9,23 @@ use std::time::Instant;
 use http::StatusCode;
 use request::date::date;
 use request::error;
-use request::head::{self, Checked, Head};
+use request::head::{self, CheckedHead, RequestHead};
 use request::hello;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use wire::log::Access;
 use worker::log::now_us;
-use worker::refused::Refused;
+use worker::refused::RefusedRequest;
 
-use crate::connection::Connection;
+use crate::connection::GateConnection;
 use crate::gate::Gate;
-use crate::incomplete::Stage;
-use crate::refusal::Refusal;
+use crate::incomplete::HeadStage;
+use crate::refusal::GateRefusal;
 
 /// LIMIT: how much of what a client still sends after its answer is thrown away.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// Answers a connection, notes it, and closes it with care.
-pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
+pub fn refuse(gate: &Rc<Gate>, connection: GateConnection, site: u16, refusal: GateRefusal, now: Instant) {
     if connection.kind == wire::Kind::Tls {
         return refuse_tls(gate, connection, site, refusal, now);
     }
@@ -34,17 +34,17 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
     let mut buffer = gate.peeked.borrow_mut();
     let head = match refusal {
         // It is none, or only a part.
-        Refusal::Head(refused)
-            if !matches!(refused, head::Refusal::Strange(_) | head::Refusal::TargetTooLong) =>
+        GateRefusal::Head(refused)
+            if !matches!(refused, head::HeadRefusal::Strange(_) | head::HeadRefusal::TargetTooLong) =>
         {
             None
         }
         _ => match head::check(connection.copy_received(&mut buffer), gate.limits.head_bytes) {
-            Checked::Whole(head) => Some(head),
+            CheckedHead::Whole(head) => Some(head),
             _ => None,
         },
     };
-    if let (Refusal::Redirect(port), Some(head)) = (refusal, &head) {
+    if let (GateRefusal::Redirect(port), Some(head)) = (refusal, &head) {
         lines = location(head, port);
         if matches!(head.method, "GET" | "HEAD") {
             status = StatusCode::MOVED_PERMANENTLY;
@@ -60,10 +60,10 @@ pub fn refuse(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 }
 
 /// Refuses a client that speaks TLS, to which there is but a word to say.
-fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refusal, now: Instant) {
+fn refuse_tls(gate: &Rc<Gate>, connection: GateConnection, site: u16, refusal: GateRefusal, now: Instant) {
     note(gate, &connection, site, refusal.words().0, 0, None);
     match refusal {
-        Refusal::NoSuchSite => tell_name(gate, &connection),
+        GateRefusal::NoSuchSite => tell_name(gate, &connection),
         _ => tell(gate, &connection, refusal, refusal.words().0, None),
     }
     send_answer(gate, connection, &refusal.alert(), now);
@@ -71,7 +71,7 @@ fn refuse_tls(gate: &Rc<Gate>, connection: Connection, site: u16, refusal: Refus
 
 /// The header line that says where a request is to go. The check of heads lets nothing into hosts and targets that ends
 /// a line.
-fn location(head: &Head<'_>, port: u16) -> String {
+fn location(head: &RequestHead<'_>, port: u16) -> String {
     let host = request::target::lower_host(head.host);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     let path = if head.path == "*" { "/" } else { head.path };
@@ -80,14 +80,14 @@ fn location(head: &Head<'_>, port: u16) -> String {
 }
 
 /// Sends the last words to a client, and closes with care.
-fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Instant) {
+fn send_answer(gate: &Rc<Gate>, connection: GateConnection, answer: &[u8], now: Instant) {
     gate.answered();
     // A fresh socket has room for an answer as short as this; a client that left none gets none. The answer waits for
     // its end, and both are one packet.
     let _ = send(&connection.stream, answer, SendFlags::NOSIGNAL | SendFlags::DONTWAIT | SendFlags::MORE);
     let _ = shutdown(&connection.stream, Shutdown::Write);
     let lingers = match connection.discard(&mut gate.peeked.borrow_mut(), LINGER_BYTES) {
-        Some(left) => gate.incomplete.take(connection, Stage::Answered { left }, now),
+        Some(left) => gate.incomplete.take(connection, HeadStage::Answered { left }, now),
         None => false,
     };
     if !lingers {
@@ -96,7 +96,13 @@ fn send_answer(gate: &Rc<Gate>, connection: Connection, answer: &[u8], now: Inst
 }
 
 /// Says in the error log why a request was refused.
-fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCode, head: Option<&Head<'_>>) {
+fn tell(
+    gate: &Gate,
+    connection: &GateConnection,
+    refusal: GateRefusal,
+    status: StatusCode,
+    head: Option<&RequestHead<'_>>,
+) {
     if let Some((reason, remedy)) = refusal.reason() {
         tell_why(gate, connection, status, head, (reason, "", remedy));
     }
@@ -104,12 +110,12 @@ fn tell(gate: &Gate, connection: &Connection, refusal: Refusal, status: StatusCo
 
 fn tell_why(
     gate: &Gate,
-    connection: &Connection,
+    connection: &GateConnection,
     status: StatusCode,
-    head: Option<&Head<'_>>,
+    head: Option<&RequestHead<'_>>,
     (reason, about, remedy): (&'static str, &str, &str),
 ) {
-    let refused = Refused {
+    let refused = RefusedRequest {
         status: status.as_u16(),
         client: connection.peer.ip(),
         method: head.map_or(b"", |head| head.method.as_bytes()),
@@ -124,26 +130,26 @@ fn tell_why(
 }
 
 /// Says in the error log which name of a handshake no site has.
-fn tell_name(gate: &Gate, connection: &Connection) {
+fn tell_name(gate: &Gate, connection: &GateConnection) {
     let mut buffer = gate.peeked.borrow_mut();
     let hello = match hello::check(connection.copy_received(&mut buffer)) {
-        hello::Checked::Whole(hello) => Some(hello),
+        hello::CheckedHello::Whole(hello) => Some(hello),
         _ => None,
     };
     let name = hello.as_ref().map_or(Cow::Borrowed(""), |hello| String::from_utf8_lossy(hello.name()));
     let about = if name.is_empty() { String::from("no name") } else { format!("`{name}`") };
     let reason = "a TLS handshake for a name that no site on this listener has";
-    let status = Refusal::NoSuchSite.words().0;
+    let status = GateRefusal::NoSuchSite.words().0;
     tell_why(gate, connection, status, None, (reason, &about, "name it in `host` of a [[site]]"));
 }
 
 fn note(
     gate: &Gate,
-    connection: &Connection,
+    connection: &GateConnection,
     site: u16,
     status: StatusCode,
     body_bytes: usize,
-    head: Option<&Head<'_>>,
+    head: Option<&RequestHead<'_>>,
 ) {
     gate.log.access(&Access {
         time_us: now_us(),

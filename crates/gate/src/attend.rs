@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{Event, EventFlags};
 
-use crate::connection::Seen;
+use crate::connection::PeekResult;
 use crate::gate::Gate;
-use crate::incomplete::{BATCH, Held, Stage};
+use crate::incomplete::{BATCH, HeadStage, IncompleteConnection};
 
 /// How often the launcher is told of a partition that is in use.
 const USED_EVERY: Duration = Duration::from_secs(10);
@@ -32,13 +32,13 @@ fn arrived(gate: &Rc<Gate>, event: &Event, now: Instant) {
     let flags = event.flags;
     let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
     let incomplete = &gate.incomplete;
-    let look = |held: &mut Held| match held.stage {
-        Stage::Answered { left } => match held.connection.discard(&mut gate.peeked.borrow_mut(), left) {
+    let look = |held: &mut IncompleteConnection| match held.stage {
+        HeadStage::Answered { left } => match held.connection.discard(&mut gate.peeked.borrow_mut(), left) {
             Some(left) => {
-                held.stage = Stage::Answered { left };
+                held.stage = HeadStage::Answered { left };
                 None
             }
-            None => Some((Seen::Gone, held.stage)),
+            None => Some((PeekResult::Gone, held.stage)),
         },
         stage => Some((held.connection.peek(gate, now), stage)),
     };
@@ -47,12 +47,12 @@ fn arrived(gate: &Rc<Gate>, event: &Event, now: Instant) {
     };
     match seen {
         // SECURITY: bytes that stay in the socket hide the end of the stream from a look.
-        Seen::Partial { begun } if !closed => {
-            if begun && stage != Stage::Begun {
+        PeekResult::Partial { begun } if !closed => {
+            if begun && stage != HeadStage::Begun {
                 incomplete.head_began(slot, now);
             }
         }
-        Seen::Partial { .. } | Seen::Gone => {
+        PeekResult::Partial { .. } | PeekResult::Gone => {
             if incomplete.leave(slot).is_some() {
                 gate.connection_closed();
             }
@@ -78,12 +78,12 @@ pub async fn deadlines(gate: Rc<Gate>) {
     loop {
         gate.incomplete.deadline().await;
         let now = Instant::now();
-        while let Some(Held { connection, stage, .. }) = gate.incomplete.leave_late(now) {
-            if stage == Stage::Begun {
-                connection.dispatch(&gate, Seen::LATE, now);
+        while let Some(IncompleteConnection { connection, stage, .. }) = gate.incomplete.leave_late(now) {
+            if stage == HeadStage::Begun {
+                connection.dispatch(&gate, PeekResult::LATE, now);
                 continue;
             }
-            if stage == Stage::Silent {
+            if stage == HeadStage::Silent {
                 gate.drops.note(|shed| shed.late_first_byte += 1);
             }
             gate.connection_closed();

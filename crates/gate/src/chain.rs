@@ -22,12 +22,12 @@ pub struct Flow {
 }
 
 /// The chain, from its first filter to its last.
-pub struct Chain {
+pub struct FilterChain {
     first: Rc<Dispatcher>,
     flow: Rc<Flow>,
 }
 
-impl Chain {
+impl FilterChain {
     /// A chain, the ends of which follow.
     pub fn new(first: Rc<Dispatcher>, flow: Rc<Flow>) -> Self {
         Self { first, flow }
@@ -50,12 +50,12 @@ impl Chain {
         self.first.send_uncounted(outgoing);
     }
 
-    /// What went in and has not come out: dropped by a filter, or under way.
+    /// The connections that went in and have not come out: dropped by a filter, or under way.
     pub fn missing(&self) -> u64 {
         self.flow.sent.get().saturating_sub(self.flow.returned.get())
     }
 
-    /// What went in and came out.
+    /// The connections that went in and came out.
     pub fn flow(&self) -> &Rc<Flow> {
         &self.flow
     }

@@ -17,10 +17,10 @@ use wire::NO_PARTITION;
 use worker::dispatcher::Outgoing;
 
 use crate::partition::Partition;
-use crate::refusal::Refusal;
+use crate::refusal::GateRefusal;
 
 /// A connection that this gate holds.
-pub struct Connection {
+pub struct GateConnection {
     /// Its descriptor.
     pub stream: Foreign,
     /// The client.
@@ -36,12 +36,12 @@ pub struct Connection {
     /// With less bytes of a ClientHello, a look at it says nothing new.
     pub hello_least: usize,
     /// Its place among those that came from a process of ours instead of the network.
-    pub share: Option<Share>,
+    pub share: Option<ConnectionShare>,
     /// Whether the filters have had this request.
     pub filtered: bool,
-    /// Who answers for what it sends.
-    pub source: Source,
-    /// What is spoken on it, as far as its first bytes have said.
+    /// The process that answers for its bytes.
+    pub source: BytesSource,
+    /// The protocol spoken on it, as far as its first bytes have shown.
     pub kind: wire::Kind,
     /// Whether a header of the PROXY protocol comes before the first request.
     pub awaits_proxy_header: bool,
@@ -49,13 +49,13 @@ pub struct Connection {
     pub watched: bool,
 }
 
-/// Who answers for what a connection sends, and where that counts.
+/// The process that answers for the bytes of a connection, which decides where they count.
 ///
-/// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in the
-/// stream, how often. What it says counts against the client nowhere but with itself, and no offence is found in the bytes that it hands
-/// back: those may be what a worker has said of whom this one has the connection.
+/// SECURITY: whoever held a connection chooses what is seen of it next: bytes that it hands back as read, the place in
+/// the stream, how often. Its words count against the client nowhere but with itself, and no offence is found in
+/// the bytes that it hands back: those may be what a worker has said of whom this one has the connection.
 #[derive(Clone)]
-pub enum Source {
+pub enum BytesSource {
     /// The client: this gate itself has read everything, or a server that is alone behind it.
     Client,
     /// The worker of this partition, which has handed the connection back.
@@ -64,8 +64,8 @@ pub enum Source {
     Filter,
 }
 
-/// What a look at the connection showed.
-pub enum Seen {
+/// The result of a look at the connection.
+pub enum PeekResult {
     /// No whole head yet; whether anything is there at all.
     Partial {
         /// Whether anything is there at all.
@@ -88,15 +88,15 @@ pub enum Seen {
     /// Its client is banned where it wants to go.
     Banned,
     /// It is answered here, in the log of that site.
-    Refused(Refusal, u16),
+    Refused(GateRefusal, u16),
 }
 
-impl Seen {
+impl PeekResult {
     /// The head did not become whole in time.
-    pub const LATE: Self = Self::Refused(Refusal::Head(head::Refusal::Late), NO_PARTITION);
+    pub const LATE: Self = Self::Refused(GateRefusal::Head(head::HeadRefusal::Late), NO_PARTITION);
 }
 
-impl Connection {
+impl GateConnection {
     /// Takes the head out of the socket, for processes that are to see it as it was checked, and once.
     pub fn take_out(mut self, length: usize) -> Option<Self> {
         let before = self.preread.len();
@@ -119,7 +119,7 @@ impl Connection {
     pub fn undelivered(outgoing: Outgoing, now: Instant) -> Self {
         let Outgoing { stream, peer, local, preread, kind } = outgoing;
         let (searched, share, filtered, awaits_proxy_header, watched) = (0, None, true, false, false);
-        let source = Source::Filter;
+        let source = BytesSource::Filter;
         Self {
             stream,
             peer,
@@ -146,7 +146,8 @@ impl Connection {
         &buffer[..before + more]
     }
 
-    /// Throws away what is there, by way of `waste`. What is left of `left` bytes; nothing at the end of the connection.
+    /// Throws unread bytes away, by way of `waste`. Returns the rest of `left` bytes; nothing at the end of the
+    /// connection.
     pub fn discard(&self, waste: &mut [u8], left: usize) -> Option<usize> {
         let mut left = left;
         loop {
@@ -161,9 +162,9 @@ impl Connection {
 }
 
 /// The place of one connection among those that came from the same processes of ours.
-pub struct Share(Rc<Cell<u32>>);
+pub struct ConnectionShare(Rc<Cell<u32>>);
 
-impl Share {
+impl ConnectionShare {
     /// One more of them.
     pub fn new(count: &Rc<Cell<u32>>) -> Self {
         count.set(count.get() + 1);
@@ -172,14 +173,14 @@ impl Share {
 
     /// Whether these connections leave too little room for others.
     ///
-    /// LIMIT: an eighth of the `connections` that the gate may hold. Those that wait come from a worker that retires, and have
-    /// nothing to lose but the time of a new connection.
+    /// LIMIT: an eighth of the `connections` that the gate may hold. Those that wait come from a worker that retires,
+    /// and have nothing to lose but the time of a new connection.
     pub fn exceeds(&self, connections: u32) -> bool {
         self.0.get() > (connections / 8).max(1)
     }
 }
 
-impl Drop for Share {
+impl Drop for ConnectionShare {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -1,6 +1,7 @@
 //! Where connections come in, and where they go: to a partition, through the filters, to an answer of our own.
 //!
-//! Runs in: the gate. Sees: what workers and filters hand back. Never: keeps anything of a connection that was passed on.
+//! Runs in: the gate. Sees: what workers and filters hand back. Never: keeps anything of a connection that was passed
+//! on.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -12,12 +13,12 @@ use rustix::io::Errno;
 use sys::foreign::Foreign;
 
 use crate::answer;
-use crate::connection::{Connection, Seen, Share, Source};
+use crate::connection::{BytesSource, ConnectionShare, GateConnection, PeekResult};
 use crate::gate::Gate;
-use crate::incomplete::Stage;
+use crate::incomplete::HeadStage;
 use crate::listener::Protocol;
 
-impl Connection {
+impl GateConnection {
     /// Takes a new connection: many have their head there already, and are passed on at once.
     pub fn accepted(
         gate: &Rc<Gate>,
@@ -36,12 +37,12 @@ impl Connection {
             hello_least: 0,
             share: None,
             filtered: false,
-            source: Source::Client,
+            source: BytesSource::Client,
             kind: wire::Kind::Plain,
             awaits_proxy_header,
             watched: false,
         };
-        new.begin(gate, Stage::Silent, now);
+        new.begin(gate, HeadStage::Silent, now);
     }
 
     /// Takes a connection that a worker handed back, or that comes from the last filter. `client` is whose it was when
@@ -51,8 +52,8 @@ impl Connection {
         stream: Foreign,
         preread: Vec<u8>,
         client: Option<SocketAddr>,
-        share: Option<Share>,
-        source: Source,
+        share: Option<ConnectionShare>,
+        source: BytesSource,
     ) {
         let address = |found: rustix::io::Result<rustix::net::SocketAddrAny>| {
             found.ok().and_then(|found| SocketAddr::try_from(found).ok())
@@ -81,9 +82,9 @@ impl Connection {
             return;
         }
         gate.connection_opened();
-        let stage = if preread.is_empty() { Stage::Idle } else { Stage::Begun };
+        let stage = if preread.is_empty() { HeadStage::Idle } else { HeadStage::Begun };
         let now = Instant::now();
-        let filtered = matches!(source, Source::Filter);
+        let filtered = matches!(source, BytesSource::Filter);
         let (since, searched, kind, awaits_proxy_header, watched) = (now, 0, wire::Kind::Plain, false, false);
         Self {
             stream,
@@ -104,16 +105,16 @@ impl Connection {
     }
 
     /// Finds out where the connection goes, now or when its head is whole.
-    pub fn begin(mut self, gate: &Rc<Gate>, stage: Stage, now: Instant) {
+    pub fn begin(mut self, gate: &Rc<Gate>, stage: HeadStage, now: Instant) {
         match self.peek(gate, now) {
             // SECURITY: a worker may hand one connection back any number of times.
-            Seen::Partial { .. }
+            PeekResult::Partial { .. }
                 if self.share.as_ref().is_some_and(|share| share.exceeds(gate.limits.connections)) =>
             {
                 gate.connection_closed();
             }
-            Seen::Partial { begun } => {
-                let stage = if begun { Stage::Begun } else { stage };
+            PeekResult::Partial { begun } => {
+                let stage = if begun { HeadStage::Begun } else { stage };
                 if !gate.incomplete.take(self, stage, now) {
                     gate.connection_closed();
                 }
@@ -123,28 +124,30 @@ impl Connection {
     }
 
     /// Passes the connection on, answers it, or lets it go.
-    pub fn dispatch(self, gate: &Rc<Gate>, seen: Seen, now: Instant) {
-        if matches!(seen, Seen::Whole { .. } | Seen::Unfiltered { .. }) {
+    pub fn dispatch(self, gate: &Rc<Gate>, seen: PeekResult, now: Instant) {
+        if matches!(seen, PeekResult::Whole { .. } | PeekResult::Unfiltered { .. }) {
             gate.incomplete.unwatch(&self);
         }
         match seen {
-            Seen::Whole { partition, counted: true } => partition.dispatcher.send(self.outgoing()),
-            Seen::Whole { partition, counted: false } => partition.dispatcher.send_uncounted(self.outgoing()),
-            Seen::Unfiltered { length } => match (self.take_out(length), gate.filters()) {
+            PeekResult::Whole { partition, counted: true } => partition.dispatcher.send(self.outgoing()),
+            PeekResult::Whole { partition, counted: false } => {
+                partition.dispatcher.send_uncounted(self.outgoing())
+            }
+            PeekResult::Unfiltered { length } => match (self.take_out(length), gate.filters()) {
                 (Some(connection), Some(chain)) => chain.send(connection.outgoing()),
                 _ => gate.connection_closed(),
             },
-            Seen::Refused(refusal, site) => {
+            PeekResult::Refused(refusal, site) => {
                 gate.refused(&self, refusal, now);
                 answer::refuse(gate, self, site, refusal, now);
             }
-            Seen::Banned => {
+            PeekResult::Banned => {
                 gate.drops.note(|shed| shed.banned += 1);
                 // Bytes that nobody has read would make a reset of the end, which says more than silence.
                 self.discard(&mut gate.peeked.borrow_mut(), gate.limits.head_bytes);
                 gate.connection_closed();
             }
-            Seen::Gone | Seen::Partial { .. } => gate.connection_closed(),
+            PeekResult::Gone | PeekResult::Partial { .. } => gate.connection_closed(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What all connections of a gate share: whose each request is, the partitions, the policies, the counts.
+//! The state that all connections of a gate share: the routes, the partitions, the policies, the counts.
 //!
 //! Runs in: the gate. Sees: hosts and paths of requests. Never: keeps anything of a connection that was passed on.
 
@@ -13,22 +13,22 @@ use request::head;
 use tokio::sync::Notify;
 use wire::ChildToLauncher;
 use worker::counters::{Counters, DropCounters};
-use worker::dispatcher::{Dispatcher, Guarded};
+use worker::dispatcher::{Dispatcher, GuardedConnections};
 use worker::log::Log;
 use worker::refused::Refusals;
 
-use crate::chain::Chain;
-use crate::connection::{Connection, Source};
-use crate::incomplete::{Incomplete, Stage};
-use crate::listener::Listener;
+use crate::chain::FilterChain;
+use crate::connection::{BytesSource, GateConnection};
+use crate::incomplete::{HeadStage, Incomplete};
+use crate::listener::GateListener;
 use crate::partition::Partition;
 use crate::policies::Policies;
-use crate::refusal::Refusal;
+use crate::refusal::GateRefusal;
 use crate::tables::Tables;
 
-/// What clients may take.
+/// The limits of clients.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct GateLimits {
     /// Bytes of a request head.
     pub head_bytes: usize,
     /// How long a head may take to arrive.
@@ -41,8 +41,8 @@ pub struct Limits {
 
 /// The shared state of a gate.
 pub struct Gate {
-    /// What clients may take.
-    pub limits: Limits,
+    /// The limits of clients.
+    pub limits: GateLimits,
     /// The log.
     pub log: Log,
     /// Which refusals it has been told of.
@@ -51,10 +51,10 @@ pub struct Gate {
     pub peeked: RefCell<Vec<u8>>,
     /// Connections without a whole request.
     pub incomplete: Incomplete,
-    /// What was shed, and why.
+    /// How many connections and requests were dropped, by reason.
     pub drops: DropCounters,
-    /// Who holds what of the connections that were sent to a guarded server.
-    pub guarded: Rc<Guarded>,
+    /// The connections that a guarded server's processes hold.
+    pub guarded: Rc<GuardedConnections>,
     /// Networks whose clients are not banned for what fails to decrypt.
     pub tamper_exempt: RefCell<Exempt>,
     /// The listeners, and what is said of them.
@@ -62,7 +62,7 @@ pub struct Gate {
     policies: OnceCell<Policies>,
     counters: Counters,
     partitions: RefCell<HashMap<u16, Rc<Partition>>>,
-    chain: RefCell<Option<Rc<Chain>>>,
+    chain: RefCell<Option<Rc<FilterChain>>>,
     /// Says something to the launcher.
     launcher: OnceCell<Box<dyn Fn(ChildToLauncher)>>,
     /// Partitions that the launcher has been told of lately.
@@ -72,7 +72,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate with these limits and, for now, no policies and no routes; must be called inside the runtime.
-    pub fn new(limits: Limits, log: Log) -> std::io::Result<Rc<Self>> {
+    pub fn new(limits: GateLimits, log: Log) -> std::io::Result<Rc<Self>> {
         let incomplete = Incomplete::new(limits.head_timeout)?;
         Ok(Rc::new(Self {
             limits,
@@ -137,12 +137,12 @@ impl Gate {
     }
 
     /// Takes a listener out that nobody can connect to any more.
-    pub fn unlisten(&self, listener: &Rc<Listener>) {
+    pub fn unlisten(&self, listener: &Rc<GateListener>) {
         self.tables.borrow_mut().unlisten(listener);
     }
 
     /// The listener that an address of ours belongs to.
-    pub fn listener(&self, local: SocketAddr) -> Option<Rc<Listener>> {
+    pub fn listener(&self, local: SocketAddr) -> Option<Rc<GateListener>> {
         self.tables.borrow().listener(local).cloned()
     }
 
@@ -153,7 +153,7 @@ impl Gate {
 
     /// Whether there are filters which would never see a request of a connection that comes by `listener` and is not of
     /// HTTP/1.1.
-    pub fn hides_from_filters(&self, listener: &Listener) -> bool {
+    pub fn hides_from_filters(&self, listener: &GateListener) -> bool {
         self.filters().is_some() && !listener.unfiltered.get()
     }
 
@@ -177,16 +177,16 @@ impl Gate {
     }
 
     /// The chain of filters, which `new` makes if there is none; every request goes through the chain from now on.
-    pub fn chain(&self, new: impl FnOnce() -> Chain) -> Rc<Chain> {
+    pub fn chain(&self, new: impl FnOnce() -> FilterChain) -> Rc<FilterChain> {
         self.chain.borrow_mut().get_or_insert_with(|| Rc::new(new())).clone()
     }
 
     /// The chain of filters, if there is one.
-    pub fn filters(&self) -> Option<Rc<Chain>> {
+    pub fn filters(&self) -> Option<Rc<FilterChain>> {
         self.chain.borrow().clone()
     }
 
-    /// Has requests go to their partitions without filters from now on. What is in the chain comes back from it.
+    /// Has requests go to their partitions without filters from now on. Connections in the chain come back from it.
     pub fn remove_chain(&self) {
         // Not while it is borrowed: what waits for the chain is sent on.
         let removed = self.chain.borrow_mut().take();
@@ -200,27 +200,27 @@ impl Gate {
     }
 
     /// Counts a request that is answered here, against its client where that is due.
-    pub fn refused(&self, connection: &Connection, refusal: Refusal, now: Instant) {
+    pub fn refused(&self, connection: &GateConnection, refusal: GateRefusal, now: Instant) {
         self.drops.note(|shed| match refusal {
-            Refusal::Head(head::Refusal::Late) => shed.late_head += 1,
-            Refusal::Head(_) => shed.malformed += 1,
-            Refusal::TooMany | Refusal::TooManyThere => shed.over_rate += 1,
-            Refusal::NotTls | Refusal::Unseen => shed.malformed += 1,
-            Refusal::NoSuchSite | Refusal::Broken | Refusal::Redirect(_) => shed.admitted += 1,
-            Refusal::NoRoom => shed.unavailable += 1,
-            // Whoever has let it wait has counted it.
-            Refusal::Unavailable => {}
+            GateRefusal::Head(head::HeadRefusal::Late) => shed.late_head += 1,
+            GateRefusal::Head(_) => shed.malformed += 1,
+            GateRefusal::TooMany | GateRefusal::TooManyThere => shed.over_rate += 1,
+            GateRefusal::NotTls | GateRefusal::Unseen => shed.malformed += 1,
+            GateRefusal::NoSuchSite | GateRefusal::Broken | GateRefusal::Redirect(_) => shed.admitted += 1,
+            GateRefusal::NoRoom => shed.unavailable += 1,
+            // The code that let it wait has counted it.
+            GateRefusal::Unavailable => {}
         });
         let known = self.listener(connection.local).is_some_and(|listener| !listener.shared.get());
         if known && refusal.is_offence() {
             let client = connection.peer.ip();
             match &connection.source {
-                Source::Client => self.policies().offended(client, now),
+                BytesSource::Client => self.policies().offended(client, now),
                 // SECURITY: what a worker hands back as read may be what another one has handed to it.
-                Source::Worker(partition) if connection.preread.is_empty() => {
+                BytesSource::Worker(partition) if connection.preread.is_empty() => {
                     partition.offended(self.policies(), client, now);
                 }
-                Source::Worker(_) | Source::Filter => {}
+                BytesSource::Worker(_) | BytesSource::Filter => {}
             }
         }
     }
@@ -259,7 +259,7 @@ impl Gate {
         let Some(held) = self.incomplete.leave_heaviest() else {
             return false;
         };
-        if held.stage == Stage::Begun {
+        if held.stage == HeadStage::Begun {
             // Bytes that nobody has read would make a reset of the end.
             held.connection.discard(&mut self.peeked.borrow_mut(), self.limits.head_bytes);
         }
@@ -293,7 +293,7 @@ impl Gate {
         self.empty().await;
     }
 
-    /// What `bulkhead status` shows: connections here, those in workers' hands not counted twice.
+    /// The numbers of `bulkhead status`: connections here, those in workers' hands not counted twice.
     pub fn counters(&self) -> wire::Counters {
         self.counters.snapshot()
     }

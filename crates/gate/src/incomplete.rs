@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use conditioning::{Key, Origin, Range, Tree};
+use conditioning::{AddressRange, ClientOrigin, ItemKey, Tree};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use crate::connection::Connection;
+use crate::connection::GateConnection;
 
 /// LIMIT: how many arrivals are looked at before what else there is to do gets its turn.
 pub const BATCH: usize = 64;
@@ -40,7 +40,7 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// How far a connection has come. Each stage lasts equally long for all, so that its deadlines are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum HeadStage {
     /// Nothing was ever sent on it.
     Silent,
     /// A head has begun.
@@ -51,7 +51,7 @@ pub enum Stage {
     Answered { left: usize },
 }
 
-impl Stage {
+impl HeadStage {
     const COUNT: usize = 4;
 
     fn number(self) -> usize {
@@ -65,24 +65,24 @@ impl Stage {
 }
 
 /// A connection and its stage.
-pub struct Held {
+pub struct IncompleteConnection {
     /// The connection.
-    pub connection: Connection,
+    pub connection: GateConnection,
     /// Its stage.
-    pub stage: Stage,
-    key: Key,
+    pub stage: HeadStage,
+    key: ItemKey,
 }
 
 /// All of them.
 pub struct Incomplete {
     events: AsyncFd<OwnedFd>,
     /// By descriptor: small numbers that are used again.
-    held: RefCell<Vec<Option<Held>>>,
+    held: RefCell<Vec<Option<IncompleteConnection>>>,
     /// Their descriptors, by the addresses of their clients.
     tree: RefCell<Tree<u32>>,
-    /// By stage: who is due when, the first one first. What has left is skipped when its time comes.
-    deadlines: RefCell<[VecDeque<(Instant, Key)>; Stage::COUNT]>,
-    allowed: Cell<[Duration; Stage::COUNT]>,
+    /// By stage: who is due when, the first one first. A connection that has left is skipped when its time comes.
+    deadlines: RefCell<[VecDeque<(Instant, ItemKey)>; HeadStage::COUNT]>,
+    allowed: Cell<[Duration; HeadStage::COUNT]>,
     /// The deadline that is slept to.
     alarm: Cell<Option<Instant>>,
     earlier: Notify,
@@ -105,7 +105,7 @@ impl Incomplete {
     /// Sets how long a connection may send nothing at all.
     pub fn allow_silence(&self, first_byte_timeout: Duration) {
         let mut allowed = self.allowed.get();
-        allowed[Stage::Silent.number()] = first_byte_timeout;
+        allowed[HeadStage::Silent.number()] = first_byte_timeout;
         self.allowed.set(allowed);
     }
 
@@ -115,12 +115,12 @@ impl Incomplete {
     }
 
     /// The ranges of addresses that most of them come from.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.tree.borrow().ranges(at_most)
     }
 
     /// Takes one in; false, and it is closed, if it cannot be watched.
-    pub fn take(&self, mut connection: Connection, stage: Stage, now: Instant) -> bool {
+    pub fn take(&self, mut connection: GateConnection, stage: HeadStage, now: Instant) -> bool {
         let descriptor = connection.stream.as_raw_fd() as u32;
         if !connection.watched {
             // Edges: a look takes nothing out, so that what was not enough would otherwise be reported for ever.
@@ -131,34 +131,34 @@ impl Incomplete {
             }
             connection.watched = true;
         }
-        let key = self.tree.borrow_mut().insert(Origin::from(connection.peer.ip()), descriptor);
+        let key = self.tree.borrow_mut().insert(ClientOrigin::from(connection.peer.ip()), descriptor);
         let mut held = self.held.borrow_mut();
         let slot = descriptor as usize;
         if held.len() <= slot {
             held.resize_with(slot + 1, || None);
         }
-        held[slot] = Some(Held { connection, stage, key });
+        held[slot] = Some(IncompleteConnection { connection, stage, key });
         drop(held);
         self.expect(stage, key, now);
         true
     }
 
     /// Lets one go that is held at `slot`.
-    pub fn leave(&self, slot: u32) -> Option<Held> {
+    pub fn leave(&self, slot: u32) -> Option<IncompleteConnection> {
         let held = self.held.borrow_mut().get_mut(slot as usize)?.take()?;
         self.tree.borrow_mut().remove(held.key);
         Some(held)
     }
 
     /// Hears no more of one that has left, and whose socket will live on in another process.
-    pub fn unwatch(&self, connection: &Connection) {
+    pub fn unwatch(&self, connection: &GateConnection) {
         if connection.watched {
             let _ = epoll::delete(&self.events, &connection.stream);
         }
     }
 
     /// Where the connection called `key` is held, if it is still in the stage of that number.
-    fn slot_of(&self, key: Key, stage: usize) -> Option<u32> {
+    fn slot_of(&self, key: ItemKey, stage: usize) -> Option<u32> {
         let slot = *self.tree.borrow().get(key)?;
         let held = self.held.borrow();
         let found = held.get(slot as usize)?.as_ref()?;
@@ -166,7 +166,7 @@ impl Incomplete {
     }
 
     /// Notes when a connection that enters a stage is due.
-    fn expect(&self, stage: Stage, key: Key, now: Instant) {
+    fn expect(&self, stage: HeadStage, key: ItemKey, now: Instant) {
         let number = stage.number();
         let due = now + self.allowed.get()[number];
         let mut deadlines = self.deadlines.borrow_mut();
@@ -182,7 +182,7 @@ impl Incomplete {
     }
 
     /// Takes out the oldest one of the heaviest branch of addresses, if there is any.
-    pub fn leave_heaviest(&self) -> Option<Held> {
+    pub fn leave_heaviest(&self) -> Option<IncompleteConnection> {
         let heaviest = self.tree.borrow().heaviest().map(|(_, slot)| *slot);
         heaviest.and_then(|slot| self.leave(slot))
     }
@@ -202,18 +202,18 @@ impl Incomplete {
     }
 
     /// Does something with the connection that is held at `slot`, unless it has left since its event was noted.
-    pub fn with<T>(&self, slot: u32, act: impl FnOnce(&mut Held) -> T) -> Option<T> {
+    pub fn with<T>(&self, slot: u32, act: impl FnOnce(&mut IncompleteConnection) -> T) -> Option<T> {
         self.held.borrow_mut().get_mut(slot as usize).and_then(Option::as_mut).map(act)
     }
 
     /// The head of the connection at `slot` has begun to arrive.
     pub fn head_began(&self, slot: u32, now: Instant) {
-        let begin = |held: &mut Held| {
-            (held.stage, held.connection.since) = (Stage::Begun, now);
+        let begin = |held: &mut IncompleteConnection| {
+            (held.stage, held.connection.since) = (HeadStage::Begun, now);
             held.key
         };
         if let Some(key) = self.with(slot, begin) {
-            self.expect(Stage::Begun, key, now);
+            self.expect(HeadStage::Begun, key, now);
         }
     }
 
@@ -231,20 +231,20 @@ impl Incomplete {
     }
 
     /// Takes out one whose deadline has passed. When there is none left, the next deadline is set.
-    pub fn leave_late(&self, now: Instant) -> Option<Held> {
-        for number in 0..Stage::COUNT {
+    pub fn leave_late(&self, now: Instant) -> Option<IncompleteConnection> {
+        for number in 0..HeadStage::COUNT {
             while let Some(key) = self.due(number, now) {
                 if let Some(held) = self.slot_of(key, number).and_then(|slot| self.leave(slot)) {
                     return Some(held);
                 }
             }
         }
-        let first = |queue: &VecDeque<(Instant, Key)>| queue.front().map(|(due, _)| *due);
+        let first = |queue: &VecDeque<(Instant, ItemKey)>| queue.front().map(|(due, _)| *due);
         self.alarm.set(self.deadlines.borrow().iter().filter_map(first).min());
         None
     }
 
-    fn due(&self, number: usize, now: Instant) -> Option<Key> {
+    fn due(&self, number: usize, now: Instant) -> Option<ItemKey> {
         let first = self.deadlines.borrow_mut()[number].pop_front_if(|(due, _)| *due <= now);
         first.map(|(_, key)| key)
     }
@@ -254,8 +254,8 @@ impl Incomplete {
 mod tests {
     use super::*;
 
-    fn connection(now: Instant) -> Connection {
-        Connection {
+    fn connection(now: Instant) -> GateConnection {
+        GateConnection {
             stream: sys::seqpacket::pair().unwrap().0.into(),
             peer: "192.0.2.1:5".parse().unwrap(),
             local: "192.0.2.2:80".parse().unwrap(),
@@ -264,7 +264,7 @@ mod tests {
             searched: 0,
             share: None,
             filtered: false,
-            source: crate::connection::Source::Client,
+            source: crate::connection::BytesSource::Client,
             hello_least: 0,
             kind: wire::Kind::Plain,
             awaits_proxy_header: false,
@@ -279,9 +279,11 @@ mod tests {
             let (head, silence) = (Duration::from_secs(10), Duration::from_secs(3));
             let incomplete = Incomplete::new(head).unwrap();
             incomplete.allow_silence(silence);
-            for (stage, allowed) in
-                [(Stage::Silent, silence), (Stage::Begun, head), (Stage::Idle, Duration::from_secs(60))]
-            {
+            for (stage, allowed) in [
+                (HeadStage::Silent, silence),
+                (HeadStage::Begun, head),
+                (HeadStage::Idle, Duration::from_secs(60)),
+            ] {
                 let now = Instant::now();
                 assert!(incomplete.take(connection(now), stage, now));
                 assert!(incomplete.leave_late(now + allowed - Duration::from_millis(1)).is_none());

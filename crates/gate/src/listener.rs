@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use conditioning::Network;
-use request::head::Head;
+use conditioning::IpNetwork;
+use request::head::RequestHead;
 use worker::routes::Routes;
 
 use crate::partition::Partition;
 
-/// What is spoken on a listener.
+/// The protocol spoken on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -22,13 +22,13 @@ pub enum Protocol {
     PlainOrHttp2,
 }
 
-/// Who may say that a connection is somebody else's; if nobody, connections begin with requests.
+/// The proxies that may name another client for a connection; without any, connections begin with requests.
 #[derive(Debug, Default)]
-pub struct Proxies(RefCell<Vec<Network>>);
+pub struct Proxies(RefCell<Vec<IpNetwork>>);
 
 impl Proxies {
     /// Adds a network.
-    pub fn trust(&self, network: Network) {
+    pub fn trust(&self, network: IpNetwork) {
         self.0.borrow_mut().push(network);
     }
 
@@ -53,15 +53,15 @@ pub struct RouteTarget {
 }
 
 /// One address that is listened on.
-pub struct Listener {
-    /// What the launcher calls it.
+pub struct GateListener {
+    /// The launcher's number for it.
     pub number: u16,
     address: SocketAddr,
     /// Whose each request is that comes by it.
     routes: RefCell<Routes<RouteTarget>>,
     /// Whether the users of several clients may share one connection, so that its peer's address says nothing.
     pub shared: Cell<bool>,
-    /// What is spoken on it.
+    /// The protocol spoken on it.
     pub protocol: Cell<Protocol>,
     /// Whether connections on which filters see no requests may pass them by.
     pub unfiltered: Cell<bool>,
@@ -69,11 +69,11 @@ pub struct Listener {
     redirects: RefCell<Routes<u16>>,
     /// The first site that was named for it.
     first: RefCell<Option<RouteTarget>>,
-    /// Who may say whose a connection is.
+    /// The proxies that may name a connection's client.
     pub proxies: Proxies,
 }
 
-impl Listener {
+impl GateListener {
     /// A listener without routes, at an address of ours.
     pub fn new(number: u16, address: SocketAddr) -> Self {
         Self {
@@ -120,12 +120,12 @@ impl Listener {
     }
 
     /// Whose a request is.
-    pub fn target(&self, head: &Head<'_>) -> Option<RouteTarget> {
+    pub fn target(&self, head: &RequestHead<'_>) -> Option<RouteTarget> {
         self.routes.borrow().find(head.host, head.path).cloned()
     }
 
     /// The port at which there is https for a request, if it is to go there.
-    pub fn redirect(&self, head: &Head<'_>) -> Option<u16> {
+    pub fn redirect(&self, head: &RequestHead<'_>) -> Option<u16> {
         let redirects = self.redirects.borrow();
         redirects.find(head.host, head.path).copied().filter(|port| *port > 0)
     }

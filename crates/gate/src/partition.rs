@@ -15,7 +15,7 @@ use worker::dispatcher::Dispatcher;
 
 use crate::policies::Policies;
 
-/// What the owner of a dispatcher and its partition share.
+/// The state that the owner of a dispatcher and its partition share.
 #[derive(Clone, Default)]
 pub struct Reports {
     /// Whether the partition is answered for with 500.
@@ -54,17 +54,17 @@ pub struct Partition {
     ///
     /// SECURITY: only of this partition, for the same reason.
     rate: Rc<RefCell<Option<Rate>>>,
-    /// What counts against clients of connections that its workers have handed back.
-    returned: RefCell<Option<Returned>>,
+    /// The offences and requests of clients on connections that its workers have handed back.
+    returned: RefCell<Option<ReturnedClients>>,
 }
 
 /// Offences and requests on connections that the workers of one partition have handed back.
-struct Returned {
+struct ReturnedClients {
     bans: Bans,
     rate: Rate,
 }
 
-impl Returned {
+impl ReturnedClients {
     fn new(policies: &Policies) -> Self {
         Self { bans: policies.bans_of_partition(), rate: policies.rate_of_partition() }
     }
@@ -153,13 +153,13 @@ impl Partition {
     /// Notes that a client has sent what no honest one does, as a worker of this partition would have it.
     pub fn offended(&self, policies: &Policies, client: IpAddr, now: Instant) {
         let mut returned = self.returned.borrow_mut();
-        returned.get_or_insert_with(|| Returned::new(policies)).bans.offences(client, now);
+        returned.get_or_insert_with(|| ReturnedClients::new(policies)).bans.offences(client, now);
     }
 
     /// Whether workers of this partition may hand back one more request of this client now.
     pub fn may_return(&self, policies: &Policies, client: IpAddr, now: Instant) -> bool {
         let mut returned = self.returned.borrow_mut();
-        returned.get_or_insert_with(|| Returned::new(policies)).rate.take(client, now)
+        returned.get_or_insert_with(|| ReturnedClients::new(policies)).rate.take(client, now)
     }
 
     /// Whether a client may make one more request here now, as far as its workers have said.

@@ -1,32 +1,32 @@
 //! Looking at what has come of a request, without taking it, until its head is whole.
 //!
-//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: looks at the same bytes twice
-//! without need.
+//! Runs in: the gate. Sees: the first bytes of connections, which anybody may send. Never: looks at the same bytes
+//! twice without need.
 
 use std::time::Instant;
 
-use request::head::{self, Checked};
+use request::head::{self, CheckedHead};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
 
-use crate::connection::{Connection, Seen};
+use crate::connection::{GateConnection, PeekResult};
 use crate::gate::Gate;
-use crate::refusal::Refusal;
+use crate::refusal::GateRefusal;
 
 /// The first byte of a TLS handshake; no request begins with it.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-impl Connection {
+impl GateConnection {
     /// Looks at what is there, without taking it.
-    pub fn peek(&mut self, gate: &Gate, now: Instant) -> Seen {
+    pub fn peek(&mut self, gate: &Gate, now: Instant) -> PeekResult {
         if self.awaits_proxy_header {
             if let Err(seen) = self.strip_proxy_header(gate) {
                 return seen;
             }
             self.awaits_proxy_header = false;
             if gate.policies().is_banned(self.peer.ip(), now) {
-                return Seen::Gone;
+                return PeekResult::Gone;
             }
         }
         let mut buffer = gate.peeked.borrow_mut();
@@ -36,16 +36,16 @@ impl Connection {
         match recv(&self.stream, &mut buffer[before..], flags) {
             // The client sends no more; a whole head may be among what it sent before.
             Ok((0, _)) if before < buffer.len() => match self.parse(gate, &buffer[..before], now) {
-                Seen::Partial { .. } => Seen::Gone,
+                PeekResult::Partial { .. } => PeekResult::Gone,
                 seen => seen,
             },
             Ok((count, _)) => self.parse(gate, &buffer[..before + count], now),
             Err(Errno::AGAIN | Errno::INTR) => self.parse(gate, &buffer[..before], now),
-            Err(_) => Seen::Gone,
+            Err(_) => PeekResult::Gone,
         }
     }
 
-    fn parse(&mut self, gate: &Gate, bytes: &[u8], now: Instant) -> Seen {
+    fn parse(&mut self, gate: &Gate, bytes: &[u8], now: Instant) -> PeekResult {
         let limit = gate.limits.head_bytes;
         // The first look also tells what is no HTTP at all; later ones wait for the end of the head.
         let searched = std::mem::replace(&mut self.searched, bytes.len());
@@ -61,21 +61,21 @@ impl Connection {
         {
             if gate.hides_from_filters(&listener) {
                 self.kind = wire::Kind::Tls;
-                return Seen::Refused(Refusal::Unseen, NO_PARTITION);
+                return PeekResult::Refused(GateRefusal::Unseen, NO_PARTITION);
             }
             return match is_whole_hello(bytes, limit) {
-                true => Seen::Whole { partition: target.partition, counted: !listener.shared.get() },
-                false => Seen::Partial { begun: true },
+                true => PeekResult::Whole { partition: target.partition, counted: !listener.shared.get() },
+                false => PeekResult::Partial { begun: true },
             };
         }
         let is_new = searched == 0 || head::may_have_ended(bytes, searched) || bytes.len() > limit;
         if bytes.is_empty() || !is_new {
-            return Seen::Partial { begun: !bytes.is_empty() };
+            return PeekResult::Partial { begun: !bytes.is_empty() };
         }
         match head::check(bytes, limit) {
-            Checked::Partial => Seen::Partial { begun: true },
-            Checked::Refused(refusal) => Seen::Refused(Refusal::Head(refusal), NO_PARTITION),
-            Checked::Whole(head) => self.route(gate, &bytes[..head.length], &head, now),
+            CheckedHead::Partial => PeekResult::Partial { begun: true },
+            CheckedHead::Refused(refusal) => PeekResult::Refused(GateRefusal::Head(refusal), NO_PARTITION),
+            CheckedHead::Whole(head) => self.route(gate, &bytes[..head.length], &head, now),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is decided by a client's address and by the words of its request: rates, bans, checks.
+//! Decisions by a client's address and by the words of its request: rates, bans, checks.
 //!
 //! Runs in: the gate. Sees: addresses and heads, which clients choose. Never: grows without a limit. Its caller leaves
 //! out listeners behind a load balancer, whose address is that of all of its users.
@@ -32,7 +32,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// What the launcher ordered; without an order, no limits by address.
+    /// The policies of the launcher's order; without an order, no limits by address.
     pub fn new(conditioning: Option<&Conditioning>, exempt: Exempt) -> Self {
         let (rate, burst) =
             conditioning.map_or((0, 0), |conditioning| (conditioning.rate_max, conditioning.rate_burst));
@@ -66,7 +66,7 @@ impl Policies {
     ///
     /// # Errors
     /// It is, for this reason.
-    pub fn examine(&self, head: &[u8]) -> Result<(), checks::Fault> {
+    pub fn examine(&self, head: &[u8]) -> Result<(), checks::HeadFault> {
         checks::check(head, self.setting)
     }
 

@@ -3,21 +3,22 @@
 //! Runs in: the gate. Sees: the first bytes of connections. Never: believes a peer that is not trusted, or takes a byte
 //! out of the socket that is not the header's.
 
-use request::head::Refusal;
-use request::proxy::{self, Seen};
+use request::head::HeadRefusal;
+use request::proxy::{self, ProxyPreamble};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wire::NO_PARTITION;
 
-use crate::connection::{Connection, Seen as Outcome};
+use crate::connection::{GateConnection, PeekResult as Outcome};
 use crate::gate::Gate;
 use crate::refusal;
 
 /// Bytes looked at: the longest header that `request::proxy` takes.
 const LOOK_BYTES: usize = 16 + 2048;
 
-impl Connection {
-    /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going on.
+impl GateConnection {
+    /// Takes the header off a new connection and puts the client in the proxy's place; or says why there is no going
+    /// on.
     pub fn strip_proxy_header(&mut self, gate: &Gate) -> Result<(), Outcome> {
         let trusted = gate.listener(self.local).is_some_and(|own| own.proxies.trusts(self.peer.ip()));
         if !trusted {
@@ -33,12 +34,12 @@ impl Connection {
             Err(_) => return Err(Outcome::Gone),
         };
         let (length, ends) = match proxy::parse(&bytes[..count]) {
-            Seen::Partial => return Err(Outcome::Partial { begun: true }),
-            Seen::Bad(what) => {
-                let refusal = refusal::Refusal::Head(Refusal::Malformed(what));
+            ProxyPreamble::Partial => return Err(Outcome::Partial { begun: true }),
+            ProxyPreamble::Bad(what) => {
+                let refusal = refusal::GateRefusal::Head(HeadRefusal::Malformed(what));
                 return Err(Outcome::Refused(refusal, NO_PARTITION));
             }
-            Seen::Header { length, ends } => (length, ends),
+            ProxyPreamble::Header { length, ends } => (length, ends),
         };
         let received = recv(&self.stream, &mut bytes[..length], RecvFlags::DONTWAIT);
         if received.map(|(count, _)| count) != Ok(length) {

@@ -7,9 +7,9 @@ use request::head;
 
 /// Why a request is answered here.
 #[derive(Clone, Copy, Debug)]
-pub enum Refusal {
+pub enum GateRefusal {
     /// The head is not acceptable, or did not arrive in time.
-    Head(head::Refusal),
+    Head(head::HeadRefusal),
     /// No site has this host and path.
     NoSuchSite,
     /// The partition is broken.
@@ -32,7 +32,7 @@ pub enum Refusal {
     Redirect(u16),
 }
 
-impl Refusal {
+impl GateRefusal {
     /// The status code, and a sentence for people.
     pub fn words(self) -> (StatusCode, Cow<'static, str>) {
         let (status, sentence) = match self {
@@ -78,7 +78,7 @@ impl Refusal {
 
     /// Whether it counts against the client, who will be banned for several.
     pub fn is_offence(self) -> bool {
-        use head::Refusal::{Late, Malformed, Strange, TargetTooLong, TooLarge};
+        use head::HeadRefusal::{Late, Malformed, Strange, TargetTooLong, TooLarge};
         matches!(
             self,
             Self::Head(Late | Malformed(_) | Strange(_) | TargetTooLong | TooLarge) | Self::TooMany
@@ -92,7 +92,7 @@ impl Refusal {
         const UNRECOGNIZED_NAME: u8 = 112;
         let description = match self {
             Self::NoSuchSite => UNRECOGNIZED_NAME,
-            Self::Head(head::Refusal::Malformed(_)) => DECODE_ERROR,
+            Self::Head(head::HeadRefusal::Malformed(_)) => DECODE_ERROR,
             _ => INTERNAL_ERROR,
         };
         [21, 3, 3, 0, 2, 2, description]

@@ -1,11 +1,11 @@
-//! What a gate says of itself when it is asked what it sheds.
+//! A gate's report of the connections and requests that it drops.
 //!
 //! Runs in: the gate. Sees: addresses of clients, as ranges. Never: says more than the launcher asked for: numbers.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use conditioning::Range;
+use conditioning::AddressRange;
 use wire::{ChildToLauncher, Shed};
 
 use crate::gate::Gate;
@@ -31,7 +31,7 @@ fn shed(gate: &Gate, now: Instant) -> Shed {
 
 /// The ranges of addresses that most is held for, and those that most waits of.
 fn top_ranges(gate: &Gate) -> Vec<ChildToLauncher> {
-    let mut ranges = HashMap::<Range, (u32, u32)>::new();
+    let mut ranges = HashMap::<AddressRange, (u32, u32)>::new();
     for (range, count) in gate.incomplete.ranges(RANGES_MAX) {
         ranges.entry(range).or_default().0 += count;
     }
@@ -46,7 +46,7 @@ fn top_ranges(gate: &Gate) -> Vec<ChildToLauncher> {
     let mut ranges: Vec<_> = ranges.into_iter().collect();
     ranges.sort_by_key(|(range, (held, waiting))| (std::cmp::Reverse(held + waiting), *range));
     ranges.truncate(RANGES_MAX);
-    let message = |(range, (held, waiting)): (Range, (u32, u32))| {
+    let message = |(range, (held, waiting)): (AddressRange, (u32, u32))| {
         let (address_high, address_low, bits) = range.parts();
         ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting }
     };

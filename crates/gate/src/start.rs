@@ -1,7 +1,7 @@
 //! Set-up of a gate by the launcher's messages, its changes, and its end.
 //!
 //! All that is said of listeners, routes included, is said as a whole, and then committed: at the start, and in each
-//! update. What holds for as long as the process lives, its limits and policies, is said before the first commit.
+//! update. Settings for the whole life of the process, its limits and policies, come before the first commit.
 //!
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: goes on after one that makes no
 //! sense.
@@ -12,18 +12,18 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Exempt, Network};
+use conditioning::{Exempt, IpNetwork};
 use tokio::task::JoinHandle;
 use tokio::time::timeout_at;
 use wire::{ChildToLauncher, Conditioning, LauncherToGate, Text};
 use worker::channel::{Channel, ChannelEnd};
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
 use crate::accept;
 use crate::attend;
-use crate::gate::{Gate, Limits};
-use crate::listener::{Listener, Protocol};
+use crate::gate::{Gate, GateLimits};
+use crate::listener::{GateListener, Protocol};
 use crate::policies::Policies;
 use crate::report;
 use crate::tables::Tables;
@@ -32,11 +32,11 @@ use crate::workers;
 /// LIMIT: how long a retiring gate waits for heads that have begun to arrive.
 const LAST_HEADS: Duration = Duration::from_secs(5);
 
-type Control = Channel<LauncherToGate, ChildToLauncher>;
+type GateControl = Channel<LauncherToGate, ChildToLauncher>;
 
 /// The whole life of the process.
-pub async fn run(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::control(start.control, start.say)?;
+pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
+    let control: GateControl = Channel::control(start.control, start.say)?;
     let Some(limits) = control.receive().await? else {
         return Ok(());
     };
@@ -45,9 +45,9 @@ pub async fn run(start: Start) -> Result<(), Fault> {
         None,
     ) = limits
     else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
-    let limits = Limits {
+    let limits = GateLimits {
         head_bytes: head_bytes as usize,
         head_timeout: Duration::from_millis(head_timeout_ms.into()),
         start_timeout: Duration::from_millis(start_timeout_ms.into()),
@@ -55,26 +55,26 @@ pub async fn run(start: Start) -> Result<(), Fault> {
     };
     let gate = Gate::new(limits, Log::new(start.log, wire::NO_PARTITION, flush_ms)?)?;
     control.send(&ChildToLauncher::TakesRetire {}, None).await?;
-    let mut setup = Setup::new(gate.clone(), Rc::new(control));
+    let mut setup = GateSetup::new(gate.clone(), Rc::new(control));
     setup.follow().await?;
     setup.retire().await?;
     gate.log.flush().await;
     Ok(())
 }
 
-struct Setup {
+struct GateSetup {
     gate: Rc<Gate>,
-    control: Rc<Control>,
+    control: Rc<GateControl>,
     /// Until the first `Commit`: what holds for as long as the process lives.
     policies: Option<(Option<Conditioning>, Exempt)>,
     /// From `Update` to `Commit`, and before the first one: the listeners that are to be.
-    staged: Option<Staged>,
+    staged: Option<StagedListeners>,
     /// Sockets of guarded servers come one by one; whoever connects to one of which it is not said yet where it leads
     /// waits in the kernel's queue.
-    unrouted: Vec<(Rc<Listener>, OwnedFd)>,
+    unrouted: Vec<(Rc<GateListener>, OwnedFd)>,
     /// Those that accept, by the addresses of their sockets.
     accepting: Vec<(SocketAddr, JoinHandle<()>)>,
-    /// What receives from the last filter of the newest chain.
+    /// The task that receives from the last filter of the newest chain.
     from_chain: RefCell<Option<JoinHandle<()>>>,
     /// Whether other gates take what comes from the filters, and this one nothing more.
     leaves_chain: Cell<bool>,
@@ -84,15 +84,15 @@ struct Setup {
 
 /// Listeners that do not hold yet, and their sockets.
 #[derive(Default)]
-struct Staged {
+struct StagedListeners {
     tables: Tables,
-    sockets: Vec<(Rc<Listener>, OwnedFd)>,
+    sockets: Vec<(Rc<GateListener>, OwnedFd)>,
     chain: StagedChain,
     /// Of a `Change`, in place of all that: what is said of routes.
     edits: Option<Vec<LauncherToGate>>,
 }
 
-/// What an update says of filters; nothing, if they stay what they are.
+/// An update's changes of filters; empty if the filters stay as they are.
 #[derive(Default)]
 struct StagedChain {
     first: Option<OwnedFd>,
@@ -100,13 +100,13 @@ struct StagedChain {
     is_removed: bool,
 }
 
-impl Setup {
-    fn new(gate: Rc<Gate>, control: Rc<Control>) -> Self {
-        let (policies, staged) = (Some(Default::default()), Some(Staged::default()));
+impl GateSetup {
+    fn new(gate: Rc<Gate>, control: Rc<GateControl>) -> Self {
+        let (policies, staged) = (Some(Default::default()), Some(StagedListeners::default()));
         let launcher = control.clone();
         gate.speak(move |message| {
             let launcher = launcher.clone();
-            // What waits here, waits for the answer: it is said as soon as there is room.
+            // A message that waits here waits for the answer: it is sent as soon as there is room.
             tokio::task::spawn_local(async move { launcher.send(&message, None).await });
         });
         Self {
@@ -123,7 +123,7 @@ impl Setup {
     }
 
     /// Does what the launcher says, until this gate is to go: it is told so, or the channel ends.
-    async fn follow(&mut self) -> Result<(), Fault> {
+    async fn follow(&mut self) -> Result<(), ProcessFault> {
         while let Some((message, descriptor)) = self.control.receive().await? {
             if message == (LauncherToGate::Retire {}) {
                 break;
@@ -133,9 +133,9 @@ impl Setup {
         Ok(())
     }
 
-    /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them whoever
-    /// waits there.
-    async fn retire(&mut self) -> Result<(), Fault> {
+    /// Passes on what is here, also to workers that come meanwhile. The sockets stay with the launcher, and with them
+    /// whoever waits there.
+    async fn retire(&mut self) -> Result<(), ProcessFault> {
         self.retires = true;
         self.accepting.drain(..).for_each(|(_, task)| task.abort());
         let (gate, end) = (self.gate.clone(), tokio::time::Instant::now() + LAST_HEADS);
@@ -150,12 +150,16 @@ impl Setup {
     }
 
     /// As [`Self::follow`], and waits when nothing is said any more.
-    async fn follow_on(&mut self) -> Result<(), Fault> {
+    async fn follow_on(&mut self) -> Result<(), ProcessFault> {
         self.follow().await?;
         std::future::pending().await
     }
 
-    async fn handle(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    async fn handle(
+        &mut self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
         match (&mut self.policies, message, descriptor) {
             (Some((policies, _)), LauncherToGate::Conditioning { conditioning }, None) => {
                 *policies = Some(conditioning);
@@ -166,9 +170,9 @@ impl Setup {
             (Some(_), LauncherToGate::TamperExempt { network }, None) => {
                 self.gate.tamper_exempt.borrow_mut().0.push(parse("tamper_exempt", &network)?);
             }
-            (None, LauncherToGate::Update {}, None) => self.staged = Some(Staged::default()),
+            (None, LauncherToGate::Update {}, None) => self.staged = Some(StagedListeners::default()),
             (None, LauncherToGate::Change {}, None) => {
-                self.staged = Some(Staged { edits: Some(Vec::new()), ..Staged::default() });
+                self.staged = Some(StagedListeners { edits: Some(Vec::new()), ..StagedListeners::default() });
             }
             (_, LauncherToGate::Commit {}, None) => return self.commit().await,
             // A gate that heard the last filter before it has its routes would refuse what comes from there.
@@ -192,7 +196,7 @@ impl Setup {
         Ok(())
     }
 
-    /// What a `Change` has said so far.
+    /// The messages of a `Change` so far.
     fn edits(&mut self) -> Option<&mut Vec<LauncherToGate>> {
         self.staged.as_mut()?.edits.as_mut()
     }
@@ -215,21 +219,25 @@ impl Setup {
         }
     }
 
-    fn stage_chain(&mut self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
-        let Some(Staged { chain, .. }) = &mut self.staged else { return Ok(()) };
+    fn stage_chain(
+        &mut self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
+        let Some(StagedListeners { chain, .. }) = &mut self.staged else { return Ok(()) };
         match (message, descriptor) {
             (LauncherToGate::ChainFirst {}, Some(channel)) => chain.first = Some(channel),
             (LauncherToGate::ChainLast { chain: number }, Some(channel)) => {
                 chain.last = Some((number, channel));
             }
             (LauncherToGate::NoChain {}, None) => chain.is_removed = true,
-            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
         Ok(())
     }
 
     /// Has what an update says of filters hold.
-    fn adopt_chain(&self, chain: StagedChain) -> Result<(), Fault> {
+    fn adopt_chain(&self, chain: StagedChain) -> Result<(), ProcessFault> {
         if chain.is_removed {
             self.gate.remove_chain();
         }
@@ -239,17 +247,18 @@ impl Setup {
                 self.receive_from_chain(number, last)?;
             }
             (None, None) => {}
-            _ => return Err(Fault::Launcher("half a chain".into())),
+            _ => return Err(ProcessFault::Launcher("half a chain".into())),
         }
         Ok(())
     }
 
-    /// What is said of listeners: of those that are to be, or else of those that there are; anything else comes back.
+    /// Handles messages about listeners: about those that are to be, or else those that there are; anything else comes
+    /// back.
     fn set_up_listener(
         &mut self,
         message: LauncherToGate,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToGate, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToGate, Option<OwnedFd>)>, ProcessFault> {
         let gate = self.gate.clone();
         let mut serving = gate.tables.borrow_mut();
         let (tables, sockets) = match &mut self.staged {
@@ -288,8 +297,12 @@ impl Setup {
         Ok(None)
     }
 
-    /// What may be said at any time.
-    fn handle_at_any_stage(&self, message: LauncherToGate, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    /// Handles messages that may come at any time.
+    fn handle_at_any_stage(
+        &self,
+        message: LauncherToGate,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
         let gate = &self.gate;
         match (message, descriptor) {
             (LauncherToGate::ChainFirst {}, Some(channel)) => workers::chain(gate).begin(channel)?,
@@ -298,7 +311,7 @@ impl Setup {
             }
             (LauncherToGate::LeaveChain {}, None) => {
                 self.leaves_chain.set(true);
-                // What is unread stays in the channel, which gates share.
+                // Unread connections stay in the channel, which gates share.
                 self.from_chain.take().into_iter().for_each(|task| task.abort());
             }
             (LauncherToGate::Attach { partition }, Some(channel)) => {
@@ -339,13 +352,13 @@ impl Setup {
                     let _ = self.control.try_send(&message, None);
                 }
             }
-            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
         Ok(())
     }
 
-    /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees: the
-    /// launcher is told, who replaces the chain.
+    /// Takes what comes from the last filter of a chain. One that sends nonsense is cut off, which nobody else sees:
+    /// the launcher is told, who replaces the chain.
     fn receive_from_chain(&self, chain: u32, channel: OwnedFd) -> std::io::Result<()> {
         if self.leaves_chain.get() {
             return Ok(());
@@ -365,9 +378,9 @@ impl Setup {
 
     /// Puts the listeners that follow `Update` in the place of those that there are. The first time, connections are
     /// accepted from here on.
-    async fn commit(&mut self) -> Result<(), Fault> {
-        let Some(Staged { mut tables, sockets, chain, edits }) = self.staged.take() else {
-            return Err(Fault::Launcher("Commit without Update".into()));
+    async fn commit(&mut self) -> Result<(), ProcessFault> {
+        let Some(StagedListeners { mut tables, sockets, chain, edits }) = self.staged.take() else {
+            return Err(ProcessFault::Launcher("Commit without Update".into()));
         };
         if let Some(edits) = edits {
             self.edit(edits);
@@ -400,7 +413,7 @@ impl Setup {
         Ok(self.control.send(&answer, None).await?)
     }
 
-    fn accept(&mut self, listener: Rc<Listener>, socket: OwnedFd) -> Result<(), Fault> {
+    fn accept(&mut self, listener: Rc<GateListener>, socket: OwnedFd) -> Result<(), ProcessFault> {
         if self.retires {
             return Ok(());
         }
@@ -425,6 +438,6 @@ fn is_of_chain(message: &LauncherToGate) -> bool {
     matches!(message, ChainFirst {} | ChainLast { .. } | NoChain {})
 }
 
-fn parse(what: &str, network: &Text<64>) -> Result<Network, Fault> {
-    network.as_str().parse().map_err(|error| Fault::Launcher(format!("{what}: {error}")))
+fn parse(what: &str, network: &Text<64>) -> Result<IpNetwork, ProcessFault> {
+    network.as_str().parse().map_err(|error| ProcessFault::Launcher(format!("{what}: {error}")))
 }

@@ -1,14 +1,14 @@
-//! The listeners of a gate, with all that is said of them. The launcher says them as a whole; those of an update take the
-//! place of the others between two events, or never.
+//! The listeners of a gate, with all that is said of them. The launcher says them as a whole; those of an update take
+//! the place of the others between two events, or never.
 //!
 //! Runs in: the gate. Sees: messages of the launcher, which is trusted. Never: mixes the routes of two configurations.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use conditioning::Network;
+use conditioning::IpNetwork;
 
-use crate::listener::{Listener, Protocol, RouteTarget};
+use crate::listener::{GateListener, Protocol, RouteTarget};
 
 /// LIMIT: closed listeners whose routes are kept for connections that came by them; the oldest one makes room.
 const CLOSED_MAX: usize = 16;
@@ -16,22 +16,22 @@ const CLOSED_MAX: usize = 16;
 /// All listeners.
 #[derive(Default)]
 pub struct Tables {
-    listeners: Vec<Rc<Listener>>,
+    listeners: Vec<Rc<GateListener>>,
     /// Those that an update has closed, the newest last: connections that came by them are still routed.
-    closed: Vec<Rc<Listener>>,
+    closed: Vec<Rc<GateListener>>,
     has_multiple_protocols: bool,
 }
 
 impl Tables {
     /// Adds a listener, which has no routes yet.
-    pub fn listen(&mut self, number: u16, address: SocketAddr) -> Rc<Listener> {
-        let listener = Rc::new(Listener::new(number, address));
+    pub fn listen(&mut self, number: u16, address: SocketAddr) -> Rc<GateListener> {
+        let listener = Rc::new(GateListener::new(number, address));
         self.listeners.push(listener.clone());
         listener
     }
 
     /// Takes a listener out that nobody can connect to any more.
-    pub fn unlisten(&mut self, listener: &Rc<Listener>) {
+    pub fn unlisten(&mut self, listener: &Rc<GateListener>) {
         self.listeners.retain(|known| !Rc::ptr_eq(known, listener));
     }
 
@@ -41,7 +41,7 @@ impl Tables {
     }
 
     /// The listener that an address of ours belongs to.
-    pub fn listener(&self, local: SocketAddr) -> Option<&Rc<Listener>> {
+    pub fn listener(&self, local: SocketAddr) -> Option<&Rc<GateListener>> {
         let closed = self.closed.iter().rev();
         self.listeners.iter().chain(closed).find(|listener| listener.covers(local))
     }
@@ -84,11 +84,11 @@ impl Tables {
     }
 
     /// Has connections on a listener begin with a header, which this network may send.
-    pub fn trust_proxy(&self, listener: u16, network: Network) {
+    pub fn trust_proxy(&self, listener: u16, network: IpNetwork) {
         self.numbered(listener).for_each(|listener| listener.proxies.trust(network));
     }
 
-    fn numbered(&self, number: u16) -> impl Iterator<Item = &Rc<Listener>> {
+    fn numbered(&self, number: u16) -> impl Iterator<Item = &Rc<GateListener>> {
         self.listeners.iter().filter(move |known| known.number == number)
     }
 

@@ -13,23 +13,23 @@ use request::head;
 use request::hello;
 use wire::{Kind, NO_PARTITION};
 
-use crate::connection::{Connection, Seen};
+use crate::connection::{GateConnection, PeekResult};
 use crate::gate::Gate;
-use crate::listener::{Listener, Protocol};
-use crate::refusal::Refusal;
+use crate::listener::{GateListener, Protocol};
+use crate::refusal::GateRefusal;
 
 /// RFC 9113 3.4.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-impl Connection {
-    /// What a connection's first bytes say on such a listener; nothing, where they are those of a request.
+impl GateConnection {
+    /// The decision about a connection's first bytes on such a listener; `None` where they are those of a request.
     pub fn parse_first_bytes(
         &mut self,
         gate: &Gate,
-        listener: &Listener,
+        listener: &GateListener,
         bytes: &[u8],
         now: Instant,
-    ) -> Option<Seen> {
+    ) -> Option<PeekResult> {
         match listener.protocol.get() {
             Protocol::Plain => None,
             Protocol::Tls => Some(self.parse_hello(gate, listener, bytes, now)),
@@ -38,41 +38,48 @@ impl Connection {
                 Some(self.route_host(gate, listener, b"", now))
             }
             Protocol::PlainOrHttp2 if PREFACE.starts_with(bytes) => {
-                Some(Seen::Partial { begun: !bytes.is_empty() })
+                Some(PeekResult::Partial { begun: !bytes.is_empty() })
             }
             Protocol::PlainOrHttp2 => None,
         }
     }
 
-    fn parse_hello(&mut self, gate: &Gate, listener: &Listener, bytes: &[u8], now: Instant) -> Seen {
+    fn parse_hello(
+        &mut self,
+        gate: &Gate,
+        listener: &GateListener,
+        bytes: &[u8],
+        now: Instant,
+    ) -> PeekResult {
         self.kind = Kind::Tls;
         if bytes.len() < self.hello_least {
-            return Seen::Partial { begun: !bytes.is_empty() };
+            return PeekResult::Partial { begun: !bytes.is_empty() };
         }
         match hello::check(bytes) {
-            hello::Checked::Partial(least) => {
+            hello::CheckedHello::Partial(least) => {
                 self.hello_least = least;
-                Seen::Partial { begun: !bytes.is_empty() }
+                PeekResult::Partial { begun: !bytes.is_empty() }
             }
-            hello::Checked::Foreign => {
+            hello::CheckedHello::Foreign => {
                 self.kind = Kind::Plain;
-                Seen::Refused(Refusal::NotTls, NO_PARTITION)
+                PeekResult::Refused(GateRefusal::NotTls, NO_PARTITION)
             }
-            hello::Checked::Malformed => {
-                Seen::Refused(Refusal::Head(head::Refusal::Malformed("not a ClientHello")), NO_PARTITION)
-            }
-            hello::Checked::Whole(hello) => self.route_host(gate, listener, hello.name(), now),
+            hello::CheckedHello::Malformed => PeekResult::Refused(
+                GateRefusal::Head(head::HeadRefusal::Malformed("not a ClientHello")),
+                NO_PARTITION,
+            ),
+            hello::CheckedHello::Whole(hello) => self.route_host(gate, listener, hello.name(), now),
         }
     }
 
-    /// What becomes of a connection of which nothing but a host is known, or not even that.
-    fn route_host(&self, gate: &Gate, listener: &Listener, host: &[u8], now: Instant) -> Seen {
+    /// Decides about a connection of which nothing but a host is known, or not even that.
+    fn route_host(&self, gate: &Gate, listener: &GateListener, host: &[u8], now: Instant) -> PeekResult {
         let counted = !listener.shared.get();
         if gate.hides_from_filters(listener) {
-            return Seen::Refused(Refusal::Unseen, NO_PARTITION);
+            return PeekResult::Refused(GateRefusal::Unseen, NO_PARTITION);
         }
         if counted && !gate.policies().within_rate(self.peer.ip(), now) {
-            return Seen::Refused(Refusal::TooMany, NO_PARTITION);
+            return PeekResult::Refused(GateRefusal::TooMany, NO_PARTITION);
         }
         self.route_to(listener.target_of_host(host), counted, now)
     }

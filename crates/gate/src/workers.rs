@@ -1,8 +1,8 @@
 //! The processes that connections are sent to, as the gate makes and hears them: partitions with their workers, and the
 //! chain of filters.
 //!
-//! Runs in: the gate. Sees: what workers and filters say and hand back, which may be compromised. Never: trusts what they say
-//! of a connection; lets those of one partition take the room of others.
+//! Runs in: the gate. Sees: what workers and filters say and hand back, which may be compromised. Never: trusts what
+//! they say of a connection; lets those of one partition take the room of others.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -16,13 +16,13 @@ use worker::channel::{Channel, ChannelEnd};
 use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::answer;
-use crate::chain::{Chain, Flow};
-use crate::connection::{Connection, Share, Source};
-use crate::gate::{Gate, Limits};
-use crate::incomplete::Stage;
+use crate::chain::{FilterChain, Flow};
+use crate::connection::{BytesSource, ConnectionShare, GateConnection};
+use crate::gate::{Gate, GateLimits};
+use crate::incomplete::HeadStage;
 use crate::listener::RouteTarget;
 use crate::partition::{Partition, Reports};
-use crate::refusal::Refusal;
+use crate::refusal::GateRefusal;
 
 /// The partition of this number. One that no route leads to is made up and never used.
 pub fn partition(gate: &Rc<Gate>, number: u16) -> Rc<Partition> {
@@ -34,7 +34,7 @@ pub fn route_target(gate: &Rc<Gate>, number: u16, site: u16) -> RouteTarget {
     let partition = gate.partition(number, || new_partition(gate, number, site));
     // Its workers may have come before.
     partition.site.set(site);
-    // What is no site's is a guarded server's, also before any process of that has said so.
+    // A partition that is no site's is a guarded server's, also before any process of that server has said so.
     partition.guarded.set(partition.guarded.get() || site == NO_PARTITION);
     RouteTarget { partition, site }
 }
@@ -44,26 +44,26 @@ fn new_partition(gate: &Rc<Gate>, number: u16, site: u16) -> Rc<Partition> {
     let reports = Reports { site: Rc::new(Cell::new(site)), ..Reports::default() };
     let workers =
         Workers { gate: Rc::downgrade(gate), number, shared: Rc::default(), reports: reports.clone() };
-    let Limits { start_timeout, connections, .. } = gate.limits;
+    let GateLimits { start_timeout, connections, .. } = gate.limits;
     let name = "a partition without a name";
     Partition::new(Dispatcher::new(name, start_timeout, connections, Rc::new(workers)), &reports)
 }
 
 /// The chain of filters, which every request goes through from now on.
-pub fn chain(gate: &Rc<Gate>) -> Rc<Chain> {
+pub fn chain(gate: &Rc<Gate>) -> Rc<FilterChain> {
     // Filters see every request.
     gate.guarded.keep_nothing();
     gate.chain(|| {
         let flow = Rc::<Flow>::default();
         let filters = Filters { gate: Rc::downgrade(gate), flow: flow.clone() };
-        let Limits { start_timeout, connections, .. } = gate.limits;
+        let GateLimits { start_timeout, connections, .. } = gate.limits;
         let name = "the chain of filters";
-        Chain::new(Dispatcher::new(name, start_timeout, connections, Rc::new(filters)), flow)
+        FilterChain::new(Dispatcher::new(name, start_timeout, connections, Rc::new(filters)), flow)
     })
 }
 
-/// Takes the channel from the last filter; what is returned receives from that to its end. An earlier channel is received
-/// from as before.
+/// Takes the channel from the last filter; what is returned receives from that to its end. An earlier channel is
+/// received from as before.
 pub fn end_chain(
     gate: &Rc<Gate>,
     channel: OwnedFd,
@@ -76,14 +76,14 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
     let take = |arrived| match (gate.upgrade(), arrived) {
         (Some(gate), Ok((ToWorker::Connection { bundle }, Some(stream)))) => {
             flow.returned.set(flow.returned.get() + 1);
-            let share = Some(Share::new(&flow.shared));
-            Connection::handed_back(
+            let share = Some(ConnectionShare::new(&flow.shared));
+            GateConnection::handed_back(
                 &gate,
                 stream,
                 bundle.preread.0,
                 Some(bundle.peer),
                 share,
-                Source::Filter,
+                BytesSource::Filter,
             );
             0
         }
@@ -93,7 +93,7 @@ async fn receive(gate: Weak<Gate>, flow: Rc<Flow>, channel: Channel<ToWorker, Fr
     channel.receive_all("the last filter", take).await
 }
 
-/// What is told by the workers of a partition.
+/// The owner of the dispatcher to the workers of a partition.
 struct Workers {
     gate: Weak<Gate>,
     number: u16,
@@ -107,11 +107,11 @@ impl Owner for Workers {
         if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
             let (refusal, site) = match &self.reports {
-                reports if reports.removed.get() => (Refusal::NoSuchSite, NO_PARTITION),
-                reports if reports.broken.get() => (Refusal::Broken, reports.site.get()),
-                reports => (Refusal::Unavailable, reports.site.get()),
+                reports if reports.removed.get() => (GateRefusal::NoSuchSite, NO_PARTITION),
+                reports if reports.broken.get() => (GateRefusal::Broken, reports.site.get()),
+                reports => (GateRefusal::Unavailable, reports.site.get()),
             };
-            answer::refuse(&gate, Connection::undelivered(outgoing, now), site, refusal, now);
+            answer::refuse(&gate, GateConnection::undelivered(outgoing, now), site, refusal, now);
         }
     }
 
@@ -127,10 +127,13 @@ impl Owner for Workers {
         if let Some(gate) = self.gate.upgrade() {
             // All that a guarded server keeps alive idles here, and it is all that this gate is for.
             let (share, source) = match self.reports.guarded.get() {
-                true => (None, Source::Client),
-                false => (Some(Share::new(&self.shared)), Source::Worker(partition(&gate, self.number))),
+                true => (None, BytesSource::Client),
+                false => (
+                    Some(ConnectionShare::new(&self.shared)),
+                    BytesSource::Worker(partition(&gate, self.number)),
+                ),
             };
-            Connection::handed_back(&gate, stream, preread, client, share, source);
+            GateConnection::handed_back(&gate, stream, preread, client, share, source);
         }
     }
 
@@ -159,7 +162,7 @@ impl Owner for Workers {
         true
     }
 
-    /// What is gone, or answered for with 500 or 503, is not waited for.
+    /// A client that is gone, or was answered with 500 or 503, is not waited for.
     fn wanted(&self) {
         let Reports { removed, broken, without_room, .. } = &self.reports;
         let is_there = !removed.get() && !broken.get() && !without_room.get();
@@ -167,7 +170,7 @@ impl Owner for Workers {
     }
 }
 
-/// What the chain of filters tells.
+/// The owner of the dispatcher to the chain of filters.
 struct Filters {
     gate: Weak<Gate>,
     flow: Rc<Flow>,
@@ -184,12 +187,12 @@ impl Owner for Filters {
     fn undelivered(&self, outgoing: Outgoing) {
         if let Some(gate) = self.gate.upgrade() {
             let now = Instant::now();
-            let connection = Connection::undelivered(outgoing, now);
+            let connection = GateConnection::undelivered(outgoing, now);
             if gate.filters().is_none() {
                 // The filters were removed while it waited for them.
-                return connection.begin(&gate, Stage::Begun, now);
+                return connection.begin(&gate, HeadStage::Begun, now);
             }
-            answer::refuse(&gate, connection, wire::NO_PARTITION, Refusal::Unavailable, now);
+            answer::refuse(&gate, connection, wire::NO_PARTITION, GateRefusal::Unavailable, now);
         }
     }
 

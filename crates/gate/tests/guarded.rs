@@ -265,7 +265,7 @@ fn a_socket_that_the_server_closes_is_gone() {
         while descriptors() > before - 2 {
             pause(5).await;
         }
-        // Whoever came by it hears that the server is away.
+        // A client that came by it gets the answer that the server is away.
         kept.write_all(&get("a.test")[5..]).await.unwrap();
         assert!(read_all(&mut kept).await.starts_with("HTTP/1.1 503 "));
         // Another one at the same address is another one.
@@ -313,7 +313,7 @@ fn a_process_that_dies_releases_what_it_held() {
         assert!(accept_now(&shared).is_none());
         drop(dying);
         let third = accept_and_tell(&shared, &fork).await;
-        // What two processes hold is held until both have let it go.
+        // A connection that two processes hold is held until both have let it go.
         drop(other);
         pause(50).await;
         assert!(accept_now(&shared).is_none());
@@ -361,7 +361,7 @@ fn a_server_may_listen_late_and_speak_tls() {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         gate.control.send(&LauncherToGate::Listen { index: 7 }, Some(listener.as_fd())).await.unwrap();
-        // Who comes before it is said where the socket leads, waits.
+        // A client that comes before the gate knows where the socket leads waits.
         let mut plain = TcpStream::connect(address).await.unwrap();
         plain.write_all(&get("whatever.test")).await.unwrap();
         pause(50).await;

@@ -85,7 +85,7 @@ fn a_worker_that_dies_holding_connections_is_forgotten() {
         let mut client = gate.client(&get("a.test")).await;
         pause(30).await;
         drop(line);
-        // What it held ends with it; the next one waits for its successor.
+        // The connections that it held end with it; the next one waits for its successor.
         let mut none = [0; 1];
         assert_ne!(tokio::io::AsyncReadExt::read(&mut client, &mut none).await.ok(), Some(1));
         assert!(gate.ask(&get("a.test")).await.starts_with("HTTP/1.1 503 "));
@@ -241,7 +241,8 @@ fn what_a_service_hands_back_counts_for_its_own_partition() {
     hand_back(3, b"GET /app HTTP/1.1\r\nHost: b.test\r\n\r\n", (1, "a.test"));
 }
 
-/// Has the worker of a partition, which a request leads to, hand back whatever counts against clients; the client is heard at another one.
+/// Has the worker of a partition, which a request leads to, hand back whatever counts against clients; the client is
+/// heard at another one.
 fn hand_back(own: u16, request: &'static [u8], (others, host): (u16, &'static str)) {
     let flood = get(host);
     let kinds: [(&str, Vec<u8>); 5] = [
@@ -277,7 +278,7 @@ fn hand_back(own: u16, request: &'static [u8], (others, host): (u16, &'static st
                 }
                 tokio::task::yield_now().await;
             }
-            // What of it came through is answered; then the client is heard elsewhere, as before.
+            // The part of it that came through is answered; then the client is heard elsewhere, as before.
             let drain = async {
                 while let Some(arrival) = other.next().await {
                     let (mut stream, preread, _guard) = common::open(arrival);

@@ -252,7 +252,7 @@ fn a_gate_takes_back_what_its_predecessor_passed_on() {
         let arrival = worker.next().await.unwrap();
         pause(30).await;
         arrival.guard.hand_back(arrival.stream, get("b.test")).await.unwrap();
-        // What was in the socket is still there, after what came along.
+        // The bytes in the socket are still there, after those that came along.
         let (mut stream, preread, _lease) = open(other.next().await.unwrap());
         assert_eq!(preread, get("b.test"));
         stream.write_all(b"b").await.unwrap();

@@ -61,7 +61,7 @@ fn the_oldest_incomplete_connection_of_the_heaviest_range_makes_room() {
             let closed = tokio::time::timeout(Duration::from_millis(20), is_closed(client)).await.is_ok();
             assert_eq!(closed, [0, 2, 4].contains(&number), "{number}");
         }
-        // Who was there first, from elsewhere, is served.
+        // The client from elsewhere that was there first is served.
         let worker = gate.worker(1).await;
         light.write_all(&get("a.test")[3..]).await.unwrap();
         answer(&worker, "light").await;

@@ -1,4 +1,4 @@
-//! What a gate answers itself, and when it closes without an answer.
+//! The answers that a gate gives itself, and the cases in which it closes without an answer.
 //!
 //! Runs in: tests.
 

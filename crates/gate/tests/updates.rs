@@ -322,7 +322,7 @@ fn filters_come_and_go_with_an_update() {
         let (bundle, stream) = next_of(&input).await;
         update_with_filters(&gate, &socket, vec![(LauncherToGate::NoChain {}, None)], async || {}).await;
         direct("after").await;
-        // What was in the chain comes back from it.
+        // Connections that were in the chain come back from it.
         sys::seqpacket::send(&output, &bundle, Some(stream.as_fd())).unwrap();
         drop(stream);
         answer(&worker, "held").await;

@@ -1,4 +1,4 @@
-//! What the preload library of a guarded server takes for a usual head (`cc/core/usual.c`) is one that the gate would
+//! Heads that the preload library of a guarded server takes for usual (`cc/core/usual.c`) are heads that the gate would
 //! pass, whatever its setting: such requests do not come here when their connection was kept.
 //!
 //! Runs in: tests, with a C compiler.
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use conditioning::checks::{self, Setting};
-use request::head::{self, Checked};
+use request::head::{self, CheckedHead};
 
 const HEAD_BYTES: usize = 8 << 10;
 
@@ -53,7 +53,7 @@ fn usual(name: &str, heads: &[Vec<u8>]) -> Vec<bool> {
 fn assert_passes(bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
     match head::check(bytes, HEAD_BYTES) {
-        Checked::Whole(head) => {
+        CheckedHead::Whole(head) => {
             assert!(head.upgrade.is_none() && !head.expects, "{shown}");
             assert_eq!(checks::check(&bytes[..head.length], Setting::Strict), Ok(()), "{shown}");
         }

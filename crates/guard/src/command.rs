@@ -32,10 +32,10 @@ const FILTERS_VARIABLE: &str = "BULKHEAD_GUARD_FILTERS";
 
 /// A command that runs.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningCommand {
     /// Its first process.
     pub child: Child,
-    /// What its processes say of their sockets.
+    /// The messages of its processes about their sockets.
     pub control: OwnedFd,
     /// Where its calls arrive, if they are answered.
     pub listener: Option<Listener>,
@@ -43,10 +43,10 @@ pub struct Running {
 
 /// How to start it.
 #[derive(Debug)]
-pub struct Order {
+pub struct CommandOrder {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// What was asked for.
+    /// The way that was asked for.
     pub by: By,
     /// Whether the guard listens itself.
     pub listens: bool,
@@ -54,13 +54,13 @@ pub struct Order {
     pub persists: bool,
     /// Whether there are filters.
     pub filtered: bool,
-    /// What the command's limit of descriptors was before the guard raised its own.
+    /// The command's limit of descriptors, from before the guard raised its own.
     pub descriptors: Rlimit,
 }
 
-impl Order {
+impl CommandOrder {
     /// Starts the command; what looks into its program runs as `spec` does.
-    pub fn start(&self, context: &SpawnContext, spec: &ProcessSpec) -> Result<Running, Error> {
+    pub fn start(&self, context: &SpawnContext, spec: &ProcessSpec) -> Result<RunningCommand, Error> {
         let path = program_kind::find(&self.words[0])?;
         let by = program_kind::way(context, spec, &path, self.by)?;
         if by == By::Notify && self.filtered {
@@ -86,7 +86,7 @@ impl Order {
             By::Notify => Listener::take_over(&calls).map_err(during("get a descriptor"))?,
             _ => None,
         };
-        Ok(Running { child, control, listener })
+        Ok(RunningCommand { child, control, listener })
     }
 
     /// In the child: what it inherits, its limits, and its filter last, as of then calls are answered.
@@ -105,7 +105,7 @@ impl Order {
             .map_err(|error| ("parent death", error.into()))?;
         match by {
             By::Notify => answer_calls(calls),
-            // What it read by a ring, no library would see, nor keep back what filters have not had.
+            // No library would see the bytes that it read by a ring, nor keep back those that filters have not had.
             _ if self.filtered => no_new_privileges().and_then(|()| sys::notify::refuse_rings()),
             _ => Ok(()),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use wire::{LauncherToGate, Role};
 
 use crate::gate::spec;
-use crate::process::{Again, Started};
+use crate::process::{Again, ChildProcess};
 use crate::stderr_relay::{StderrRelay, say};
 use supervisor::chain_ends::ChainEnds;
 use supervisor::error::{Error, during};
@@ -22,11 +22,11 @@ use supervisor::unread::{FIRST_START, LOOKS, UNREAD_MIN, Unread};
 
 /// One filter.
 #[derive(Debug)]
-struct Filter {
+struct GuardFilter {
     spec: ProcessSpec,
     /// Its command, for messages.
     command: String,
-    running: Option<Started>,
+    running: Option<ChildProcess>,
     again: Again,
     unread: Unread,
 }
@@ -34,7 +34,7 @@ struct Filter {
 /// The chain: a channel more than there are filters, each as (where it is written, where it is read).
 #[derive(Debug, Default)]
 pub struct Filters {
-    filters: Vec<Filter>,
+    filters: Vec<GuardFilter>,
     channels: Vec<(OwnedFd, OwnedFd)>,
     /// How the gate calls the last of them.
     number: u32,
@@ -63,7 +63,7 @@ impl Filters {
             let (spec, again) = (spec(Role::Filter, index, identity()?), Again::new(&config.restart));
             let unread = Unread::new(duplicate(&chain.channels[index].1)?);
             let command = filter.command.join(" ");
-            chain.filters.push(Filter { spec, command, running: None, again, unread });
+            chain.filters.push(GuardFilter { spec, command, running: None, again, unread });
         }
         chain.start_timeout = Duration::from_millis(config.limits.start_timeout_ms.into());
         chain.look_at = Some(Instant::now());
@@ -83,8 +83,8 @@ impl Filters {
         Ok(Some(ChainEnds { number: self.number, first: duplicate(first)?, last: duplicate(last)? }))
     }
 
-    /// The gate has cut off the last filter for nonsense: it is ended, and its successor gets a new channel. Returns what
-    /// the gate is told of that.
+    /// The gate has cut off the last filter for nonsense: it is ended, and its successor gets a new channel. Returns
+    /// what the gate is told of that.
     pub(crate) fn cut(&mut self, number: u32) -> Result<Option<(LauncherToGate, OwnedFd)>, Error> {
         let (Some(filter), Some(channel)) = (self.filters.last(), self.channels.last_mut()) else {
             return Ok(None);
@@ -114,7 +114,7 @@ impl Filters {
         let channels = [duplicate(input)?, duplicate(output)?];
         let filter = &mut self.filters[index];
         let started = context.start_filter(&filter.spec, &channels)?;
-        filter.running = Some(Started::new(&filter.spec, started)?);
+        filter.running = Some(ChildProcess::new(&filter.spec, started)?);
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Filters {
             let running = filter.running.as_ref().filter(|running| {
                 successors_read && now.duration_since(running.since) >= self.start_timeout * FIRST_START
             });
-            let Some(Started { child, .. }) = running else {
+            let Some(ChildProcess { child, .. }) = running else {
                 successors_read = false;
                 filter.unread.reset();
                 continue;

@@ -11,7 +11,7 @@ use wire::{ChildToLauncher, LauncherToGate, Message, NO_PARTITION, Role};
 
 use crate::gate_health::{GateDue, GateHealth, Serving};
 use crate::listeners::Listeners;
-use crate::process::{Again, Started};
+use crate::process::{Again, ChildProcess};
 use crate::stderr_relay::{StderrRelay, say};
 use supervisor::chain_ends::ChainEnds;
 use supervisor::error::{Error, during};
@@ -26,7 +26,7 @@ const MESSAGES_PER_TURN: usize = 64;
 
 /// See the file.
 #[derive(Debug)]
-pub struct Gate {
+pub struct GateProcess {
     /// By which its jail is made.
     pub spec: ProcessSpec,
     running: Option<(Process, StderrRelay)>,
@@ -42,7 +42,7 @@ pub fn spec(role: Role, index: usize, identity: Option<jail::Identity>) -> Proce
     ProcessSpec { role, name: role.name().into(), partition, site, index, worker: 0, generation: 0, identity }
 }
 
-impl Gate {
+impl GateProcess {
     /// One that is not started yet.
     pub fn new(identity: Option<jail::Identity>, restart: &config::Restart) -> Self {
         let (spec, health) = (spec(Role::Gate, 0, identity), GateHealth::new(restart));
@@ -60,7 +60,7 @@ impl Gate {
         let file = program::role_program(&context.roles_folder, Role::Gate.name())?;
         let program = Program { file, arguments: vec![text("bulkhead guard: gate")?], environment: vec![] };
         let started = context.start_with(&self.spec, &program, placed(its))?;
-        let started = Started::new(&self.spec, started)?;
+        let started = ChildProcess::new(&self.spec, started)?;
         let process = Process::new(0, started.child, Some(control), started.since);
         self.running = Some((process, started.stderr));
         let mut messages = context.gate_setup(context.messages(), Vec::new(), &[], chain);
@@ -95,7 +95,7 @@ impl Gate {
         Some((process.child.pidfd(), process.control()?.heard(), stderr))
     }
 
-    /// What it has said.
+    /// Its messages.
     pub fn heard(&mut self) -> Vec<ChildToLauncher> {
         let mut heard = Vec::new();
         let Some((process, _)) = &mut self.running else {
@@ -129,8 +129,8 @@ impl Gate {
         heard
     }
 
-    /// Asks it whether it is there, while connections come, and ends one that hangs; returns whether somebody is to say when the
-    /// next connection comes.
+    /// Asks it whether it is there, while connections come, and ends one that hangs; returns whether somebody is to say
+    /// when the next connection comes.
     pub fn look_after(&mut self, now: Instant) -> bool {
         let running = self.running.as_ref().filter(|(process, _)| process.stage == Stage::Serving);
         let serving = |(process, _): &(Process, StderrRelay)| Serving {

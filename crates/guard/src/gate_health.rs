@@ -16,7 +16,7 @@ pub struct GateHealth {
     hang_after: Duration,
 }
 
-/// What is to be done now.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateDue {
     /// Nothing.
@@ -52,7 +52,7 @@ impl GateHealth {
         look.into_iter().chain(self.arrivals.deadline()).min()
     }
 
-    /// What is due of the gate, which serves as this process, or has yet to serve.
+    /// The action that is due for the gate, which serves as this process, or has yet to serve.
     pub fn due(&mut self, serving: Option<Serving>, now: Instant) -> GateDue {
         let Some(serving) = serving else {
             self.check = None;

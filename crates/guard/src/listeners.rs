@@ -1,4 +1,4 @@
-//! What the guarded server listens on, and the channels by which its processes take and return connections.
+//! The sockets of the guarded server, and the channels by which its processes take and return connections.
 //!
 //! Runs in: the guard. Sees: descriptors and numbers from the server's processes, of which the least trusted may have
 //! made them up. Never: lets the gate have a descriptor of another kind than it expects; never reads a channel.
@@ -23,11 +23,11 @@ const LISTENERS_MAX: usize = 4096;
 const PROCESSES_MAX: usize = 4096;
 
 /// A message to the gate.
-pub type Told = (LauncherToGate, Option<OwnedFd>);
+pub type GateMessage = (LauncherToGate, Option<OwnedFd>);
 
 /// One socket that the server would accept on, or all of the guard's own.
 #[derive(Debug)]
-struct Listener {
+struct GuardedListener {
     /// The server's number for it; `None` for the guard's own.
     number: Option<u64>,
     sockets: Vec<(u16, Foreign)>,
@@ -35,7 +35,7 @@ struct Listener {
     shared: Vec<(u32, Foreign)>,
 }
 
-/// What holds for all that the server listens on.
+/// The settings of all sockets of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Terms {
     /// How many connections the server can serve at once, if that is known.
@@ -48,7 +48,7 @@ pub struct Terms {
 #[derive(Debug, Default)]
 pub struct Listeners {
     /// By partition.
-    listeners: BTreeMap<u16, Listener>,
+    listeners: BTreeMap<u16, GuardedListener>,
     /// Gate's ends of processes' own channels.
     processes: BTreeMap<u32, Foreign>,
     /// Whether the guard listens itself.
@@ -67,7 +67,7 @@ impl Listeners {
         let mut listeners = Self { own: !own.is_empty(), terms, ..Self::default() };
         if listeners.own {
             let sockets = own.into_iter().map(|socket| (listeners.listener(), socket.into())).collect();
-            listeners.listeners.insert(0, Listener { number: None, sockets, shared: Vec::new() });
+            listeners.listeners.insert(0, GuardedListener { number: None, sockets, shared: Vec::new() });
             listeners.next_partition = 1;
         }
         listeners
@@ -99,15 +99,15 @@ impl Listeners {
 
     /// The sockets that clients connect to: all, or those that the server calls so.
     pub fn sockets(&self, number: Option<u64>) -> impl Iterator<Item = &Foreign> {
-        let asked = move |listener: &&Listener| number.is_none() || listener.number == number;
+        let asked = move |listener: &&GuardedListener| number.is_none() || listener.number == number;
         self.listeners
             .values()
             .filter(asked)
             .flat_map(|listener| listener.sockets.iter().map(|(_, socket)| socket))
     }
 
-    /// What a gate is sent before it begins.
-    pub fn at_first(&self) -> Result<Vec<Told>, Error> {
+    /// The messages to a gate before it begins.
+    pub fn at_first(&self) -> Result<Vec<GateMessage>, Error> {
         let mut messages = Vec::new();
         for (partition, listener) in &self.listeners {
             messages.extend(listener.opened(*partition, self.terms)?);
@@ -115,8 +115,8 @@ impl Listeners {
         Ok(messages)
     }
 
-    /// What a gate is sent once it has begun.
-    pub fn then(&self) -> Result<Vec<Told>, Error> {
+    /// The messages to a gate once it has begun.
+    pub fn then(&self) -> Result<Vec<GateMessage>, Error> {
         let mut messages = Vec::new();
         for (&partition, listener) in &self.listeners {
             for (_, end) in &listener.shared {
@@ -131,13 +131,13 @@ impl Listeners {
     }
 
     /// The server listens on `socket`, which it calls `number`.
-    pub fn listening(&mut self, number: u64, socket: Foreign) -> Result<Vec<Told>, Error> {
+    pub fn listening(&mut self, number: u64, socket: Foreign) -> Result<Vec<GateMessage>, Error> {
         if self.own || !is_listening(&socket) || self.listeners.len() >= LISTENERS_MAX {
             return Ok(Vec::new());
         }
         let (partition, listener) = (self.partition(number), self.listener());
         let listener =
-            Listener { number: Some(number), sockets: vec![(listener, socket)], shared: Vec::new() };
+            GuardedListener { number: Some(number), sockets: vec![(listener, socket)], shared: Vec::new() };
         let messages = listener.opened(partition, self.terms)?;
         self.listeners.insert(partition, listener);
         self.version += 1;
@@ -145,7 +145,7 @@ impl Listeners {
     }
 
     /// The gate's end of the channel for what is accepted on `number`; the number of this end comes back with it.
-    pub fn accepting(&mut self, number: u64, end: Foreign) -> Result<Option<(u32, Vec<Told>)>, Error> {
+    pub fn accepting(&mut self, number: u64, end: Foreign) -> Result<Option<(u32, Vec<GateMessage>)>, Error> {
         if !is_channel(&end) {
             return Ok(None);
         }
@@ -162,7 +162,7 @@ impl Listeners {
     }
 
     /// The gate's end of a new process's own channel.
-    pub fn process(&mut self, end: Foreign) -> Result<Option<(u32, Vec<Told>)>, Error> {
+    pub fn process(&mut self, end: Foreign) -> Result<Option<(u32, Vec<GateMessage>)>, Error> {
         if !is_channel(&end) || self.processes.len() >= PROCESSES_MAX {
             return Ok(None);
         }
@@ -183,7 +183,7 @@ impl Listeners {
     /// The server's side of an end is closed. The number of the listener comes back if it is gone with it.
     pub fn closed(&mut self, end: u32) -> Option<u64> {
         self.processes.remove(&end);
-        let holds = |listener: &Listener| listener.shared.iter().any(|(number, _)| *number == end);
+        let holds = |listener: &GuardedListener| listener.shared.iter().any(|(number, _)| *number == end);
         let (&partition, listener) = self.listeners.iter_mut().find(|(_, listener)| holds(listener))?;
         listener.shared.retain(|(number, _)| *number != end);
         self.version += 1;
@@ -222,10 +222,10 @@ impl Listeners {
     }
 }
 
-impl Listener {
-    fn opened(&self, partition: u16, terms: Terms) -> Result<Vec<Told>, Error> {
+impl GuardedListener {
+    fn opened(&self, partition: u16, terms: Terms) -> Result<Vec<GateMessage>, Error> {
         let capacity = terms.capacity.map(|connections| LauncherToGate::Capacity { partition, connections });
-        let mut messages: Vec<Told> = capacity.into_iter().map(|message| (message, None)).collect();
+        let mut messages: Vec<GateMessage> = capacity.into_iter().map(|message| (message, None)).collect();
         messages.push((LauncherToGate::Name { partition, name: Text::new("the guarded server") }, None));
         for (listener, socket) in &self.sockets {
             messages.push((LauncherToGate::Listen { index: *listener }, Some(duplicate(socket)?)));
@@ -278,7 +278,7 @@ mod tests {
         sys::seqpacket::pair().unwrap().0.into()
     }
 
-    fn kinds(messages: &[Told]) -> Vec<&LauncherToGate> {
+    fn kinds(messages: &[GateMessage]) -> Vec<&LauncherToGate> {
         messages.iter().map(|(message, _)| message).collect()
     }
 
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_capacity_is_told_before_anything_comes() {
-        let first = |messages: Vec<Told>| messages.into_iter().next().map(|(message, _)| message);
+        let first = |messages: Vec<GateMessage>| messages.into_iter().next().map(|(message, _)| message);
         let mut listeners = Listeners::new(Vec::new(), Terms { capacity: Some(20), unfiltered: true });
         let capacity = LauncherToGate::Capacity { partition: 0, connections: 20 };
         assert_eq!(first(listeners.listening(7, socket()).unwrap()), Some(capacity));
@@ -333,7 +333,8 @@ mod tests {
     #[test]
     fn so_many_sockets_are_taken_and_no_more() {
         let mut listeners = Listeners::new(Vec::new(), Terms::default());
-        let taken = |number| (number, Listener { number: None, sockets: Vec::new(), shared: Vec::new() });
+        let taken =
+            |number| (number, GuardedListener { number: None, sockets: Vec::new(), shared: Vec::new() });
         listeners.listeners.extend((1..LISTENERS_MAX as u16).map(taken));
         assert!(!listeners.listening(1, socket()).unwrap().is_empty());
         assert_eq!(listeners.listeners.len(), LISTENERS_MAX);

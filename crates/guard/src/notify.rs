@@ -20,7 +20,7 @@ use sys::notify::{Call, Kind, Listener, read_memory, write_memory};
 use wire::{Bundle, MESSAGE_MAX, Message, ToWorker};
 
 use crate::listeners::is_tcp;
-use crate::reactor::{Reactor, Source};
+use crate::reactor::{EventSource, Reactor};
 use crate::servers::Servers;
 
 /// LIMIT: as many as the launcher's own sockets have; the kernel lowers it to `net.core.somaxconn`.
@@ -35,7 +35,7 @@ struct Channel {
 
 /// An accept that waits.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingAccept {
     call: Call,
     process: i32,
     channel: Foreign,
@@ -50,13 +50,13 @@ pub struct Supervisor {
     servers: Servers,
     /// By inode.
     channels: HashMap<u64, Channel>,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingAccept>,
     listened: u64,
     buffer: Vec<u8>,
 }
 
-/// What becomes of a call.
-enum Answer {
+/// The decision about a call.
+enum CallAnswer {
     /// The kernel does it.
     Allow,
     /// It returns nought, or fails with this.
@@ -78,7 +78,8 @@ impl Supervisor {
         }
     }
 
-    /// Says what has waited for room; returns whether something is to be looked at again soon, of which no event will tell.
+    /// Says what has waited for room; returns whether something is to be looked at again soon, of which no event will
+    /// tell.
     pub fn flush(&mut self) -> bool {
         self.servers.flush() | !self.waiting.is_empty()
     }
@@ -88,49 +89,49 @@ impl Supervisor {
         let Ok(Some(call)) = self.listener.receive() else {
             return;
         };
-        // What cannot be found out about the caller is the kernel's to judge.
-        let answer = self.answer(&call, reactor).unwrap_or(Answer::Allow);
+        // The kernel judges a call whose caller cannot be examined.
+        let answer = self.answer(&call, reactor).unwrap_or(CallAnswer::Allow);
         // A caller that was interrupted or has ended needs no answer.
         let _ = match answer {
-            Answer::Allow => self.listener.allow(call.id),
-            Answer::End(Ok(())) => self.listener.end(call.id, 0),
-            Answer::End(Err(errno)) => self.listener.end(call.id, errno.raw_os_error()),
-            Answer::Done => Ok(()),
+            CallAnswer::Allow => self.listener.allow(call.id),
+            CallAnswer::End(Ok(())) => self.listener.end(call.id, 0),
+            CallAnswer::End(Err(errno)) => self.listener.end(call.id, errno.raw_os_error()),
+            CallAnswer::Done => Ok(()),
         };
     }
 
-    fn answer(&mut self, call: &Call, reactor: &mut Reactor) -> io::Result<Answer> {
+    fn answer(&mut self, call: &Call, reactor: &mut Reactor) -> io::Result<CallAnswer> {
         if self.channels.is_empty() && call.kind != Kind::Listen {
-            return Ok(Answer::Allow);
+            return Ok(CallAnswer::Allow);
         }
         let Some(process) = self.servers.process_of(call.thread) else {
-            return Ok(Answer::Allow);
+            return Ok(CallAnswer::Allow);
         };
         let at = call.descriptor(0);
         if call.kind == Kind::Close {
             if let Some(server) = self.servers.known(process) {
                 server.closed(at);
             }
-            return Ok(Answer::Allow);
+            return Ok(CallAnswer::Allow);
         }
         let server =
-            self.servers.get(process, |pidfd| reactor.watch(pidfd, Source::Server, process as u32))?;
+            self.servers.get(process, |pidfd| reactor.watch(pidfd, EventSource::Server, process as u32))?;
         if server.holds(at) {
-            return Ok(Answer::Allow);
+            return Ok(CallAnswer::Allow);
         }
         let socket = server.descriptor(at)?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
         match (call.kind, self.channels.get(&inode)) {
             (Kind::Listen, None) => self.listen(call, process, socket, reactor),
-            (Kind::Listen, Some(_)) => Ok(Answer::End(Ok(()))),
+            (Kind::Listen, Some(_)) => Ok(CallAnswer::End(Ok(()))),
             (Kind::GetSockName, Some(channel)) => {
                 let local = channel.local;
-                Ok(Answer::End(self.write_address(call, &local)))
+                Ok(CallAnswer::End(self.write_address(call, &local)))
             }
             (Kind::Accept | Kind::Accept4, Some(_)) => {
-                self.accept(Waiting { call: *call, process, channel: socket, inode }, reactor)
+                self.accept(WaitingAccept { call: *call, process, channel: socket, inode }, reactor)
             }
-            _ => Ok(Answer::Allow),
+            _ => Ok(CallAnswer::Allow),
         }
     }
 
@@ -141,14 +142,14 @@ impl Supervisor {
         process: i32,
         socket: Foreign,
         reactor: &mut Reactor,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<CallAnswer> {
         if !is_tcp(&socket) {
-            return Ok(Answer::Allow);
+            return Ok(CallAnswer::Allow);
         }
         if !reactor.listeners.own
             && let Err(errno) = rustix::net::listen(&socket, BACKLOG)
         {
-            return Ok(Answer::End(Err(errno)));
+            return Ok(CallAnswer::End(Err(errno)));
         }
         let at = call.descriptor(0);
         let local = rustix::net::getsockname(&socket)?.try_into()?;
@@ -163,25 +164,25 @@ impl Supervisor {
         reactor.listening(number, socket);
         reactor.accepting(number, gates_end.into());
         self.channels.insert(inode, Channel { number, local });
-        Ok(Answer::End(Ok(())))
+        Ok(CallAnswer::End(Ok(())))
     }
 
     /// Gives the caller a connection, or has it wait for one.
-    fn accept(&mut self, waiting: Waiting, reactor: &mut Reactor) -> io::Result<Answer> {
+    fn accept(&mut self, waiting: WaitingAccept, reactor: &mut Reactor) -> io::Result<CallAnswer> {
         let blocks = !rustix::fs::fcntl_getfl(&waiting.channel)?.contains(OFlags::NONBLOCK);
         match self.take(&waiting, reactor) {
             Err(Errno::AGAIN) if blocks => {
-                reactor.watch(&waiting.channel, Source::Waiting, 0)?;
+                reactor.watch(&waiting.channel, EventSource::Waiting, 0)?;
                 self.waiting.push_back(waiting);
-                Ok(Answer::Done)
+                Ok(CallAnswer::Done)
             }
-            Err(errno) => Ok(Answer::End(Err(errno))),
-            Ok(()) => Ok(Answer::Done),
+            Err(errno) => Ok(CallAnswer::End(Err(errno))),
+            Ok(()) => Ok(CallAnswer::Done),
         }
     }
 
     /// Takes the next connection for a call and ends the call with it.
-    fn take(&mut self, waiting: &Waiting, reactor: &mut Reactor) -> Result<(), Errno> {
+    fn take(&mut self, waiting: &WaitingAccept, reactor: &mut Reactor) -> Result<(), Errno> {
         let (bundle, connection) = loop {
             match sys::seqpacket::receive(&waiting.channel, &mut self.buffer) {
                 Ok(None) => return Err(Errno::CONNABORTED),
@@ -205,14 +206,14 @@ impl Supervisor {
 
     fn give(
         &mut self,
-        waiting: &Waiting,
+        waiting: &WaitingAccept,
         bundle: Bundle,
         connection: Foreign,
         reactor: &mut Reactor,
     ) -> Result<(), Errno> {
         let call = &waiting.call;
         let process = waiting.process;
-        let watch = |pidfd: &OwnedFd| reactor.watch(pidfd, Source::Server, process as u32);
+        let watch = |pidfd: &OwnedFd| reactor.watch(pidfd, EventSource::Server, process as u32);
         let server = self.servers.get(process, watch).map_err(|_| Errno::CONNABORTED)?;
         if let Some(gates_end) = server.connect().map_err(|_| Errno::MFILE)? {
             reactor.process(gates_end.into());

@@ -1,4 +1,4 @@
-//! What `bulkhead guard` hands on: a configuration, as text, and what is about the guard alone.
+//! The options of `bulkhead guard`: a configuration, as text, and settings of the guard alone.
 //!
 //! Runs in: the guard. Sees: words that `bulkhead guard` has checked, or that somebody made up. Never: guesses.
 
@@ -24,9 +24,9 @@ pub enum By {
     Notify,
 }
 
-/// What is guarded.
+/// The guarded server.
 #[derive(Debug)]
-pub enum Guarded {
+pub enum GuardTarget {
     /// A command that the guard starts.
     Command(Vec<OsString>),
     /// The program that has started the guard, by the end of its control channel.
@@ -35,7 +35,7 @@ pub enum Guarded {
 
 /// A process in whose jail the probe is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeTarget {
     /// The guard's gate.
     Gate,
     /// The process that copies core files.
@@ -65,15 +65,15 @@ pub struct Options {
     pub report: Option<Duration>,
     /// Whether kept-alive connections return to the gate.
     pub persists: bool,
-    /// What holds for all that the server listens on.
+    /// The settings of all sockets of the server.
     pub terms: Terms,
-    /// What is guarded.
-    pub guarded: Guarded,
+    /// The guarded server.
+    pub guarded: GuardTarget,
     /// For tests: the jail to probe instead of guarding, and the words for the probe.
-    pub probe: Option<(Probed, Vec<OsString>)>,
+    pub probe: Option<(ProbeTarget, Vec<OsString>)>,
 }
 
-/// What is gathered before it is checked.
+/// The options so far, before they are checked.
 #[derive(Default)]
 struct Words {
     text: Option<String>,
@@ -85,7 +85,7 @@ struct Words {
     capacity: Option<NonZeroU32>,
     unfiltered: bool,
     control: Option<RawFd>,
-    probed: Option<Probed>,
+    probed: Option<ProbeTarget>,
 }
 
 impl Options {
@@ -120,13 +120,13 @@ impl Words {
             "--unfiltered" => self.unfiltered = value == "yes",
             "--probe" => {
                 let jails = [
-                    ("gate", Probed::Gate),
-                    ("keeper", Probed::Keeper),
-                    ("reaper", Probed::Reaper),
-                    ("closer", Probed::Closer),
-                    ("inspector", Probed::Inspector),
-                    ("loader", Probed::Loader),
-                    ("signer check", Probed::Check),
+                    ("gate", ProbeTarget::Gate),
+                    ("keeper", ProbeTarget::Keeper),
+                    ("reaper", ProbeTarget::Reaper),
+                    ("closer", ProbeTarget::Closer),
+                    ("inspector", ProbeTarget::Inspector),
+                    ("loader", ProbeTarget::Loader),
+                    ("signer check", ProbeTarget::Check),
                 ];
                 self.probed = Some(one_of(&jails, &value).ok_or_else(wrong)?);
             }
@@ -142,8 +142,8 @@ impl Words {
     fn finish(self, command: Option<Vec<OsString>>) -> Result<Options, String> {
         let probe = self.probed.map(|probed| (probed, command.clone().unwrap_or_default()));
         let guarded = match (command, self.control) {
-            (Some(command), None) if !command.is_empty() => Guarded::Command(command),
-            (None, Some(control)) => Guarded::Parent(control),
+            (Some(command), None) if !command.is_empty() => GuardTarget::Command(command),
+            (None, Some(control)) => GuardTarget::Parent(control),
             _ => return Err("expected a command or --control; use `bulkhead guard`".into()),
         };
         let text = self.text.ok_or("there is no configuration; use `bulkhead guard`")?;
@@ -182,7 +182,8 @@ fn text(word: OsString) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"guard\"\nhost = [\"*\"]\nroot = \"/dev/null\"\n";
+    const TEXT: &str = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"guard\"\nhost = [\"*\"]\nroot = \
+        \"/dev/null\"\n";
 
     fn parse(words: &[&str]) -> Result<Options, String> {
         Options::parse(words.iter().map(OsString::from))
@@ -191,10 +192,10 @@ mod tests {
     #[test]
     fn a_command_or_a_channel() {
         let options = parse(&["--config-text", TEXT, "--by", "notify", "--", "server", "--by"]).unwrap();
-        assert!(matches!(&options.guarded, Guarded::Command(words) if words[1] == "--by"));
+        assert!(matches!(&options.guarded, GuardTarget::Command(words) if words[1] == "--by"));
         assert_eq!((options.by, options.persists), (By::Notify, true));
         let options = parse(&["--config-text", TEXT, "--control", "5", "--persist", "no"]).unwrap();
-        assert!(matches!(options.guarded, Guarded::Parent(5)) && !options.persists);
+        assert!(matches!(options.guarded, GuardTarget::Parent(5)) && !options.persists);
         let options = parse(&["--config-text", TEXT, "--capacity", "20", "--", "server"]).unwrap();
         assert_eq!((options.terms.capacity, options.terms.unfiltered), (Some(20), false));
         assert!(parse(&["--config-text", TEXT]).is_err());

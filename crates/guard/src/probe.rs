@@ -1,7 +1,8 @@
-//! `bulkhead-guard --probe PROCESS -- WORDS`: `bulkhead-probe` in the jail of a process that no order to a launcher reaches.
+//! `bulkhead-guard --probe PROCESS -- WORDS`: `bulkhead-probe` in the jail of a process that no order to a launcher
+//! reaches.
 //!
-//! Runs in: the guard, for tests. Sees: the end of the probe, which writes to the guard's standard output. Never: starts
-//! the probe in a jail that was not made as the real one is.
+//! Runs in: the guard, for tests. Sees: the end of the probe, which writes to the guard's standard output. Never:
+//! starts the probe in a jail that was not made as the real one is.
 //!
 //! The option gives its caller nothing: the guard has the caller's rights and no others, the program is fixed (the one
 //! beside the guard's own), and the jails only take rights away.
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use sys::control::ControlEnd;
 use sys::process::Program;
 
-use crate::options::Probed;
+use crate::options::ProbeTarget;
 use supervisor::directories;
 use supervisor::error::{Error, during};
 use supervisor::examine::jail_of_check;
@@ -31,7 +32,7 @@ fn looked_at() -> Result<OwnedFd, Error> {
 pub fn run(
     context: &SpawnContext,
     gate: &ProcessSpec,
-    probed: Probed,
+    probed: ProbeTarget,
     words: &[OsString],
 ) -> Result<ExitCode, Error> {
     let readable = context.roles_folder.join("bulkhead-probe");
@@ -50,30 +51,30 @@ pub fn run(
     // Nobody listens on the other end: what the probe does to its channel reaches nobody.
     let (_, channel) = sys::seqpacket::pair().map_err(during("make a channel"))?;
     let child = match probed {
-        Probed::Gate => {
+        ProbeTarget::Gate => {
             let null = || duplicate(&context.null);
             let (_, its) = ControlEnd::pair().map_err(during("make a channel"))?;
             let mut descriptors = vec![(null()?, 0), (output, 1), (null()?, 2)];
             descriptors.extend(placed(its));
             context.start_in_jail(gate, (&program, Origin::Ours), &descriptors)?.child
         }
-        Probed::Keeper => {
+        ProbeTarget::Keeper => {
             let folder = core_dumps::opened(&directories::directory(&context.config.dir)?)?;
             context.start_as_keeper(gate, folder, output, &program)?
         }
-        Probed::Reaper => context.start_as_reaper(channel, output, &program)?,
-        Probed::Closer => context.start_as_closer(channel, output, &program)?,
-        Probed::Inspector => {
+        ProbeTarget::Reaper => context.start_as_reaper(channel, output, &program)?,
+        ProbeTarget::Closer => context.start_as_closer(channel, output, &program)?,
+        ProbeTarget::Inspector => {
             context.start_sealed(gate, &program, vec![(looked_at()?, 0), (output, 1)], Vec::new(), None)?
         }
-        Probed::Loader => {
+        ProbeTarget::Loader => {
             let descriptors =
                 vec![(duplicate(&context.null)?, 0), (output, 1), (duplicate(&context.null)?, 2)];
             let limits = context.limits_of(gate);
             let jail = context.jail_of_loader(gate.identity, limits, &[&program.file], descriptors)?;
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?
         }
-        Probed::Check => {
+        ProbeTarget::Check => {
             let descriptors = vec![(looked_at()?, 0), (output, 1), (duplicate(&context.null)?, 2)];
             let jail = jail_of_check(gate.identity, &program, descriptors, context.without.borrow().clone())?;
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?

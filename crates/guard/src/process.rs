@@ -14,16 +14,16 @@ use supervisor::spawn::process_spec::ProcessSpec;
 
 /// A child of the guard with its standard error.
 #[derive(Debug)]
-pub struct Started {
+pub struct ChildProcess {
     /// The child.
     pub child: Child,
-    /// What it says.
+    /// Its standard error.
     pub stderr: StderrRelay,
     /// When it was started.
     pub since: Instant,
 }
 
-impl Started {
+impl ChildProcess {
     /// The child of `spec` that was started; its control group, which there is none of, ends here.
     pub fn new(spec: &ProcessSpec, started: spawn::Started) -> Result<Self, Error> {
         let stderr = StderrRelay::new(spec.title(), started.stderr.reading.into());

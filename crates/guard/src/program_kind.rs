@@ -1,6 +1,7 @@
 //! Which program a command is, and how it can be guarded.
 //!
-//! Runs in: the guard. Sees: what the inspector says of the program that its user named. Never: reads or runs the program.
+//! Runs in: the guard. Sees: what the inspector says of the program that its user named. Never: reads or runs the
+//! program.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -51,7 +52,7 @@ pub fn way(context: &SpawnContext, spec: &ProcessSpec, path: &Path, asked: By) -
     let mut file = File::open(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
     let (mut named, mut start) = (path.to_owned(), inspect(path, &file)?);
     if let Start::Script(interpreter) = start {
-        // What it starts in its turn cannot be known; `env` and shells are what they are.
+        // The programs that an interpreter starts in its turn cannot be known; `env` and shells are judged as they are.
         file = File::open(&interpreter)
             .map_err(|error| failed(format!("asks for {}: {error}", interpreter.display())))?;
         start = inspect(&interpreter, &file)?;
@@ -85,8 +86,8 @@ fn refuse_privileged(file: &File, named: &Path) -> Result<(), Error> {
     }
     Err(Error::program(
         named,
-        "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it becomes, or \
-         use `--by notify` as root",
+        "is setuid or setgid, so that no library can be preloaded into it; start the guard as the user that it \
+         becomes, or use `--by notify` as root",
     ))
 }
 

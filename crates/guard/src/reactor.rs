@@ -1,4 +1,4 @@
-//! What every part of the guard acts on: the descriptors that are watched, the server's sockets, the gate.
+//! The state that every part of the guard acts on: the descriptors that are watched, the server's sockets, the gate.
 //!
 //! Runs in: the guard. Sees: descriptors from the server's processes, as `listeners` has checked them. Never: waits.
 
@@ -9,29 +9,29 @@ use rustix::event::epoll;
 use sys::foreign::Foreign;
 use wire::LauncherToGate;
 
-use crate::gate::Gate;
-use crate::listeners::{Listeners, Told};
+use crate::gate::GateProcess;
+use crate::listeners::{GateMessage, Listeners};
 use crate::stderr_relay::say;
 use supervisor::error::{Error, during};
 
-/// What an event is about; of some there are several, by a number.
+/// The object of an event; of some there are several, by a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum EventSource {
     /// Signals to the guard.
     Signals,
-    /// What the server's processes say of their sockets.
+    /// Messages of the server's processes about their sockets.
     Control,
     /// The end of the command.
     Command,
     /// The gate's end.
     GateEnd,
-    /// What the gate says.
+    /// Messages of the gate.
     Gate,
-    /// What the gate writes to standard error.
+    /// The standard error of the gate.
     GateStderr,
     /// The end of this filter.
     FilterEnd,
-    /// What this filter writes to standard error.
+    /// The standard error of this filter.
     FilterStderr,
     /// Calls of a server that wait for an answer.
     Calls,
@@ -45,7 +45,7 @@ pub enum Source {
     Arrival,
 }
 
-impl Source {
+impl EventSource {
     /// All of them, in their order.
     const ALL: [Self; 13] = [
         Self::Signals,
@@ -83,18 +83,18 @@ pub struct Reactor {
     /// The server's sockets.
     pub listeners: Listeners,
     /// The gate.
-    pub gate: Gate,
+    pub gate: GateProcess,
 }
 
 impl Reactor {
     /// Watches a descriptor until it is readable.
-    pub fn watch(&self, descriptor: impl AsFd, source: Source, which: u32) -> io::Result<()> {
+    pub fn watch(&self, descriptor: impl AsFd, source: EventSource, which: u32) -> io::Result<()> {
         let data = epoll::EventData::new_u64(source.key(which));
         Ok(epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)?)
     }
 
     /// The same, for what the guard cannot be without.
-    pub fn must_watch(&self, descriptor: impl AsFd, source: Source, which: u32) -> Result<(), Error> {
+    pub fn must_watch(&self, descriptor: impl AsFd, source: EventSource, which: u32) -> Result<(), Error> {
         self.watch(descriptor, source, which).map_err(during("watch a descriptor"))
     }
 
@@ -114,10 +114,10 @@ impl Reactor {
         }
     }
 
-    /// Has the next connection be seen that waits for the gate: at any socket, or at that which the server calls so. Of a socket
-    /// that does not listen any more, one event at most comes after its end.
+    /// Has the next connection be seen that waits for the gate: at any socket, or at that which the server calls so. Of
+    /// a socket that does not listen any more, one event at most comes after its end.
     pub fn await_arrival(&self, number: Option<u64>) {
-        let data = epoll::EventData::new_u64(Source::Arrival.key(0));
+        let data = epoll::EventData::new_u64(EventSource::Arrival.key(0));
         let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         for socket in self.listeners.sockets(number) {
             if epoll::modify(&self.epoll, socket, data, once) == Err(rustix::io::Errno::NOENT) {
@@ -126,7 +126,7 @@ impl Reactor {
         }
     }
 
-    /// What is accepted on `number` goes to `end`.
+    /// Sends connections that are accepted on `number` to `end`.
     pub fn accepting(&mut self, number: u64, end: Foreign) {
         let came = self.listeners.accepting(number, end);
         self.new_end(came);
@@ -138,12 +138,12 @@ impl Reactor {
         self.new_end(came);
     }
 
-    fn new_end(&mut self, came: Result<Option<(u32, Vec<Told>)>, Error>) {
+    fn new_end(&mut self, came: Result<Option<(u32, Vec<GateMessage>)>, Error>) {
         match came {
             Ok(Some((number, messages))) => {
                 self.send(messages);
                 // A hang-up is always reported; nothing else is asked for, as the gate reads what comes.
-                let data = epoll::EventData::new_u64(Source::End.key(number));
+                let data = epoll::EventData::new_u64(EventSource::End.key(number));
                 let watched = self
                     .listeners
                     .end(number)
@@ -167,7 +167,7 @@ impl Reactor {
     }
 
     /// Tells the gate; one that is not there is sent everything when it is.
-    pub fn send(&mut self, messages: Vec<Told>) {
+    pub fn send(&mut self, messages: Vec<GateMessage>) {
         for (message, descriptor) in messages {
             self.gate.send(&message, descriptor);
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn every_source_has_a_number_of_its_own() {
-        for (index, source) in Source::ALL.into_iter().enumerate() {
+        for (index, source) in EventSource::ALL.into_iter().enumerate() {
             assert_eq!(source as usize, index);
         }
     }

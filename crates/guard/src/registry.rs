@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use instances::{Entry, Identity, Kind, Registration, State};
+use instances::{InstanceEntry, InstanceKind, InstanceState, ProcessIdentity, Registration};
 
 use crate::listeners::Listeners;
 use crate::stderr_relay::say;
@@ -20,9 +20,12 @@ pub struct Registry {
 impl Registry {
     /// Writes down that `command` is guarded, or the program that has started the guard.
     pub fn new(command: Option<OsString>, listeners: &Listeners) -> Self {
-        let entry =
-            |process| Entry { command, listeners: listeners.addresses(), ..Entry::new(process, Kind::Guard) };
-        let entry = Identity::own().map(entry).map_err(|error| error.to_string());
+        let entry = |process| InstanceEntry {
+            command,
+            listeners: listeners.addresses(),
+            ..InstanceEntry::new(process, InstanceKind::Guard)
+        };
+        let entry = ProcessIdentity::own().map(entry).map_err(|error| error.to_string());
         let registration =
             entry.and_then(|entry| Registration::new(entry).map_err(|fault| fault.to_string()));
         if let Err(reason) = &registration {
@@ -41,7 +44,7 @@ impl Registry {
         let Some(registration) = &mut self.registration else { return };
         let serves = is_ready && listeners.listens();
         let updated = registration.update(|entry| {
-            entry.state = if serves { State::Serving } else { State::Starting };
+            entry.state = if serves { InstanceState::Serving } else { InstanceState::Starting };
             entry.listeners = listeners.addresses();
         });
         if let Err(fault) = updated {

@@ -1,4 +1,4 @@
-//! What the gate has shed, in words.
+//! The gate's dropped connections, in words.
 //!
 //! Runs in: the guard. Sees: numbers of the gate. Never: more than a line for each range.
 
@@ -9,11 +9,11 @@ const RANGES_MAX: usize = 8;
 
 /// A report that comes in pieces.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct ConditioningReport {
     ranges: Vec<String>,
 }
 
-impl Report {
+impl ConditioningReport {
     /// Takes a range that holds much.
     pub fn heavy(&mut self, (high, low): (u64, u64), bits: u8, held: u32, waiting: u32) {
         if self.ranges.len() < RANGES_MAX {
@@ -61,7 +61,7 @@ mod tests {
     fn ranges_of_both_families() {
         assert_eq!(range_text(0, 0x0000_ffff_0a01_0000, 112), "10.1.0.0/16");
         assert_eq!(range_text(0x2001_0db8_0000_0000, 0, 32), "2001:db8::/32");
-        let mut report = Report::default();
+        let mut report = ConditioningReport::default();
         (0..20).for_each(|_| report.heavy((0, 0x0000_ffff_0a00_0000), 104, 3, 2));
         assert_eq!(report.ranges.len(), RANGES_MAX);
         assert_eq!(report.ranges[0], "  10.0.0.0/8: holds 3, 2 wait");

@@ -16,7 +16,7 @@ use supervisor::outbox::Outbox;
 
 /// One process.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerProcess {
     /// The descriptor by which its end is seen.
     pub pidfd: OwnedFd,
     /// Our end of its channel to the gate, once it has taken something; and what did not fit into it.
@@ -30,7 +30,7 @@ pub struct Server {
 #[derive(Debug, Default)]
 pub struct Servers {
     /// By process id.
-    servers: HashMap<i32, Server>,
+    servers: HashMap<i32, ServerProcess>,
     /// The processes of threads that have called.
     process_of: HashMap<i32, i32>,
 }
@@ -52,7 +52,7 @@ impl Servers {
     }
 
     /// The process `id`, if it is known.
-    pub fn known(&mut self, id: i32) -> Option<&mut Server> {
+    pub fn known(&mut self, id: i32) -> Option<&mut ServerProcess> {
         self.servers.get_mut(&id)
     }
 
@@ -61,7 +61,7 @@ impl Servers {
         &mut self,
         id: i32,
         watch: impl FnOnce(&OwnedFd) -> io::Result<()>,
-    ) -> io::Result<&mut Server> {
+    ) -> io::Result<&mut ServerProcess> {
         match self.servers.entry(id) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
@@ -69,7 +69,7 @@ impl Servers {
                 let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
                 watch(&pidfd)?;
                 let (outbox, held) = (Outbox::default(), HashMap::new());
-                Ok(new.insert(Server { pidfd, channel: None, outbox, held }))
+                Ok(new.insert(ServerProcess { pidfd, channel: None, outbox, held }))
             }
         }
     }
@@ -86,7 +86,7 @@ impl Servers {
     }
 }
 
-impl Server {
+impl ServerProcess {
     /// Another descriptor of what the process has at `number`.
     pub fn descriptor(&self, number: RawFd) -> io::Result<Foreign> {
         Ok(rustix::process::pidfd_getfd(&self.pidfd, number, PidfdGetfdFlags::empty())?.into())

@@ -1,4 +1,4 @@
-//! What a guard's jails stand on: the launcher's own context, without its state, logs and control groups.
+//! The context of a guard's jails: the launcher's own, without its state, logs and control groups.
 //!
 //! Runs in: the guard. Sees: the checked configuration. Never: shares a uid with another guard.
 

@@ -1,4 +1,4 @@
-//! What the guard says, and what its gate and filters write to standard error, on the guard's own.
+//! Writes the guard's own messages, and the standard error of its gate and filters, to the guard's standard error.
 //!
 //! Runs in: the guard. Sees: lines of a gate or filter that may be compromised. Never: lets a byte of theirs reach the
 //! terminal unescaped, or waits for them.

@@ -1,7 +1,7 @@
 //! Uids for a guard's gate and filters, which no other guard of this machine has at the same time.
 //!
-//! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or of a range
-//! that a server has, or that something has which a guard left that was killed.
+//! Runs in: the guard, as root. Sees no untrusted bytes. Never: takes a uid that the machine's tables name, or of a
+//! range that a server has, or that something has which a guard left that was killed.
 //!
 //! Unlike partitions, these processes own no file, so a uid can be another guard's later. A lock on a file for each
 //! says which are taken; the kernel releases it with the guard.

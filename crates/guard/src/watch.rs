@@ -15,15 +15,15 @@ use rustix::process::{Resource, getrlimit};
 use sys::process::Child;
 use wire::ChildToLauncher;
 
-use crate::command::Order;
+use crate::command::CommandOrder;
 use crate::filters::Filters;
-use crate::gate::Gate;
+use crate::gate::GateProcess;
 use crate::listeners::Listeners;
 use crate::notify::Supervisor;
-use crate::options::{Guarded, Options};
-use crate::reactor::{Reactor, Source};
+use crate::options::{GuardTarget, Options};
+use crate::reactor::{EventSource, Reactor};
 use crate::registry::Registry;
-use crate::report::Report;
+use crate::report::ConditioningReport;
 use crate::spawn_context::{context, log_isolation};
 use crate::stderr_relay::say;
 use supervisor::error::{Error, during};
@@ -39,12 +39,12 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Guard {
     /// The command, until it is started.
-    order: Option<Order>,
+    order: Option<CommandOrder>,
     /// How often what was shed is sent.
     report_every: Option<Duration>,
-    /// What every start needs.
+    /// The context of every start.
     pub context: SpawnContext,
-    /// What every part of the guard acts on.
+    /// The state that every part of the guard acts on.
     pub reactor: Reactor,
     filters: Filters,
     signals: OwnedFd,
@@ -53,7 +53,7 @@ pub struct Guard {
     supervisor: Option<Supervisor>,
     /// Closes what the server has sent.
     closer: Closer,
-    report: Report,
+    report: ConditioningReport,
     next_report: Option<Instant>,
     /// Whether somebody has asked for the end.
     asked: bool,
@@ -65,8 +65,8 @@ impl Guard {
     /// Prepares everything that can fail before anything is started.
     pub fn start(options: Options) -> Result<Self, Error> {
         let (control, words) = match options.guarded {
-            Guarded::Command(words) => (None, Some(words)),
-            Guarded::Parent(number) => {
+            GuardTarget::Command(words) => (None, Some(words)),
+            GuardTarget::Parent(number) => {
                 let channel = sys::inherit::named(number);
                 let missing = || std::io::Error::other(format!("descriptor {number} is no such channel"));
                 (Some(channel.ok_or_else(missing).map_err(during("take --control"))?), None)
@@ -77,7 +77,7 @@ impl Guard {
         inheritance::raise_descriptor_limit();
         let (context, mut leases) = context(options.config)?;
         let mut identity = || leases.as_mut().map(|leases| leases.take()).transpose();
-        let gate = Gate::new(identity()?, &context.config.restart);
+        let gate = GateProcess::new(identity()?, &context.config.restart);
         let filters = Filters::new(&context.config, identity)?;
         // Its locks are what keeps the uids ours; they end with the process.
         std::mem::forget(leases);
@@ -88,10 +88,10 @@ impl Guard {
         let reactor = Reactor { epoll, listeners: Listeners::new(own, options.terms), gate };
         let (listens, filtered) = (reactor.listeners.own, filters.len() > 0);
         let (by, persists) = (options.by, options.persists);
-        let order = words.map(|words| Order { words, by, listens, persists, filtered, descriptors });
-        reactor.must_watch(&signals, Source::Signals, 0)?;
+        let order = words.map(|words| CommandOrder { words, by, listens, persists, filtered, descriptors });
+        reactor.must_watch(&signals, EventSource::Signals, 0)?;
         if let Some(control) = &control {
-            reactor.must_watch(control, Source::Control, 0)?;
+            reactor.must_watch(control, EventSource::Control, 0)?;
         }
         Ok(Self {
             order,
@@ -105,7 +105,7 @@ impl Guard {
             command: None,
             supervisor: None,
             closer: Closer::default(),
-            report: Report::default(),
+            report: ConditioningReport::default(),
             asked: false,
             ending: None,
         })
@@ -139,44 +139,52 @@ impl Guard {
         let left = self.until_next(restless);
         wait(&self.reactor.epoll, events, left)?;
         for event in events.iter() {
-            self.on_event(Source::of(event), event.flags)?;
+            self.on_event(EventSource::of(event), event.flags)?;
         }
         self.on_time(Instant::now(), restless)
     }
 
-    fn on_event(&mut self, (source, which): (Source, u32), flags: epoll::EventFlags) -> Result<(), Error> {
+    fn on_event(
+        &mut self,
+        (source, which): (EventSource, u32),
+        flags: epoll::EventFlags,
+    ) -> Result<(), Error> {
         let now = Instant::now();
         match source {
-            Source::Signals => self.on_signal(),
-            Source::Control => self.on_control(),
-            Source::Command => self.on_command_end(),
-            Source::GateEnd => self.on_gate_end(now),
-            Source::Gate => self.on_gate()?,
-            Source::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
-            Source::FilterStderr if !self.filters.relay(which as usize) => {
+            EventSource::Signals => self.on_signal(),
+            EventSource::Control => self.on_control(),
+            EventSource::Command => self.on_command_end(),
+            EventSource::GateEnd => self.on_gate_end(now),
+            EventSource::Gate => self.on_gate()?,
+            EventSource::GateStderr if !self.reactor.gate.relay() => self.unwatch_gate_stderr(),
+            EventSource::FilterStderr if !self.filters.relay(which as usize) => {
                 if let Some((_, stderr)) = self.filters.watched(which as usize) {
                     self.reactor.unwatch(&stderr.pipe);
                 }
             }
-            Source::GateStderr | Source::FilterStderr => {}
-            Source::FilterEnd => self.filters.ended(which as usize, now),
-            Source::End => self.on_closed(which),
-            Source::Arrival => self.reactor.gate.health.on_arrival(now),
-            Source::Calls | Source::Waiting | Source::Server => self.on_server(source, which, flags),
+            EventSource::GateStderr | EventSource::FilterStderr => {}
+            EventSource::FilterEnd => self.filters.ended(which as usize, now),
+            EventSource::End => self.on_closed(which),
+            EventSource::Arrival => self.reactor.gate.health.on_arrival(now),
+            EventSource::Calls | EventSource::Waiting | EventSource::Server => {
+                self.on_server(source, which, flags)
+            }
         }
         Ok(())
     }
 
     /// Events of a server whose calls are answered.
-    fn on_server(&mut self, source: Source, which: u32, flags: epoll::EventFlags) {
+    fn on_server(&mut self, source: EventSource, which: u32, flags: epoll::EventFlags) {
         let Some(supervisor) = &mut self.supervisor else {
             return;
         };
         match source {
-            Source::Calls if flags.contains(epoll::EventFlags::IN) => supervisor.on_call(&mut self.reactor),
+            EventSource::Calls if flags.contains(epoll::EventFlags::IN) => {
+                supervisor.on_call(&mut self.reactor)
+            }
             // All of its processes are gone.
-            Source::Calls => self.reactor.unwatch(&supervisor.listener),
-            Source::Server => supervisor.on_end(which as i32, &mut self.reactor),
+            EventSource::Calls => self.reactor.unwatch(&supervisor.listener),
+            EventSource::Server => supervisor.on_end(which as i32, &mut self.reactor),
             _ => supervisor.on_waiting(&mut self.reactor),
         }
     }
@@ -207,8 +215,8 @@ impl Guard {
                     Ok(Some((message, last))) => self.reactor.gate.send(&message, Some(last)),
                     Err(error) => say(format_args!("the last filter cannot be replaced: {error}")),
                 },
-                // What is guarded is always there, and looked after by whoever has started it. No site, no signer, no stapler,
-                // no logger; and nothing that the gate would have to be told while it ends.
+                // A guarded server is always there, and looked after by its own starter. No site, no signer, no
+                // stapler, no logger; and nothing that the gate would have to be told while it ends.
                 ChildToLauncher::TakesRetire {}
                 | ChildToLauncher::Wanted { .. }
                 | ChildToLauncher::Used { .. }
@@ -232,9 +240,9 @@ impl Guard {
         let Some((end, control, stderr)) = self.reactor.gate.watched() else {
             return Ok(());
         };
-        self.reactor.must_watch(end, Source::GateEnd, 0)?;
-        self.reactor.must_watch(control, Source::Gate, 0)?;
-        self.reactor.must_watch(&stderr.pipe, Source::GateStderr, 0)
+        self.reactor.must_watch(end, EventSource::GateEnd, 0)?;
+        self.reactor.must_watch(control, EventSource::Gate, 0)?;
+        self.reactor.must_watch(&stderr.pipe, EventSource::GateStderr, 0)
     }
 
     fn unwatch_gate_stderr(&self) {
@@ -258,8 +266,8 @@ impl Guard {
         let Some((end, stderr)) = self.filters.watched(index) else {
             return Ok(());
         };
-        self.reactor.must_watch(end, Source::FilterEnd, index as u32)?;
-        self.reactor.must_watch(&stderr.pipe, Source::FilterStderr, index as u32)
+        self.reactor.must_watch(end, EventSource::FilterEnd, index as u32)?;
+        self.reactor.must_watch(&stderr.pipe, EventSource::FilterStderr, index as u32)
     }
 
     fn until_next(&mut self, restless: bool) -> Option<Duration> {

@@ -1,10 +1,10 @@
-//! What the frames of a connection count for.
+//! Counts the frames of a connection.
 //!
 //! Untrusted input: heads of frames. Must never: decide what a frame means.
 
 use std::time::Instant;
 
-use conditioning::http2::{Abuse, Event, Excess};
+use conditioning::http2::{Abuse, Excess, StreamEvent};
 
 use crate::frame::{self, FrameHead, HEAD_BYTES};
 
@@ -22,12 +22,12 @@ pub(crate) fn is_worth(frame: FrameHead) -> bool {
 /// Counts a DATA frame of which somebody wants so many bytes.
 pub(crate) fn taken(abuse: &mut Abuse, frame: FrameHead, useful: usize, now: Instant) -> Result<(), Excess> {
     if useful > 0 && is_worth(frame) {
-        abuse.note(Event::Progress, now)?;
+        abuse.note(StreamEvent::Progress, now)?;
     }
     // LIMIT: a frame has fewer bytes.
     let bytes = |count| u32::try_from(count).unwrap_or(u32::MAX);
     let all = (frame.length + HEAD_BYTES).max(LEAST_BYTES);
-    abuse.note(Event::Data { useful: bytes(useful), all: bytes(all) }, now)
+    abuse.note(StreamEvent::Data { useful: bytes(useful), all: bytes(all) }, now)
 }
 
 /// Counts a frame of the client's.
@@ -36,24 +36,24 @@ pub(crate) fn received(abuse: &mut Abuse, frame: FrameHead, now: Instant) -> Res
     let length = u32::try_from(frame.length).unwrap_or(u32::MAX);
     let mut note = |event| abuse.note(event, now);
     match frame.kind {
-        // What of it is useful is known when it is taken.
+        // Its useful part is known when it is taken.
         frame::DATA if is_worth(frame) => Ok(()),
         frame::DATA if frame.has(frame::END_STREAM) => Ok(()),
-        frame::DATA => note(Event::EmptyData),
+        frame::DATA => note(StreamEvent::EmptyData),
         frame::HEADERS => {
-            note(Event::Opened)?;
-            note(Event::Headers(length))?;
-            if frame.has(frame::END_HEADERS) { note(Event::HeadersEnd) } else { Ok(()) }
+            note(StreamEvent::Opened)?;
+            note(StreamEvent::Headers(length))?;
+            if frame.has(frame::END_HEADERS) { note(StreamEvent::HeadersEnd) } else { Ok(()) }
         }
         frame::CONTINUATION => {
-            note(Event::Continuation(length))?;
-            if frame.has(frame::END_HEADERS) { note(Event::HeadersEnd) } else { Ok(()) }
+            note(StreamEvent::Continuation(length))?;
+            if frame.has(frame::END_HEADERS) { note(StreamEvent::HeadersEnd) } else { Ok(()) }
         }
-        frame::RST_STREAM => note(Event::Reset),
+        frame::RST_STREAM => note(StreamEvent::Reset),
         // Acknowledgements as well: we send few frames that want one.
-        frame::SETTINGS => note(Event::Settings),
-        frame::PING => note(Event::Ping),
+        frame::SETTINGS => note(StreamEvent::Settings),
+        frame::PING => note(StreamEvent::Ping),
         // PRIORITY, WINDOW_UPDATE, and what nobody knows.
-        _ => note(Event::Adjustment),
+        _ => note(StreamEvent::Adjustment),
     }
 }

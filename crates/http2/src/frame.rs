@@ -28,7 +28,7 @@ pub(crate) const FRAME_BYTES: usize = 16 << 10;
 
 /// So many bytes cost as much as a frame without any.
 const COST_BYTES: usize = 256;
-/// What a request costs beyond its frames.
+/// The cost of a request beyond its frames.
 const REQUEST_COST: u32 = 16;
 
 /// The head of a frame.
@@ -55,7 +55,7 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// What it costs to take it, in units of some ten nanoseconds: some for each frame, however short, as many for each
+    /// The cost of taking it, in units of some ten nanoseconds: some for each frame, however short, as many for each
     /// [`COST_BYTES`], and more for a request, which is answered as well.
     pub fn cost(&self) -> u32 {
         let request = if self.kind == HEADERS { REQUEST_COST } else { 0 };

@@ -27,7 +27,7 @@ struct Field {
 
 /// A request, or the trailers of one.
 #[derive(Debug, Default)]
-pub struct Head {
+pub struct Http2Head {
     text: Vec<u8>,
     fields: Vec<Field>,
     /// `:method`, `:scheme`, `:authority`, `:path`, `:protocol`.
@@ -54,7 +54,7 @@ const AUTHORITY: usize = 2;
 const PATH: usize = 3;
 const PROTOCOL: usize = 4;
 
-impl Head {
+impl Http2Head {
     /// Empties it for a list of at most so many bytes.
     pub(crate) fn begin(&mut self, stream: u32, ends: bool, most: usize) {
         let (mut text, mut fields, room) = (
@@ -126,7 +126,8 @@ impl Head {
         self.bytes > self.most
     }
 
-    /// The status of the answer to a list that is too long: for its target (RFC 9110 15.5.15), or for all of it (RFC 6585 5).
+    /// The status of the answer to a list that is too long: for its target (RFC 9110 15.5.15), or for all of it (RFC
+    /// 6585 5).
     pub(crate) fn refusal(&self) -> u16 {
         if self.is_filled { 414 } else { 431 }
     }
@@ -238,7 +239,8 @@ fn is_of_name(byte: &u8) -> bool {
     matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'!' | b'#'..=b'\'' | b'*' | b'+' | b'.' | b'^' | b'`' | b'|' | b'~')
 }
 
-/// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do not.
+/// RFC 9110 5.5, without blanks around the value (RFC 9113 8.2.1), which readers of HTTP/1.1 leave out and others do
+/// not.
 fn is_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     !is_blank(value.first())
@@ -253,8 +255,8 @@ mod tests {
     const GET: [(&str, &str); 4] =
         [(":method", "GET"), (":scheme", "https"), (":authority", "a.example"), (":path", "/x?y")];
 
-    fn head(fields: &[(&str, &str)], most: usize) -> Head {
-        let mut head = Head::default();
+    fn head(fields: &[(&str, &str)], most: usize) -> Http2Head {
+        let mut head = Http2Head::default();
         head.begin(1, true, most);
         fields.iter().for_each(|(name, value)| head.push(name.as_bytes(), value.as_bytes()));
         head
@@ -321,7 +323,7 @@ mod tests {
 
     #[test]
     fn two_lengths_are_no_length() {
-        let mut two = Head::default();
+        let mut two = Http2Head::default();
         two.begin(1, false, 4096);
         let fields = GET.into_iter().chain([("content-length", "1"), ("content-length", "2")]);
         fields.for_each(|(name, value)| two.push(name.as_bytes(), value.as_bytes()));

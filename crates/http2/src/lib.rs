@@ -1,10 +1,10 @@
 //! The server's side of HTTP/2 (RFC 9113): frames, compression of fields, streams and flow control.
 //!
-//! Runs in: site workers, under the site's uid; pure, no input or output. Sees: every byte of a connection. Never: holds
-//! more of one than its limits say, or has a buffer with nothing in it.
+//! Runs in: site workers, under the site's uid; pure, no input or output. Sees: every byte of a connection. Never:
+//! holds more of one than its limits say, or has a buffer with nothing in it.
 //!
-//! A [`Connection`] is given the bytes that have come, and tells which bytes are to be sent. An answer that is at hand goes
-//! out at once ([`Connection::answer`]); every other request gets a [`Stream`], for whoever answers it.
+//! A [`Connection`] is given the bytes that have come, and tells which bytes are to be sent. An answer that is at hand
+//! goes out at once ([`Connection::answer`]); every other request gets a [`Stream`], for whoever answers it.
 
 mod connection;
 mod count;
@@ -14,9 +14,9 @@ pub mod hpack;
 mod state;
 mod stream;
 
-pub use connection::{Connection, Limits, Received};
-pub use head::{Head, Protocol};
-pub use stream::{Gone, Shared, Stream};
+pub use connection::{Connection, ReceiveResult, StreamLimits};
+pub use head::{Http2Head, Protocol};
+pub use stream::{SharedConnection, Stream, StreamReset};
 
 /// Bytes that a client sends before its first frame.
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -11,12 +11,12 @@ use crate::frame::{self, END_STREAM, FRAME_BYTES};
 
 /// A stream.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct StreamState {
     /// Bytes that the client may still send.
     pub receive_window: i64,
     /// Bytes that were read, and of which the client does not know yet.
     pub released: u32,
-    /// What has come and was not read.
+    /// Bytes that have come and were not read.
     pub received: BytesMut,
     /// Whether nothing more comes.
     pub is_received: bool,
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub is_open: bool,
 }
 
-impl State {
+impl StreamState {
     pub fn new(receive_window: i64, send_window: i64, is_received: bool, left: Option<u64>) -> Self {
         Self {
             receive_window,

@@ -11,29 +11,29 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
 use crate::connection::Connection;
-use crate::head::Head;
-use crate::state::State;
+use crate::head::Http2Head;
+use crate::state::StreamState;
 use crate::{Reason, frame, hpack};
 
 /// A connection with its streams.
-pub type Shared = Rc<RefCell<Connection>>;
+pub type SharedConnection = Rc<RefCell<Connection>>;
 
 /// The client has reset the stream, or has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct StreamReset;
 
-impl std::fmt::Display for Gone {
+impl std::fmt::Display for StreamReset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the client has reset the stream, or has gone")
     }
 }
 
-impl std::error::Error for Gone {}
+impl std::error::Error for StreamReset {}
 
 /// A stream. The client is told when it is dropped before its answer is whole.
 #[derive(Debug)]
 pub struct Stream {
-    shared: Shared,
+    shared: SharedConnection,
     id: u32,
     /// Whether the body of the request was read to its end.
     is_read: Cell<bool>,
@@ -52,20 +52,20 @@ fn encode(mut block: Vec<u8>, status: Option<StatusCode>, headers: &HeaderMap) -
 
 impl Stream {
     /// That of the request which was just received.
-    pub fn open(shared: &Shared, head: &Head) -> Self {
+    pub fn open(shared: &SharedConnection, head: &Http2Head) -> Self {
         let mut connection = shared.borrow_mut();
         let (receive, send) = connection.new_windows();
-        let state = State::new(receive, send, head.is_whole(), head.length);
+        let state = StreamState::new(receive, send, head.is_whole(), head.length);
         connection.insert(head.stream, state);
         Self { shared: shared.clone(), id: head.stream, is_read: Cell::new(head.is_whole()) }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> Option<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> Option<T> {
         self.shared.borrow_mut().state(self.id).map(act)
     }
 
     /// The next bytes of the request's body; nothing at the end.
-    pub fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Gone>>> {
+    pub fn poll_data(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamReset>>> {
         if self.is_read.get() {
             return Poll::Ready(None);
         }
@@ -77,7 +77,7 @@ impl Stream {
                 Poll::Pending
             }
         });
-        let polled = polled.unwrap_or(Poll::Ready(Some(Err(Gone))));
+        let polled = polled.unwrap_or(Poll::Ready(Some(Err(StreamReset))));
         self.is_read.set(self.is_read.get() || self.is_end_stream());
         polled
     }
@@ -89,7 +89,7 @@ impl Stream {
 
     /// Whether the body of the request was read to its end.
     pub fn is_end_stream(&self) -> bool {
-        let is_end = |state: &mut State| state.is_received && state.received.is_empty();
+        let is_end = |state: &mut StreamState| state.is_received && state.received.is_empty();
         self.is_read.get() || self.with(is_end).unwrap_or(false)
     }
 
@@ -105,9 +105,9 @@ impl Stream {
     ///
     /// # Errors
     /// The stream is gone.
-    pub fn send_head(&self, status: StatusCode, headers: &HeaderMap, ends: bool) -> Result<(), Gone> {
+    pub fn send_head(&self, status: StatusCode, headers: &HeaderMap, ends: bool) -> Result<(), StreamReset> {
         let mut connection = self.shared.borrow_mut();
-        connection.state(self.id).filter(|state| !state.is_finished).ok_or(Gone)?;
+        connection.state(self.id).filter(|state| !state.is_finished).ok_or(StreamReset)?;
         let block = encode(connection.block_start(), Some(status), headers);
         connection.send_block(self.id, ends, &block);
         if ends {
@@ -121,9 +121,9 @@ impl Stream {
     ///
     /// # Errors
     /// The stream is gone.
-    pub fn send_trailers(&self, trailers: &HeaderMap) -> Result<(), Gone> {
+    pub fn send_trailers(&self, trailers: &HeaderMap) -> Result<(), StreamReset> {
         let mut connection = self.shared.borrow_mut();
-        let state = connection.state(self.id).filter(|state| !state.is_finished).ok_or(Gone)?;
+        let state = connection.state(self.id).filter(|state| !state.is_finished).ok_or(StreamReset)?;
         state.trailers = Some(encode(Vec::new(), None, trailers).into());
         state.is_finished = true;
         connection.enqueue(self.id);
@@ -150,9 +150,9 @@ impl Stream {
     ///
     /// # Errors
     /// The stream is gone.
-    pub fn send_data(&self, data: Bytes, ends: bool) -> Result<(), Gone> {
+    pub fn send_data(&self, data: Bytes, ends: bool) -> Result<(), StreamReset> {
         let mut connection = self.shared.borrow_mut();
-        let state = connection.state(self.id).filter(|state| !state.is_finished).ok_or(Gone)?;
+        let state = connection.state(self.id).filter(|state| !state.is_finished).ok_or(StreamReset)?;
         state.push(data);
         state.is_finished = ends;
         connection.enqueue(self.id);
@@ -180,12 +180,12 @@ impl Drop for Stream {
 }
 
 impl Connection {
-    fn insert(&mut self, id: u32, state: State) {
+    fn insert(&mut self, id: u32, state: StreamState) {
         self.streams.insert(id, Box::new(state));
         self.open += 1;
     }
 
-    fn state(&mut self, id: u32) -> Option<&mut State> {
+    fn state(&mut self, id: u32) -> Option<&mut StreamState> {
         self.streams.get_mut(&id).map(|state| &mut **state)
     }
 

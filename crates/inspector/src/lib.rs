@@ -1,13 +1,13 @@
-//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script. And of which version a program
-//! of ours is.
+//! How a program is to be started: alone, by a dynamic loader, or by the interpreter of a script. And of which version
+//! a program of ours is.
 //!
-//! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the program's
-//! service, in an empty root, without network. Sees: the program, which a partition's owner may have made: untrusted
-//! bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one short line
-//! about a program.
+//! Runs in: the `inspector` process, which the launcher or the guard starts for one program: under the uid of the
+//! program's service, in an empty root, without network. Sees: the program, which a partition's owner may have made:
+//! untrusted bytes. Never: opens a file, believes a number of the program's without a check, or prints more than one
+//! short line about a program.
 //!
-//! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files", "Program
-//! Loading"); execve(2) for scripts.
+//! Root reads that line and nothing of the program. Sources: the System V ABI, chapters 4 and 5 ("Object Files",
+//! "Program Loading"); execve(2) for scripts.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64, ProgramHeader64};
@@ -32,7 +32,7 @@ type Header = FileHeader64<LittleEndian>;
 
 /// How a program is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartMethod {
     /// The kernel needs nothing but the program.
     Static,
     /// The program names a dynamic loader.
@@ -49,7 +49,8 @@ pub enum Start {
     },
 }
 
-/// How the kernel maps a program so that it has memory which is writable and executable, before it makes its first system call.
+/// How the kernel maps a program so that it has memory which is writable and executable, before it makes its first
+/// system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loose {
     /// It asks for a stack that can be executed.
@@ -68,7 +69,7 @@ impl Loose {
 
 /// Why a program cannot be started.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum Fault {
+pub enum ProgramFault {
     /// It ends before, or cannot be read at, a place that it names.
     #[error("ends before its head does")]
     Short,
@@ -111,26 +112,30 @@ pub enum Fault {
 ///
 /// # Errors
 /// The program is none that the kernel starts, or one beyond the limits.
-pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<Start, Fault> {
-    let length = data.len().map_err(|()| Fault::Short)?;
-    let first = data.read_bytes_at(0, length.min(SCRIPT_LINE_MAX)).map_err(|()| Fault::Short)?;
+pub fn inspect<'data>(data: impl ReadRef<'data>) -> Result<StartMethod, ProgramFault> {
+    let length = data.len().map_err(|()| ProgramFault::Short)?;
+    let first = data.read_bytes_at(0, length.min(SCRIPT_LINE_MAX)).map_err(|()| ProgramFault::Short)?;
     if let Some(line) = first.strip_prefix(b"#!") {
         return script(line);
     }
     let headers = headers(data)?;
     // The kernel, too, takes the first one.
     let Some(loader) = headers.iter().find(|header| header.p_type(LittleEndian) == elf::PT_INTERP) else {
-        return Ok(Start::Static);
+        return Ok(StartMethod::Static);
     };
     let loader = loader_path(loader, data)?;
-    Ok(Start::Dynamic { loader, is_go: headers.iter().any(|header| note(header, data, b"Go").is_some()) })
+    Ok(StartMethod::Dynamic {
+        loader,
+        is_go: headers.iter().any(|header| note(header, data, b"Go").is_some()),
+    })
 }
 
-/// How the program `data` would have memory in which it can make code, if it would. No policy of system calls sees that.
+/// How the program `data` would have memory in which it can make code, if it would. No policy of system calls sees
+/// that.
 ///
 /// # Errors
 /// As of [`inspect`].
-pub fn loose<'data>(data: impl ReadRef<'data>) -> Result<Option<Loose>, Fault> {
+pub fn loose<'data>(data: impl ReadRef<'data>) -> Result<Option<Loose>, ProgramFault> {
     let headers = headers(data)?;
     let flags = |kind| {
         let of_kind = headers.iter().filter(move |header| header.p_type(LittleEndian) == kind);
@@ -150,7 +155,7 @@ pub fn loose<'data>(data: impl ReadRef<'data>) -> Result<Option<Loose>, Fault> {
 ///
 /// # Errors
 /// The program is none that the kernel starts, or one beyond the limits.
-pub fn version<'data>(data: impl ReadRef<'data>) -> Result<Option<String>, Fault> {
+pub fn version<'data>(data: impl ReadRef<'data>) -> Result<Option<String>, ProgramFault> {
     let mut notes =
         headers(data)?.iter().filter_map(|header| note(header, data, sys::version::OWNER.as_bytes()));
     let text = |note: &[u8]| {
@@ -162,43 +167,44 @@ pub fn version<'data>(data: impl ReadRef<'data>) -> Result<Option<String>, Fault
 }
 
 /// The program headers, of which the kernel reads as many as the program claims.
-fn headers<'data>(data: impl ReadRef<'data>) -> Result<&'data [ProgramHeader64<LittleEndian>], Fault> {
-    let length = data.len().map_err(|()| Fault::Short)?;
-    let first = data.read_bytes_at(0, length.min(elf::ELFMAG.len() as u64)).map_err(|()| Fault::Short)?;
+fn headers<'data>(data: impl ReadRef<'data>) -> Result<&'data [ProgramHeader64<LittleEndian>], ProgramFault> {
+    let length = data.len().map_err(|()| ProgramFault::Short)?;
+    let first =
+        data.read_bytes_at(0, length.min(elf::ELFMAG.len() as u64)).map_err(|()| ProgramFault::Short)?;
     if first != elf::ELFMAG {
-        return Err(if first.len() < elf::ELFMAG.len() { Fault::Short } else { Fault::NotElf });
+        return Err(if first.len() < elf::ELFMAG.len() { ProgramFault::Short } else { ProgramFault::NotElf });
     }
     if length < size_of::<Header>() as u64 {
-        return Err(Fault::Short);
+        return Err(ProgramFault::Short);
     }
-    let header = Header::parse(data).map_err(|_| Fault::OtherMachine)?;
-    header.endian().map_err(|_| Fault::OtherMachine)?;
+    let header = Header::parse(data).map_err(|_| ProgramFault::OtherMachine)?;
+    header.endian().map_err(|_| ProgramFault::OtherMachine)?;
     if !matches!(header.e_type(LittleEndian), elf::ET_EXEC | elf::ET_DYN) {
-        return Err(Fault::NotExecutable);
+        return Err(ProgramFault::NotExecutable);
     }
     let (size, count) = (header.e_phentsize(LittleEndian), header.e_phnum(LittleEndian));
     if usize::from(size) != size_of::<ProgramHeader64<LittleEndian>>() {
-        return Err(Fault::HeaderSize { size });
+        return Err(ProgramFault::HeaderSize { size });
     }
     if count == 0 || count > HEADERS_MAX {
-        return Err(Fault::HeaderCount { count });
+        return Err(ProgramFault::HeaderCount { count });
     }
-    let headers = header.program_headers(LittleEndian, data).map_err(|_| Fault::Short)?;
+    let headers = header.program_headers(LittleEndian, data).map_err(|_| ProgramFault::Short)?;
     // The library takes headers at the very beginning for none.
-    if headers.is_empty() { Err(Fault::HeaderCount { count: 0 }) } else { Ok(headers) }
+    if headers.is_empty() { Err(ProgramFault::HeaderCount { count: 0 }) } else { Ok(headers) }
 }
 
 fn loader_path<'data>(
     header: &ProgramHeader64<LittleEndian>,
     data: impl ReadRef<'data>,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, ProgramFault> {
     let length = header.p_filesz(LittleEndian);
     if !(2..=LOADER_BYTES_MAX).contains(&length) {
-        return Err(Fault::LoaderLength { length });
+        return Err(ProgramFault::LoaderLength { length });
     }
     // Not `interpreter`, which ends at the first nought.
-    let path = header.data(LittleEndian, data).map_err(|()| Fault::Short)?;
-    path.strip_suffix(b"\0").map(<[u8]>::to_vec).ok_or(Fault::LoaderEnd)
+    let path = header.data(LittleEndian, data).map_err(|()| ProgramFault::Short)?;
+    path.strip_suffix(b"\0").map(<[u8]>::to_vec).ok_or(ProgramFault::LoaderEnd)
 }
 
 /// The first note of `owner`; those of a toolchain say which one has made the program.
@@ -219,31 +225,31 @@ fn note<'data>(
 }
 
 /// The interpreter that the first line of a script names, behind its `#!`.
-fn script(line: &[u8]) -> Result<Start, Fault> {
+fn script(line: &[u8]) -> Result<StartMethod, ProgramFault> {
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii();
     let path = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     if path.is_empty() || path.iter().any(u8::is_ascii_control) {
-        return Err(Fault::NoInterpreter);
+        return Err(ProgramFault::NoInterpreter);
     }
-    Ok(Start::Script { interpreter: path.to_vec() })
+    Ok(StartMethod::Script { interpreter: path.to_vec() })
 }
 
-/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`; before each but the last two, `stack`,
-/// `unsaid` or `segment` if the program is loose.
+/// The line that says so: `static`, `dynamic PATH`, `go PATH`, `script PATH` or `refused WHY`; before each but the last
+/// two, `stack`, `unsaid` or `segment` if the program is loose.
 ///
 /// The path of a loader is escaped, and cut if it is long: it is compared with those that are known. The path of an
 /// interpreter stands there as it is.
-pub fn answer(found: &Result<Start, Fault>, loose: Option<Loose>) -> Vec<u8> {
+pub fn answer(found: &Result<StartMethod, ProgramFault>, loose: Option<Loose>) -> Vec<u8> {
     let word = Loose::ALL.into_iter().find_map(|(word, of)| (Some(of) == loose).then(|| format!("{word} ")));
-    let word = word.filter(|_| matches!(found, Ok(Start::Static | Start::Dynamic { .. })));
+    let word = word.filter(|_| matches!(found, Ok(StartMethod::Static | StartMethod::Dynamic { .. })));
     let mut line = word.unwrap_or_default().into_bytes();
     line.extend(match found {
-        Ok(Start::Static) => b"static".to_vec(),
-        Ok(Start::Dynamic { loader, is_go }) => {
+        Ok(StartMethod::Static) => b"static".to_vec(),
+        Ok(StartMethod::Dynamic { loader, is_go }) => {
             let escaped: String = loader.escape_ascii().to_string().chars().take(PRINTED_MAX).collect();
             format!("{} {escaped}", if *is_go { "go" } else { "dynamic" }).into_bytes()
         }
-        Ok(Start::Script { interpreter }) => [b"script ", &interpreter[..]].concat(),
+        Ok(StartMethod::Script { interpreter }) => [b"script ", &interpreter[..]].concat(),
         Err(fault) => format!("refused {fault}").into_bytes(),
     });
     line.push(b'\n');
@@ -251,7 +257,7 @@ pub fn answer(found: &Result<Start, Fault>, loose: Option<Loose>) -> Vec<u8> {
 }
 
 /// The line about a version: `version VERSION`, `silent` or `refused WHY`.
-pub fn version_answer(found: &Result<Option<String>, Fault>) -> Vec<u8> {
+pub fn version_answer(found: &Result<Option<String>, ProgramFault>) -> Vec<u8> {
     let line = match found {
         Ok(Some(version)) => format!("version {version}\n"),
         Ok(None) => "silent\n".to_owned(),
@@ -287,7 +293,7 @@ mod tests {
         made
     }
 
-    fn changed(at: usize, value: &[u8]) -> Result<Start, Fault> {
+    fn changed(at: usize, value: &[u8]) -> Result<StartMethod, ProgramFault> {
         let mut made = program(Some(LOADER));
         made[at..at + value.len()].copy_from_slice(value);
         inspect(&made[..])
@@ -297,9 +303,9 @@ mod tests {
     fn finds_the_loader_or_none() {
         let loader = LOADER.strip_suffix(b"\0").unwrap().to_vec();
         let found = inspect(&program(Some(LOADER))[..]);
-        assert_eq!(found, Ok(Start::Dynamic { loader, is_go: false }));
+        assert_eq!(found, Ok(StartMethod::Dynamic { loader, is_go: false }));
         assert_eq!(answer(&found, None), b"dynamic /lib/ld-musl-x86_64.so.1\n");
-        assert_eq!(inspect(&program(None)[..]), Ok(Start::Static));
+        assert_eq!(inspect(&program(None)[..]), Ok(StartMethod::Static));
     }
 
     /// The smallest programs have their header inside of the head; the kernel starts them.
@@ -308,7 +314,7 @@ mod tests {
         let mut made = program(None);
         made.truncate(HEAD_BYTES);
         (made[32], made[56]) = ((HEAD_BYTES - HEADER_BYTES) as u8, 1);
-        assert_eq!(inspect(&made[..]), Ok(Start::Static));
+        assert_eq!(inspect(&made[..]), Ok(StartMethod::Static));
     }
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
         let notes = b"\x04\0\0\0\x05\0\0\0\x01\0\0\0GNU\0abcde\0\0\0\x04\0\0\0\0\0\0\0\x04\0\0\0Go\0\0";
         for (length, expected) in [(notes.len(), true), (notes.len() - 4, false), (7, false)] {
             let made = with_notes(&notes[..length]);
-            let Ok(Start::Dynamic { is_go, .. }) = inspect(&made[..]) else { panic!("{length}") };
+            let Ok(StartMethod::Dynamic { is_go, .. }) = inspect(&made[..]) else { panic!("{length}") };
             assert_eq!(is_go, expected, "{length}");
         }
     }
@@ -354,33 +360,36 @@ mod tests {
         }
         assert_eq!(version(&program(None)[..]), Ok(None));
         assert_eq!(version_answer(&Ok(None)), b"silent\n");
-        assert_eq!(version(&b"#!/bin/sh"[..]), Err(Fault::NotElf));
-        assert_eq!(version_answer(&Err(Fault::NotElf)), b"refused is not an ELF executable\n");
+        assert_eq!(version(&b"#!/bin/sh"[..]), Err(ProgramFault::NotElf));
+        assert_eq!(version_answer(&Err(ProgramFault::NotElf)), b"refused is not an ELF executable\n");
     }
 
     #[test]
     fn refuses_what_is_no_program() {
-        assert_eq!((inspect(&b""[..]), inspect(&b"tru"[..])), (Err(Fault::Short), Err(Fault::Short)));
-        assert_eq!(inspect(&b"true"[..]), Err(Fault::NotElf));
-        assert_eq!(changed(0, b"x"), Err(Fault::NotElf));
-        assert_eq!(changed(4, &[1]), Err(Fault::OtherMachine));
-        assert_eq!(changed(5, &[2]), Err(Fault::OtherMachine));
-        assert_eq!(changed(16, &[1]), Err(Fault::NotExecutable));
-        assert_eq!(changed(54, &[32]), Err(Fault::HeaderSize { size: 32 }));
-        assert_eq!(changed(56, &[0]), Err(Fault::HeaderCount { count: 0 }));
-        assert_eq!(changed(56, &[64]), Err(Fault::Short), "so many are read");
-        assert_eq!(changed(56, &[65]), Err(Fault::HeaderCount { count: 65 }));
-        assert_eq!(changed(32, &[0]), Err(Fault::HeaderCount { count: 0 }), "headers over headers");
+        assert_eq!(
+            (inspect(&b""[..]), inspect(&b"tru"[..])),
+            (Err(ProgramFault::Short), Err(ProgramFault::Short))
+        );
+        assert_eq!(inspect(&b"true"[..]), Err(ProgramFault::NotElf));
+        assert_eq!(changed(0, b"x"), Err(ProgramFault::NotElf));
+        assert_eq!(changed(4, &[1]), Err(ProgramFault::OtherMachine));
+        assert_eq!(changed(5, &[2]), Err(ProgramFault::OtherMachine));
+        assert_eq!(changed(16, &[1]), Err(ProgramFault::NotExecutable));
+        assert_eq!(changed(54, &[32]), Err(ProgramFault::HeaderSize { size: 32 }));
+        assert_eq!(changed(56, &[0]), Err(ProgramFault::HeaderCount { count: 0 }));
+        assert_eq!(changed(56, &[64]), Err(ProgramFault::Short), "so many are read");
+        assert_eq!(changed(56, &[65]), Err(ProgramFault::HeaderCount { count: 65 }));
+        assert_eq!(changed(32, &[0]), Err(ProgramFault::HeaderCount { count: 0 }), "headers over headers");
     }
 
     #[test]
     fn refuses_places_beyond_the_end() {
         let whole = program(Some(LOADER));
         for length in 0..whole.len() {
-            assert_eq!(inspect(&whole[..length]), Err(Fault::Short), "{length}");
+            assert_eq!(inspect(&whole[..length]), Err(ProgramFault::Short), "{length}");
         }
         for at in [32, HEAD_BYTES + HEADER_BYTES + 8] {
-            assert_eq!(changed(at, &[0xff; 8]), Err(Fault::Short), "{at}");
+            assert_eq!(changed(at, &[0xff; 8]), Err(ProgramFault::Short), "{at}");
         }
         // Sections beyond the end are nobody's concern: neither the kernel nor a loader reads them.
         assert!(changed(40, &[0xff; 8]).is_ok());
@@ -389,11 +398,11 @@ mod tests {
     #[test]
     fn refuses_names_without_end_or_measure() {
         let of = |loader: &[u8]| inspect(&program(Some(loader))[..]);
-        assert_eq!(of(b"\0"), Err(Fault::LoaderLength { length: 1 }));
-        assert_eq!(of(&[0; 257]), Err(Fault::LoaderLength { length: 257 }));
-        assert_eq!(of(b"/lib/ld"), Err(Fault::LoaderEnd));
+        assert_eq!(of(b"\0"), Err(ProgramFault::LoaderLength { length: 1 }));
+        assert_eq!(of(&[0; 257]), Err(ProgramFault::LoaderLength { length: 257 }));
+        assert_eq!(of(b"/lib/ld"), Err(ProgramFault::LoaderEnd));
         let huge = changed(HEAD_BYTES + HEADER_BYTES + 32, &[0xff; 8]);
-        assert_eq!(huge, Err(Fault::LoaderLength { length: u64::MAX }));
+        assert_eq!(huge, Err(ProgramFault::LoaderLength { length: u64::MAX }));
     }
 
     /// Every kind of header with every combination of flags, alone and beside a stack that is data.
@@ -421,24 +430,27 @@ mod tests {
                 assert_eq!(loose(&made[..]), Ok(expected), "{kind:?} {flags}");
             }
         }
-        assert_eq!(answer(&Ok(Start::Static), Some(Loose::Segment)), b"segment static\n");
-        assert_eq!(loose(&b"#!/bin/sh"[..]), Err(Fault::NotElf));
+        assert_eq!(answer(&Ok(StartMethod::Static), Some(Loose::Segment)), b"segment static\n");
+        assert_eq!(loose(&b"#!/bin/sh"[..]), Err(ProgramFault::NotElf));
     }
 
     #[test]
     fn a_script_names_its_interpreter() {
         let of = |line: &[u8]| inspect(line);
-        let shell = Start::Script { interpreter: b"/bin/sh".to_vec() };
+        let shell = StartMethod::Script { interpreter: b"/bin/sh".to_vec() };
         assert_eq!((of(b"#! /bin/sh -e\ntrue\n"), of(b"#!/bin/sh")), (Ok(shell.clone()), Ok(shell)));
         for line in [&b"#!"[..], b"#!\n/bin/sh", b"#!/bin/\x1bsh\n"] {
-            assert_eq!(of(line), Err(Fault::NoInterpreter));
+            assert_eq!(of(line), Err(ProgramFault::NoInterpreter));
         }
     }
 
     #[test]
     fn an_answer_is_one_short_line() {
-        let line = answer(&Ok(Start::Dynamic { loader: vec![0x1b; 255], is_go: true }), None);
+        let line = answer(&Ok(StartMethod::Dynamic { loader: vec![0x1b; 255], is_go: true }), None);
         assert!(line.starts_with(b"go \\x1b\\x1b") && line.len() < 256 && line.ends_with(b"\n"));
-        assert_eq!(answer(&Err(Fault::NotElf), Some(Loose::Stack)), b"refused is not an ELF executable\n");
+        assert_eq!(
+            answer(&Err(ProgramFault::NotElf), Some(Loose::Stack)),
+            b"refused is not an ELF executable\n"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The inspector's program: reads a program from descriptor 0, and prints one line about it. `inspector versions FIRST COUNT` reads
-//! COUNT programs from the descriptors from FIRST on, and prints a line about each.
+//! The inspector's program: reads a program from descriptor 0, and prints one line about it. `inspector versions FIRST
+//! COUNT` reads COUNT programs from the descriptors from FIRST on, and prints a line about each.
 //!
 //! Runs in: the `inspector` process. Sees, never: see the library.
 

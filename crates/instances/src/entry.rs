@@ -1,4 +1,4 @@
-//! What the file of a running server says: lines of a key and a value.
+//! The file of a running server: lines of a key and a value.
 //!
 //! ```text
 //! bulkhead instance 1
@@ -20,12 +20,12 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::identity::Identity;
+use crate::identity::ProcessIdentity;
 
 /// LIMIT: bytes of a file; a server with two hundred listeners and folders needs a quarter of them.
 pub const BYTES_MAX: usize = 64 << 10;
-/// LIMIT: folders, other names and listeners of a server, of each kind. What is beyond is not written down: the server is
-/// found by what is there.
+/// LIMIT: folders, other names and listeners of a server, of each kind. Those beyond are not written down: the server
+/// is found by what is there.
 pub const NAMES_MAX: usize = 256;
 /// LIMIT: bytes of the boot's name, which has 36.
 const BOOT_BYTES_MAX: usize = 64;
@@ -34,7 +34,7 @@ const HEAD: &str = "bulkhead instance 1";
 
 /// How a server was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum InstanceKind {
     /// `bulkhead run`: by a configuration.
     Run,
     /// `bulkhead serve`: by the folders that are served.
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// How far a server has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum InstanceState {
     /// Not all listeners accept yet.
     Starting,
     /// All listeners have accepted.
@@ -54,13 +54,13 @@ pub enum State {
 
 /// A running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct InstanceEntry {
     /// Its process: the launcher, or the guard.
-    pub process: Identity,
+    pub process: ProcessIdentity,
     /// How it was started.
-    pub kind: Kind,
+    pub kind: InstanceKind,
     /// How far it has come.
-    pub state: State,
+    pub state: InstanceState,
     /// The folder with its administration socket; a guard has none.
     pub run_dir: Option<PathBuf>,
     /// The file of its configuration, as it was named.
@@ -69,7 +69,7 @@ pub struct Entry {
     pub command: Option<OsString>,
     /// The folders that it serves, as they were named.
     pub folders: Vec<PathBuf>,
-    /// What its configuration and its folders are called without symbolic links, where that differs.
+    /// The paths of its configuration and its folders without symbolic links, where they differ.
     pub aliases: Vec<PathBuf>,
     /// Where it listens, as `http://127.0.0.1:80`.
     pub listeners: Vec<String>,
@@ -78,9 +78,9 @@ pub struct Entry {
 /// Bytes that are no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Malformed(&'static str);
+pub struct EntryError(&'static str);
 
-impl Kind {
+impl InstanceKind {
     const ALL: [(Self, &str); 3] = [(Self::Run, "run"), (Self::Serve, "serve"), (Self::Guard, "guard")];
 
     /// Its word, which is that of the command.
@@ -89,7 +89,7 @@ impl Kind {
     }
 }
 
-impl State {
+impl InstanceState {
     const ALL: [(Self, &str); 2] = [(Self::Starting, "starting"), (Self::Serving, "serving")];
 
     /// Its word.
@@ -98,12 +98,22 @@ impl State {
     }
 }
 
-impl Entry {
+impl InstanceEntry {
     /// A server that has just been started as `process`, and of which nothing else is known.
-    pub fn new(process: Identity, kind: Kind) -> Self {
+    pub fn new(process: ProcessIdentity, kind: InstanceKind) -> Self {
         let (run_dir, config, command) = (None, None, None);
         let (folders, aliases, listeners) = (Vec::new(), Vec::new(), Vec::new());
-        Self { process, kind, state: State::Starting, run_dir, config, command, folders, aliases, listeners }
+        Self {
+            process,
+            kind,
+            state: InstanceState::Starting,
+            run_dir,
+            config,
+            command,
+            folders,
+            aliases,
+            listeners,
+        }
     }
 
     /// Whether the server runs with this configuration, or serves this folder.
@@ -121,7 +131,7 @@ impl Entry {
 
     /// The bytes of the file, at most [`BYTES_MAX`].
     pub fn encode(&self) -> Vec<u8> {
-        let Identity { pid, started, boot, namespace } = &self.process;
+        let ProcessIdentity { pid, started, boot, namespace } = &self.process;
         let (kind, state) = (self.kind.word(), self.state.word());
         let mut text = format!(
             "{HEAD}\npid {pid}\nstarted {started}\nboot {boot}\nnamespace {namespace}\nkind {kind}\nstate {state}\n"
@@ -149,34 +159,34 @@ impl Entry {
     ///
     /// # Errors
     /// They are none that a server writes. Keys that are not known are those of a newer server, and skipped.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, EntryError> {
         if bytes.len() > BYTES_MAX {
-            return Err(Malformed("it is larger than any"));
+            return Err(EntryError("it is larger than any"));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| Malformed("it is not UTF-8"))?;
-        let text = text.strip_suffix('\n').ok_or(Malformed("it is cut off"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| EntryError("it is not UTF-8"))?;
+        let text = text.strip_suffix('\n').ok_or(EntryError("it is cut off"))?;
         let mut lines = text.split('\n');
         if lines.next() != Some(HEAD) {
-            return Err(Malformed("it is not of this version"));
+            return Err(EntryError("it is not of this version"));
         }
-        let mut fields = Fields::default();
+        let mut fields = EntryFields::default();
         for line in lines {
-            let (key, value) = line.split_once(' ').ok_or(Malformed("a line has no value"))?;
+            let (key, value) = line.split_once(' ').ok_or(EntryError("a line has no value"))?;
             fields.take(key, value)?;
         }
         fields.finish()
     }
 }
 
-/// What the lines said so far.
+/// The values of the lines so far.
 #[derive(Default)]
-struct Fields {
+struct EntryFields {
     pid: Option<u32>,
     started: Option<u64>,
     boot: Option<String>,
     namespace: Option<u64>,
-    kind: Option<Kind>,
-    state: Option<State>,
+    kind: Option<InstanceKind>,
+    state: Option<InstanceState>,
     run_dir: Option<PathBuf>,
     config: Option<PathBuf>,
     command: Option<OsString>,
@@ -185,8 +195,8 @@ struct Fields {
     listeners: Vec<String>,
 }
 
-impl Fields {
-    fn take(&mut self, key: &str, value: &str) -> Result<(), Malformed> {
+impl EntryFields {
+    fn take(&mut self, key: &str, value: &str) -> Result<(), EntryError> {
         match key {
             "pid" => once(&mut self.pid, number(value).filter(|pid| *pid > 0)),
             "started" => once(&mut self.started, number(value)),
@@ -196,8 +206,8 @@ impl Fields {
                 once(&mut self.boot, fits.then(|| value.to_owned()))
             }
             "namespace" => once(&mut self.namespace, number(value)),
-            "kind" => once(&mut self.kind, word(&Kind::ALL, value)),
-            "state" => once(&mut self.state, word(&State::ALL, value)),
+            "kind" => once(&mut self.kind, word(&InstanceKind::ALL, value)),
+            "state" => once(&mut self.state, word(&InstanceState::ALL, value)),
             "run-dir" => once(&mut self.run_dir, path(value)),
             "config" => once(&mut self.config, path(value)),
             "command" => once(&mut self.command, unescape(value).map(OsString::from_vec)),
@@ -210,36 +220,36 @@ impl Fields {
         }
     }
 
-    fn finish(self) -> Result<Entry, Malformed> {
-        const MISSING: Malformed = Malformed("a line is missing");
-        let process = Identity {
+    fn finish(self) -> Result<InstanceEntry, EntryError> {
+        const MISSING: EntryError = EntryError("a line is missing");
+        let process = ProcessIdentity {
             pid: self.pid.ok_or(MISSING)?,
             started: self.started.ok_or(MISSING)?,
             boot: self.boot.ok_or(MISSING)?,
             namespace: self.namespace.ok_or(MISSING)?,
         };
         let (kind, state) = (self.kind.ok_or(MISSING)?, self.state.ok_or(MISSING)?);
-        if kind != Kind::Guard && self.run_dir.is_none() {
+        if kind != InstanceKind::Guard && self.run_dir.is_none() {
             return Err(MISSING);
         }
         let Self { run_dir, config, command, folders, aliases, listeners, .. } = self;
-        Ok(Entry { process, kind, state, run_dir, config, command, folders, aliases, listeners })
+        Ok(InstanceEntry { process, kind, state, run_dir, config, command, folders, aliases, listeners })
     }
 }
 
-fn once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), Malformed> {
-    let value = value.ok_or(Malformed("a value is none"))?;
+fn once<T>(field: &mut Option<T>, value: Option<T>) -> Result<(), EntryError> {
+    let value = value.ok_or(EntryError("a value is none"))?;
     match field.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Malformed("a line is there twice")),
+        Some(_) => Err(EntryError("a line is there twice")),
     }
 }
 
-fn more<T>(field: &mut Vec<T>, value: Option<T>) -> Result<(), Malformed> {
+fn more<T>(field: &mut Vec<T>, value: Option<T>) -> Result<(), EntryError> {
     if field.len() >= NAMES_MAX {
-        return Err(Malformed("there are too many names"));
+        return Err(EntryError("there are too many names"));
     }
-    field.push(value.ok_or(Malformed("a value is none"))?);
+    field.push(value.ok_or(EntryError("a value is none"))?);
     Ok(())
 }
 
@@ -298,27 +308,28 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        let process = Identity { pid: 7, started: 99, boot: "6c1d-2c".into(), namespace: 4_026_531_836 };
-        Entry {
+    fn entry() -> InstanceEntry {
+        let process =
+            ProcessIdentity { pid: 7, started: 99, boot: "6c1d-2c".into(), namespace: 4_026_531_836 };
+        InstanceEntry {
             run_dir: Some("/run/bulkhead".into()),
             config: Some(PathBuf::from(OsString::from_vec(b"/a b/\n\xff%41.toml".to_vec()))),
             folders: vec!["/srv/a".into(), "/srv/b".into()],
             aliases: vec!["/real".into()],
             listeners: vec!["http://[::1]:80".into()],
             command: Some("./my server".into()),
-            ..Entry::new(process, Kind::Serve)
+            ..InstanceEntry::new(process, InstanceKind::Serve)
         }
     }
 
     #[test]
     fn there_and_back() {
         let entry = entry();
-        assert_eq!(Entry::parse(&entry.encode()), Ok(entry.clone()));
+        assert_eq!(InstanceEntry::parse(&entry.encode()), Ok(entry.clone()));
         assert!(entry.is_about(Path::new("/srv/b")) && entry.is_about(Path::new("/real")));
         assert!(!entry.is_about(Path::new("/srv")));
         let more = [&entry.encode()[..], b"new-key of a newer server\n"].concat();
-        assert_eq!(Entry::parse(&more), Ok(entry));
+        assert_eq!(InstanceEntry::parse(&more), Ok(entry));
     }
 
     #[test]
@@ -328,7 +339,11 @@ mod tests {
             good.split_inclusive('\n').filter(|line| !line.starts_with(&format!("{key} "))).collect()
         };
         for key in ["pid", "started", "boot", "namespace", "kind", "state", "run-dir"] {
-            assert_eq!(Entry::parse(without(key).as_bytes()), Err(Malformed("a line is missing")), "{key}");
+            assert_eq!(
+                InstanceEntry::parse(without(key).as_bytes()),
+                Err(EntryError("a line is missing")),
+                "{key}"
+            );
         }
         let bad = [
             ("pid 7", "pid 0"),
@@ -346,10 +361,10 @@ mod tests {
             ("instance 1", "instance 2"),
         ];
         for (from, to) in bad {
-            assert!(Entry::parse(good.replacen(from, to, 1).as_bytes()).is_err(), "{to}");
+            assert!(InstanceEntry::parse(good.replacen(from, to, 1).as_bytes()).is_err(), "{to}");
         }
         for text in ["", "\n", good.trim_end(), &format!("{good}pid 8\n"), &format!("{good}\n")] {
-            assert!(Entry::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(InstanceEntry::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 
@@ -361,20 +376,20 @@ mod tests {
         entry.listeners = (0..1000).map(|number| format!("http://127.0.0.1:{number}")).collect();
         let bytes = entry.encode();
         assert!(bytes.len() <= BYTES_MAX);
-        let read = Entry::parse(&bytes).unwrap();
+        let read = InstanceEntry::parse(&bytes).unwrap();
         assert_eq!((read.listeners.len(), &read.config), (NAMES_MAX, &entry.config));
         assert!(!read.folders.is_empty());
         // Longer than any, and shorter again: only its length is wrong.
         let padded =
             |count: usize| [&entry.encode()[..], b"new-key ", &vec![b'x'; count - 1][..], b"\n"].concat();
         let room = BYTES_MAX - padded(1).len() + 1;
-        assert_eq!(Entry::parse(&padded(room)).map(|read| read.process), Ok(read.process));
-        assert_eq!(Entry::parse(&padded(room + 1)), Err(Malformed("it is larger than any")));
+        assert_eq!(InstanceEntry::parse(&padded(room)).map(|read| read.process), Ok(read.process));
+        assert_eq!(InstanceEntry::parse(&padded(room + 1)), Err(EntryError("it is larger than any")));
         let many = format!(
             "{}{}",
             String::from_utf8(super::tests::entry().encode()).unwrap(),
             "listen a\n".repeat(NAMES_MAX)
         );
-        assert_eq!(Entry::parse(many.as_bytes()), Err(Malformed("there are too many names")));
+        assert_eq!(InstanceEntry::parse(many.as_bytes()), Err(EntryError("there are too many names")));
     }
 }

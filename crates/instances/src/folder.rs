@@ -1,10 +1,10 @@
 //! The folder with a file for each running server of a user.
 //!
-//! Root's is `/run/bulkhead/instances`. A user's is below `$XDG_RUNTIME_DIR`, `/run/user/UID` or `/tmp`, the first that is
-//! the user's own; all of them are read, as a command may run with another environment than the server.
+//! Root's is `/run/bulkhead/instances`. A user's is below `$XDG_RUNTIME_DIR`, `/run/user/UID` or `/tmp`, the first that
+//! is the user's own; all of them are read, as a command may run with another environment than the server.
 //!
 //! SECURITY: below the base, every component is opened without following a symbolic link, and must belong to this user
-//! and be writable by nobody else. So does each file. What fails that is named, and not read.
+//! and be writable by nobody else. So does each file. A file that fails that is named, and not read.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,8 +20,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::entry::{BYTES_MAX, Entry};
-use crate::identity::Identity;
+use crate::entry::{BYTES_MAX, InstanceEntry};
+use crate::identity::ProcessIdentity;
 
 /// LIMIT: files of a folder that are looked at.
 pub const ENTRIES_MAX: usize = 4096;
@@ -32,11 +32,11 @@ const INSTANCES: &str = "instances";
 
 /// Why a folder or a file is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum FolderFault {
     /// The kernel refuses.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action that was tried.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum Fault {
     /// Somebody else can change what is there, or has made it.
     #[error("{} is not this user's alone (uid {uid}, mode {mode:04o})", path.display())]
     NotOwn {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Whose it is.
         uid: u32,
@@ -56,7 +56,7 @@ pub enum Fault {
     /// A file is none of a server.
     #[error("{} is no entry of a server: {why}", path.display())]
     Malformed {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Why.
         why: String,
@@ -74,7 +74,7 @@ pub enum Fault {
 /// A folder that there may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// What is there already: `/run`, `/tmp`.
+    /// The folder that exists already: `/run`, `/tmp`.
     base: PathBuf,
     /// The folder of this user's servers below it, and the mode with which it is made.
     own: (String, u32),
@@ -91,7 +91,7 @@ impl Candidate {
     }
 
     /// Opens the folder, which is made first if `make` says so; `None` if it is not there.
-    fn open(&self, make: bool) -> Result<Option<OwnedFd>, Fault> {
+    fn open(&self, make: bool) -> Result<Option<OwnedFd>, FolderFault> {
         let mut path = self.base.clone();
         // The base is the machine's or the user's, and may be a link, as /var/run is.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -119,7 +119,7 @@ impl Candidate {
     }
 }
 
-fn make_folder(at: &OwnedFd, name: &str, mode: u32, path: &Path) -> Result<(), Fault> {
+fn make_folder(at: &OwnedFd, name: &str, mode: u32, path: &Path) -> Result<(), FolderFault> {
     let mode = Mode::from_raw_mode(mode);
     match mkdirat(at, name, mode) {
         Err(Errno::EXIST) => return Ok(()),
@@ -154,8 +154,8 @@ pub struct Registration {
     path: PathBuf,
     /// Locked for as long as the server runs: that is seen from other PID namespaces as well.
     locked: File,
-    /// What the file says.
-    entry: Entry,
+    /// The content of the file.
+    entry: InstanceEntry,
 }
 
 impl Registration {
@@ -163,17 +163,17 @@ impl Registration {
     ///
     /// # Errors
     /// No folder can be used: the reason is that of the first one that is there.
-    pub fn new(entry: Entry) -> Result<Self, Fault> {
+    pub fn new(entry: InstanceEntry) -> Result<Self, FolderFault> {
         Self::among(&candidates(), entry)
     }
 
-    fn among(candidates: &[Candidate], entry: Entry) -> Result<Self, Fault> {
+    fn among(candidates: &[Candidate], entry: InstanceEntry) -> Result<Self, FolderFault> {
         let mut first = None;
         for candidate in candidates {
             match candidate.open(true) {
                 Ok(Some(folder)) => {
                     let (folder, path) = (Rc::new(folder), candidate.path());
-                    if let Ok(listing) = Listing::of(&folder, &path) {
+                    if let Ok(listing) = FolderListing::of(&folder, &path) {
                         listing.clean();
                     }
                     let locked = write(&folder, &path, &entry)?;
@@ -183,11 +183,11 @@ impl Registration {
                 Err(fault) => first = first.or(Some(fault)),
             }
         }
-        Err(first.unwrap_or(Fault::Nowhere { uid: geteuid().as_raw() }))
+        Err(first.unwrap_or(FolderFault::Nowhere { uid: geteuid().as_raw() }))
     }
 
-    /// What the file says.
-    pub fn entry(&self) -> &Entry {
+    /// The content of the file.
+    pub fn entry(&self) -> &InstanceEntry {
         &self.entry
     }
 
@@ -195,7 +195,7 @@ impl Registration {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn update(&mut self, change: impl FnOnce(&mut Entry)) -> Result<(), Fault> {
+    pub fn update(&mut self, change: impl FnOnce(&mut InstanceEntry)) -> Result<(), FolderFault> {
         change(&mut self.entry);
         self.locked = write(&self.folder, &self.path, &self.entry)?;
         Ok(())
@@ -203,7 +203,7 @@ impl Registration {
 }
 
 /// Puts a whole file in the place of the one before, and locks it.
-fn write(folder: &OwnedFd, path: &Path, entry: &Entry) -> Result<File, Fault> {
+fn write(folder: &OwnedFd, path: &Path, entry: &InstanceEntry) -> Result<File, FolderFault> {
     let name = name_of(&entry.process);
     let beside = format!(".{name}");
     let path = path.join(&name);
@@ -215,7 +215,7 @@ fn write(folder: &OwnedFd, path: &Path, entry: &Entry) -> Result<File, Fault> {
     let mut file = File::from(file);
     let written = file.write_all(&entry.encode());
     let renamed = written.and_then(|()| Ok(renameat(folder, &beside, folder, &name)?));
-    renamed.map_err(|source| Fault::Io { what: "write", path, source })?;
+    renamed.map_err(|source| FolderFault::Io { what: "write", path, source })?;
     Ok(file)
 }
 
@@ -227,35 +227,35 @@ impl Drop for Registration {
 
 /// A server that was written down.
 #[derive(Debug)]
-pub struct Found {
-    /// What its file says.
-    pub entry: Entry,
+pub struct FoundInstance {
+    /// The content of its file.
+    pub entry: InstanceEntry,
     /// Whether it still runs.
     pub lives: bool,
 }
 
 /// The servers of a folder.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub struct FolderListing {
     /// Those of this PID namespace, in the order of their starts.
-    pub servers: Vec<Found>,
+    pub servers: Vec<FoundInstance>,
     /// Files and folders that were not believed.
-    pub refused: Vec<Fault>,
+    pub refused: Vec<FolderFault>,
     /// The files of servers that have died, and the folders that they are in.
     dead: Vec<(Rc<OwnedFd>, String)>,
 }
 
 /// All servers of this user that were written down, in all folders.
-pub fn list() -> Listing {
+pub fn list() -> FolderListing {
     list_among(&candidates())
 }
 
-fn list_among(candidates: &[Candidate]) -> Listing {
-    let mut all = Listing::default();
+fn list_among(candidates: &[Candidate]) -> FolderListing {
+    let mut all = FolderListing::default();
     for candidate in candidates {
         let listed = candidate.open(false).and_then(|folder| match folder {
-            Some(folder) => Listing::of(&Rc::new(folder), &candidate.path()),
-            None => Ok(Listing::default()),
+            Some(folder) => FolderListing::of(&Rc::new(folder), &candidate.path()),
+            None => Ok(FolderListing::default()),
         });
         match listed {
             Ok(listing) => {
@@ -270,8 +270,8 @@ fn list_among(candidates: &[Candidate]) -> Listing {
     all
 }
 
-impl Listing {
-    fn of(folder: &Rc<OwnedFd>, path: &Path) -> Result<Self, Fault> {
+impl FolderListing {
+    fn of(folder: &Rc<OwnedFd>, path: &Path) -> Result<Self, FolderFault> {
         let mut listing = Self::default();
         let entries = Dir::read_from(folder.as_ref()).map_err(io("read", path))?;
         for entry in entries.take(ENTRIES_MAX) {
@@ -280,7 +280,7 @@ impl Listing {
             match read(folder, name, path) {
                 Ok((entry, _)) if (entry.process.pid, entry.process.started) != (pid, started) => {
                     let why = "it is about another process than its name".to_owned();
-                    listing.refused.push(Fault::Malformed { path: path.join(name), why });
+                    listing.refused.push(FolderFault::Malformed { path: path.join(name), why });
                 }
                 Ok((entry, file)) => {
                     let (lives, is_from_here) = (entry.process.lives(), entry.process.is_from_here());
@@ -290,11 +290,11 @@ impl Listing {
                         listing.dead.push((folder.clone(), name.to_owned()));
                     }
                     if is_from_here {
-                        listing.servers.push(Found { entry, lives });
+                        listing.servers.push(FoundInstance { entry, lives });
                     }
                 }
                 // Its server has ended meanwhile.
-                Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                Err(FolderFault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
                 Err(fault) => listing.refused.push(fault),
             }
         }
@@ -310,7 +310,7 @@ impl Listing {
 }
 
 /// The name of a process's file: no other process ever has the same.
-fn name_of(process: &Identity) -> String {
+fn name_of(process: &ProcessIdentity) -> String {
     format!("{}-{}", process.pid, process.started)
 }
 
@@ -322,7 +322,7 @@ fn name(bytes: &CStr) -> Option<(&str, u32, u64)> {
     (format!("{pid}-{started}") == name).then_some((name, pid, started))
 }
 
-fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<(Entry, File), Fault> {
+fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<(InstanceEntry, File), FolderFault> {
     let path = path.join(name);
     // Not blocking: it could be a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -330,29 +330,29 @@ fn read(folder: &OwnedFd, name: &str, path: &Path) -> Result<(Entry, File), Faul
     let stat = fstat(&file).map_err(io("examine", &path))?;
     check_own(&path, &stat)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Fault::Malformed { path, why: "it is not a file".into() });
+        return Err(FolderFault::Malformed { path, why: "it is not a file".into() });
     }
     let (mut bytes, file) = (Vec::new(), File::from(file));
     let read = (&file).take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|source| Fault::Io { what: "read", path: path.clone(), source })?;
-    match Entry::parse(&bytes) {
+    read.map_err(|source| FolderFault::Io { what: "read", path: path.clone(), source })?;
+    match InstanceEntry::parse(&bytes) {
         Ok(entry) => Ok((entry, file)),
-        Err(malformed) => Err(Fault::Malformed { path, why: malformed.to_string() }),
+        Err(malformed) => Err(FolderFault::Malformed { path, why: malformed.to_string() }),
     }
 }
 
 /// Checks that this user alone can change what was opened.
-fn check_own(path: &Path, stat: &Stat) -> Result<(), Fault> {
+fn check_own(path: &Path, stat: &Stat) -> Result<(), FolderFault> {
     let own = stat.st_uid == geteuid().as_raw() && stat.st_mode & WRITABLE_BY_OTHERS == 0;
     if own { Ok(()) } else { Err(not_own(path, stat)) }
 }
 
-fn not_own(path: &Path, stat: &Stat) -> Fault {
-    Fault::NotOwn { path: path.into(), uid: stat.st_uid, mode: stat.st_mode & 0o7777 }
+fn not_own(path: &Path, stat: &Stat) -> FolderFault {
+    FolderFault::NotOwn { path: path.into(), uid: stat.st_uid, mode: stat.st_mode & 0o7777 }
 }
 
-fn io(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> Fault {
-    move |error| Fault::Io { what, path: path.into(), source: error.into() }
+fn io(what: &'static str, path: &Path) -> impl FnOnce(Errno) -> FolderFault {
+    move |error| FolderFault::Io { what, path: path.into(), source: error.into() }
 }
 
 #[cfg(test)]

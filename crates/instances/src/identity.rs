@@ -1,7 +1,7 @@
 //! Which process a pid meant when it was written down.
 //!
-//! A pid is given to another process once its own has ended. The time of a process's start tells the two apart: within one
-//! boot and one PID namespace, no two processes have the same pid and the same start.
+//! A pid is given to another process once its own has ended. The time of a process's start tells the two apart: within
+//! one boot and one PID namespace, no two processes have the same pid and the same start.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A process, for as long as the machine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// Its number.
     pub pid: u32,
     /// When it was started, in ticks of the clock since the boot.
@@ -23,14 +23,14 @@ pub struct Identity {
     pub namespace: u64,
 }
 
-/// What `/proc` says of a process.
+/// The facts of `/proc` about a process.
 struct Stat {
     state: u8,
     parent: u32,
     started: u64,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// This process.
     ///
     /// # Errors
@@ -120,19 +120,22 @@ mod tests {
 
     #[test]
     fn a_process_is_known_until_it_ends_and_its_successor_is_another() {
-        let own = Identity::own().unwrap();
+        let own = ProcessIdentity::own().unwrap();
         assert!(own.lives() && own.parent().is_some() && own.age().is_some());
-        assert!(!Identity { started: own.started + 1, ..own.clone() }.lives(), "the pid was given out again");
-        assert!(!Identity { boot: "another".into(), ..own.clone() }.lives());
-        assert!(!Identity { namespace: own.namespace + 1, ..own }.lives());
+        assert!(
+            !ProcessIdentity { started: own.started + 1, ..own.clone() }.lives(),
+            "the pid was given out again"
+        );
+        assert!(!ProcessIdentity { boot: "another".into(), ..own.clone() }.lives());
+        assert!(!ProcessIdentity { namespace: own.namespace + 1, ..own }.lives());
     }
 
     #[test]
     fn a_signal_reaches_the_process_that_was_meant_and_no_other() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let own = Identity::own().unwrap();
-        let identity = Identity { pid: child.id(), started: stat(child.id()).unwrap().started, ..own };
-        let successor = Identity { started: identity.started + 1, ..identity.clone() };
+        let own = ProcessIdentity::own().unwrap();
+        let identity = ProcessIdentity { pid: child.id(), started: stat(child.id()).unwrap().started, ..own };
+        let successor = ProcessIdentity { started: identity.started + 1, ..identity.clone() };
         assert!(!successor.signal(Signal::TERM).unwrap());
         assert!(identity.lives());
         assert!(identity.signal(Signal::TERM).unwrap());

@@ -9,11 +9,11 @@ use wire::log::{Access, Batch, Record};
 use wire::{AccessRight, DecodeError};
 
 use crate::error_log_limiter::ErrorLogLimiter;
-use crate::output::Files;
+use crate::output::LogFiles;
 
-/// What the logger knows of a client.
+/// The logger's state of a client.
 #[derive(Debug)]
-pub struct Client {
+pub struct LogClient {
     right: AccessRight,
     /// The number that the next record should have; unknown before the first batch, as an earlier logger may
     /// have read those before it.
@@ -21,14 +21,14 @@ pub struct Client {
     pub(crate) limiter: ErrorLogLimiter,
 }
 
-impl Client {
+impl LogClient {
     /// A client that may write to the access logs that `right` names, and to the error log under its label.
     pub fn new(label: &str, right: AccessRight) -> Self {
         Self { right, next: None, limiter: ErrorLogLimiter::new(label) }
     }
 
     /// Adds the records of a batch to the logs; returns how many it held.
-    pub fn take(&mut self, bytes: &[u8], files: &mut Files, now: Instant) -> u64 {
+    pub fn take(&mut self, bytes: &[u8], files: &mut LogFiles, now: Instant) -> u64 {
         let batch = match Batch::decode(bytes) {
             Ok(batch) => batch,
             Err(error) => {
@@ -46,7 +46,7 @@ impl Client {
         for record in records {
             match record {
                 Ok(record) => self.record(&record, files, now),
-                // What is not read of this batch is seen as a gap before the next one.
+                // The unread rest of this batch shows as a gap before the next one.
                 Err(error) => {
                     self.malformed(error);
                     break;
@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// The sites in whose logs a batch has lines, and whose logs are not open.
-    pub fn lacking(&self, bytes: &[u8], files: &Files) -> Vec<u16> {
+    pub fn lacking(&self, bytes: &[u8], files: &LogFiles) -> Vec<u16> {
         if !files.has_unopened() {
             return Vec::new();
         }
@@ -72,7 +72,7 @@ impl Client {
     }
 
     /// Says what is due of this client.
-    pub fn report(&mut self, files: &mut Files, now: Instant) {
+    pub fn report(&mut self, files: &mut LogFiles, now: Instant) {
         self.limiter.report(files, now);
     }
 
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>, files: &mut Files, now: Instant) {
+    fn record(&mut self, record: &Record<'_>, files: &mut LogFiles, now: Instant) {
         match record {
             Record::Access(access) if self.may_write(access) => files.access(access),
             Record::Access(_) => self.limiter.notice().refused += 1,
@@ -127,11 +127,11 @@ mod tests {
         bytes
     }
 
-    /// What is lost and what goes backwards after some batches.
+    /// The records that are lost, and those that go backwards, after some batches.
     fn gaps(batches: &[Vec<u8>]) -> (u64, u64) {
-        let mut client = Client::new("a", AccessRight::Site(1));
+        let mut client = LogClient::new("a", AccessRight::Site(1));
         for bytes in batches {
-            client.take(bytes, &mut Files::default(), Instant::now());
+            client.take(bytes, &mut LogFiles::default(), Instant::now());
         }
         let notices = client.limiter.notice();
         (notices.lost, notices.backwards)

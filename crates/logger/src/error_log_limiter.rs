@@ -1,4 +1,4 @@
-//! What one source may say in the error log, and what the logger says of it: both are throttled.
+//! Limits the lines of one source in the error log, and the logger's lines about it.
 //!
 //! Runs in: the logger. Sees: events of any client. Never: lets one source fill the error log, or keeps silent
 //! about what it left out.
@@ -9,14 +9,14 @@ use wire::log::Level;
 use worker::log::now_us;
 
 use crate::escape::put_text;
-use crate::output::Files;
+use crate::output::LogFiles;
 
 /// How many lines of one source go to the error log in a second.
 ///
 /// LIMIT: a compromised source fills at most about 1 MiB of disk a second, and usual ones stay far below.
 const LINES_MAX: u32 = 1000;
 
-/// What a line has before and behind its text, about.
+/// The length of a line before and behind its text, about.
 const HEAD_BYTES: usize = 40;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(crate) struct ErrorLogLimiter {
     noticed_at: Option<Instant>,
 }
 
-/// What the logger has to say of a source, summed up since it was said last.
+/// The logger's report about a source, summed up since the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     /// Records that never arrived.
@@ -63,7 +63,14 @@ impl ErrorLogLimiter {
     }
 
     /// Adds what the source says to the error log, if it has not said too much in this second.
-    pub(crate) fn line(&mut self, files: &mut Files, now: Instant, time_us: u64, level: Level, text: &[u8]) {
+    pub(crate) fn line(
+        &mut self,
+        files: &mut LogFiles,
+        now: Instant,
+        time_us: u64,
+        level: Level,
+        text: &[u8],
+    ) {
         let (since, lines) = match self.second {
             Some((since, lines)) if now < since + SECOND => (since, lines),
             _ => {
@@ -97,7 +104,7 @@ impl ErrorLogLimiter {
     }
 
     /// Says what is due.
-    pub(crate) fn report(&mut self, files: &mut Files, now: Instant) {
+    pub(crate) fn report(&mut self, files: &mut LogFiles, now: Instant) {
         if self.second.is_none_or(|(since, _)| now >= since + SECOND) {
             self.report_suppressed(files);
         }
@@ -108,19 +115,19 @@ impl ErrorLogLimiter {
     }
 
     /// Says everything, because the source has ended.
-    pub(crate) fn finish(&mut self, files: &mut Files) {
+    pub(crate) fn finish(&mut self, files: &mut LogFiles) {
         self.report_suppressed(files);
         self.report_notices(files);
     }
 
-    fn report_suppressed(&mut self, files: &mut Files) {
+    fn report_suppressed(&mut self, files: &mut LogFiles) {
         let count = std::mem::take(&mut self.suppressed);
         if count > 0 {
             self.put(files, &format!("suppressed {count} lines of {}", self.label));
         }
     }
 
-    fn report_notices(&mut self, files: &mut Files) {
+    fn report_notices(&mut self, files: &mut LogFiles) {
         let notices = std::mem::take(&mut self.notices);
         let Notices { lost, refused, malformed, malformed_how, backwards } = notices;
         let label = &self.label;
@@ -140,7 +147,7 @@ impl ErrorLogLimiter {
         }
     }
 
-    fn put(&self, files: &mut Files, text: &str) {
+    fn put(&self, files: &mut LogFiles, text: &str) {
         files.event(now_us(), Level::Warning, "logger", text.as_bytes());
     }
 }

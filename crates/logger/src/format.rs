@@ -102,7 +102,7 @@ pub(crate) fn lost_line(
 /// Formats every record of a batch, whatever it holds, and counts them: one line each.
 ///
 /// # Errors
-/// What is wrong with the batch; the records before it have been formatted.
+/// The fault of the batch; the records before it have been formatted.
 pub fn format_batch(
     bytes: &[u8],
     format: Format,

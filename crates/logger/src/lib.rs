@@ -19,9 +19,9 @@ mod syslog;
 mod terminal;
 
 pub use calendar::Clock;
-pub use client::Client;
+pub use client::LogClient;
 pub use format::{Format, access_line, event_line, format_batch};
 pub use lines::LineReader;
-pub use output::Files;
+pub use output::LogFiles;
 pub use serve::{ServeError, serve};
 pub use syslog::Syslog;

@@ -11,7 +11,7 @@ use worker::log::now_us;
 
 use crate::error_log_limiter::ErrorLogLimiter;
 use crate::escape::put_text;
-use crate::output::Files;
+use crate::output::LogFiles;
 use crate::terminal::{Tail, push};
 
 /// The longest line, in bytes; what is longer becomes several.
@@ -19,7 +19,7 @@ use crate::terminal::{Tail, push};
 /// LIMIT: as long as the text of an event.
 const LINE_MAX: usize = wire::log::TEXT_MAX;
 
-/// What the logger knows of a process's standard error.
+/// The logger's state of a process's standard error.
 #[derive(Debug)]
 pub struct LineReader {
     partial: Vec<u8>,
@@ -48,7 +48,7 @@ impl LineReader {
     }
 
     /// Adds the lines that `bytes` complete to the error log.
-    pub fn take(&mut self, bytes: &[u8], files: &mut Files, now: Instant) {
+    pub fn take(&mut self, bytes: &[u8], files: &mut LogFiles, now: Instant) {
         let mut rest = bytes;
         while !rest.is_empty() {
             // INVARIANT: `partial` is shorter than a line, so there is room for at least one byte.
@@ -66,12 +66,12 @@ impl LineReader {
     }
 
     /// Adds a last line without an end, and what is still to be said.
-    pub fn finish(&mut self, files: &mut Files, now: Instant) {
+    pub fn finish(&mut self, files: &mut LogFiles, now: Instant) {
         self.put(files, now);
         self.limiter.finish(files);
     }
 
-    fn put(&mut self, files: &mut Files, now: Instant) -> Level {
+    fn put(&mut self, files: &mut LogFiles, now: Instant) -> Level {
         let (level, text) = match self.goes_on {
             Some(level) => (level, &self.partial[..]),
             None => split_level(&self.partial),

@@ -36,13 +36,13 @@ const ROTATE: &str = "rotate it, or raise `access_bytes` in [log]";
 
 /// All files of the logger.
 #[derive(Debug)]
-pub struct Files {
+pub struct LogFiles {
     format: Format,
     /// How long an access log may become.
     access_bytes: u64,
     clock: Clock,
-    error: Output,
-    access: BTreeMap<u16, Output>,
+    error: LogFile,
+    access: BTreeMap<u16, LogFile>,
     /// INVARIANT: the sites in whose access logs something waits. There may be thousands of others, which no batch of
     /// records is to look at.
     waiting: BTreeSet<u16>,
@@ -51,19 +51,19 @@ pub struct Files {
     /// Whether none is opened any more.
     is_last: bool,
     syslog: Option<Syslog>,
-    /// What sites may still write into the error log.
+    /// The bytes that sites may still write into the error log.
     pub(crate) quotas: Quotas,
 }
 
 /// One file, or the absence of one: then its lines are dropped, as the launcher wants no such log.
 #[derive(Debug)]
-struct Output {
+struct LogFile {
     name: String,
     file: Option<File>,
     pending: Vec<u8>,
     /// Lines for which there was no room since the last failure.
     lost: u64,
-    failure: Option<Failure>,
+    failure: Option<WriteFailure>,
     /// How long the file is, as far as this logger knows.
     length: u64,
     excess: Excess,
@@ -81,20 +81,20 @@ struct Excess {
 }
 
 #[derive(Debug)]
-struct Failure {
+struct WriteFailure {
     error: io::Error,
     /// Not to be tried before.
     retry_at: Option<Instant>,
     report_at: Instant,
 }
 
-impl Default for Files {
+impl Default for LogFiles {
     fn default() -> Self {
         Self {
             format: Format::default(),
             access_bytes: u64::MAX,
             clock: Clock::default(),
-            error: Output::new("error log".into()),
+            error: LogFile::new("error log".into()),
             access: BTreeMap::new(),
             waiting: BTreeSet::new(),
             unopened: BTreeMap::new(),
@@ -105,7 +105,7 @@ impl Default for Files {
     }
 }
 
-impl Files {
+impl LogFiles {
     /// Sets the format of access logs.
     pub fn set_format(&mut self, format: Format) {
         self.format = format;
@@ -158,16 +158,16 @@ impl Files {
     }
 
     /// The access log of a site, to which what waits for it has been written; and what else it takes to write there.
-    fn output_of(&mut self, site: u16, name: &str, now: Instant) -> (&mut Output, &mut Clock, Format) {
+    fn output_of(&mut self, site: u16, name: &str, now: Instant) -> (&mut LogFile, &mut Clock, Format) {
         let name = match site {
             wire::NO_PARTITION => "access log of no site".into(),
             _ => format!("access log of site {name}"),
         };
-        let output = self.access.entry(site).or_insert_with(|| Output::new(name.clone()));
+        let output = self.access.entry(site).or_insert_with(|| LogFile::new(name.clone()));
         if output.name != name {
             // The number was another site's, whose lines are not for this file.
             write_access(output, &mut self.clock, self.format, now);
-            std::mem::replace(output, Output::new(name)).give_up();
+            std::mem::replace(output, LogFile::new(name)).give_up();
         }
         write_access(output, &mut self.clock, self.format, now);
         (output, &mut self.clock, self.format)
@@ -243,7 +243,7 @@ impl Files {
         });
     }
 
-    /// As [`Files::write`], for files that have much waiting.
+    /// As [`LogFiles::write`], for files that have much waiting.
     pub(crate) fn write_large(&mut self, now: Instant) {
         if self.error.pending.len() >= WRITE_AT {
             write_error(&mut self.error, &mut self.clock, now);
@@ -259,16 +259,16 @@ impl Files {
     /// Writes what waits for the last time, whether or not it is time for another try.
     pub fn close(mut self) {
         self.error.retry_now();
-        self.access.values_mut().for_each(Output::retry_now);
-        let untold = self.access.values_mut().filter_map(Output::tell_excess).collect::<Vec<_>>();
+        self.access.values_mut().for_each(LogFile::retry_now);
+        let untold = self.access.values_mut().filter_map(LogFile::tell_excess).collect::<Vec<_>>();
         untold.iter().for_each(|text| self.event(now_us(), Level::Warning, "logger", text.as_bytes()));
         self.write(Instant::now());
         self.error.give_up();
-        self.access.values_mut().for_each(Output::give_up);
+        self.access.values_mut().for_each(LogFile::give_up);
     }
 }
 
-fn write_error(output: &mut Output, clock: &mut Clock, now: Instant) {
+fn write_error(output: &mut LogFile, clock: &mut Clock, now: Instant) {
     if let Some((lost, error)) = output.write(now) {
         let text = format!("lost {lost} lines: {error}");
         event_line(&mut output.pending, clock, now_us(), Level::Error, "logger", text.as_bytes());
@@ -276,7 +276,7 @@ fn write_error(output: &mut Output, clock: &mut Clock, now: Instant) {
     }
 }
 
-fn write_access(output: &mut Output, clock: &mut Clock, format: Format, now: Instant) {
+fn write_access(output: &mut LogFile, clock: &mut Clock, format: Format, now: Instant) {
     if let Some((lost, error)) = output.write(now) {
         let error = error.to_string();
         lost_line(&mut output.pending, clock, format, now_us(), lost, &error);
@@ -284,7 +284,7 @@ fn write_access(output: &mut Output, clock: &mut Clock, format: Format, now: Ins
     }
 }
 
-impl Output {
+impl LogFile {
     fn new(name: String) -> Self {
         let (pending, excess) = (Vec::new(), Excess::default());
         Self { name, file: None, pending, lost: 0, failure: None, length: 0, excess }
@@ -325,7 +325,7 @@ impl Output {
         Some(&mut self.pending)
     }
 
-    /// What is to be said of lines that were left out, if any were.
+    /// The line about lines that were left out, if any were.
     fn tell_excess(&mut self) -> Option<String> {
         let count = std::mem::take(&mut self.excess.untold);
         (count > 0).then(|| format!("{}: left out {count} lines: {FULL}; {ROTATE}", self.name))
@@ -365,7 +365,7 @@ impl Output {
                 now + SAY
             }
         };
-        self.failure = Some(Failure { error, retry_at: Some(now + RETRY), report_at });
+        self.failure = Some(WriteFailure { error, retry_at: Some(now + RETRY), report_at });
     }
 
     fn retry_now(&mut self) {
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_full_disk_loses_only_what_is_over_the_limit() {
         let path = std::env::temp_dir().join(format!("bulkhead-output-{}", std::process::id()));
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         files.set_error(OpenOptions::new().write(true).open("/dev/full").unwrap());
         let total = 100_000;
         let text = [b'x'; 60];
@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn what_waits_for_one_of_many_sites_is_written() {
         let path = std::env::temp_dir().join(format!("bulkhead-output-sites-{}", std::process::id()));
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
         (0..100).for_each(|site| files.set_access(site, "a", full()));
         let access = access(7);
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_site_is_not_written_for_another_of_its_number() {
         let path = std::env::temp_dir().join(format!("bulkhead-output-number-{}", std::process::id()));
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         files.set_access(7, "a", OpenOptions::new().write(true).open("/dev/full").unwrap());
         files.access(&access(7));
         files.write(Instant::now());
@@ -492,7 +492,7 @@ mod tests {
             |name: &str| std::env::temp_dir().join(format!("bulkhead-output-{name}-{}", std::process::id()));
         let (own, none) = (path("own"), path("none"));
         let lines = |path| read_to_string(path).unwrap().lines().count();
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         files.set_access(wire::NO_PARTITION, "", File::create(&none).unwrap());
         files.close_access(7, "a");
         assert!(files.has_unopened() && files.lacks(7) && !files.lacks(8));
@@ -522,10 +522,10 @@ mod tests {
         let path =
             |name: &str| std::env::temp_dir().join(format!("bulkhead-output-{name}-{}", std::process::id()));
         let (error, first, second) = (path("full-error"), path("full-first"), path("full-second"));
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         files.set_error(File::create(&error).unwrap());
         files.set_access(7, "a", File::create(&first).unwrap());
-        let fill = |files: &mut Files, count| {
+        let fill = |files: &mut LogFiles, count| {
             (0..count).for_each(|_| files.access(&access(7)));
             files.write(Instant::now());
         };
@@ -544,7 +544,7 @@ mod tests {
             said.ends_with(&format!("access log of site a: left out 1 lines: {FULL}; {ROTATE}\n")),
             "{said}"
         );
-        // What was there before counts as well.
+        // The lines of before count as well.
         files.set_access(7, "a", OpenOptions::new().append(true).open(&first).unwrap());
         fill(&mut files, 1);
         assert_eq!(std::fs::metadata(&first).unwrap().len(), 10 * line);
@@ -561,7 +561,7 @@ mod tests {
 
     #[test]
     fn a_log_that_was_not_given_is_no_failure() {
-        let mut files = Files::default();
+        let mut files = LogFiles::default();
         files.event(0, Level::Info, "a", b"x");
         assert!(!files.waits());
     }

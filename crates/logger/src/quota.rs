@@ -1,5 +1,5 @@
-//! How much the processes of a site may write into the error log in the long run, whatever they say in a second and however often they start
-//! anew.
+//! How much the processes of a site may write into the error log in the long run, whatever they say in a second and
+//! however often they start anew.
 //!
 //! Runs in: the logger. Sees: labels, which the launcher gives. Never: takes from one site what another has written.
 
@@ -13,14 +13,14 @@ pub(crate) const BYTES_PER_SECOND: u64 = 4 << 10;
 /// LIMIT: sites that are remembered before those that have written nothing for long are forgotten.
 const SITES_MAX: usize = 4096;
 
-/// What a site has left, and when that was.
+/// The remaining quota of a site, and when that was.
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingQuota {
     bytes: u64,
     at: Instant,
 }
 
-impl Left {
+impl RemainingQuota {
     fn now(self, now: Instant) -> Self {
         let came = now.saturating_duration_since(self.at);
         // Parts of a second are kept for later.
@@ -30,9 +30,9 @@ impl Left {
     }
 }
 
-/// What every site has left.
+/// The remaining quotas of all sites.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(HashMap<String, Left>);
+pub(crate) struct Quotas(HashMap<String, RemainingQuota>);
 
 impl Quotas {
     /// Whether so many bytes may be written of who has this label, which are taken from its site's.
@@ -42,7 +42,7 @@ impl Quotas {
             if self.0.len() >= SITES_MAX {
                 self.0.retain(|_, left| left.now(now).bytes < BYTES_MAX);
             }
-            self.0.insert(site.to_owned(), Left { bytes: BYTES_MAX, at: now });
+            self.0.insert(site.to_owned(), RemainingQuota { bytes: BYTES_MAX, at: now });
         }
         let Some(left) = self.0.get_mut(site) else { return true };
         *left = left.now(now);
@@ -52,8 +52,8 @@ impl Quotas {
     }
 }
 
-/// The site of a process: `main` of `site main`, `service main/shop` and `dataproxy main/catalog`; or the label itself, of a process that
-/// is of no site.
+/// The site of a process: `main` of `site main`, `service main/shop` and `dataproxy main/catalog`; or the label itself,
+/// of a process that is of no site.
 fn site_of(label: &str) -> &str {
     let name = label.split_once(' ').map_or(label, |(_, name)| name);
     name.split(['/', ':', ' ']).next().unwrap_or(name)

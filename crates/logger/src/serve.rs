@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use wire::{ChildToLauncher, DecodeError, LauncherToLogger, MESSAGE_MAX};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::{Channel, ChannelError, watch};
 use worker::counters::Counters;
 
-use crate::client::Client;
+use crate::client::LogClient;
 use crate::format::Format;
 use crate::lines::LineReader;
-use crate::output::{Files, RETRY};
+use crate::output::{LogFiles, RETRY};
 use crate::syslog::Syslog;
 use crate::terminal::Terminal;
 
@@ -79,7 +79,7 @@ impl From<io::Error> for ServeError {
 }
 
 /// Runs the logger until the launcher closes the control channel.
-pub async fn serve(start: Start) -> Result<(), ServeError> {
+pub async fn serve(start: ProcessStart) -> Result<(), ServeError> {
     let control = Rc::new(Channel::<LauncherToLogger, ChildToLauncher>::control(start.control, start.say)?);
     let logger = Rc::new(Logger::default());
     tokio::task::spawn_local(logger.clone().write_when_quiet());
@@ -94,8 +94,8 @@ pub async fn serve(start: Start) -> Result<(), ServeError> {
 /// Where all tasks of the logger meet.
 #[derive(Debug)]
 struct Logger {
-    files: RefCell<Files>,
-    sources: RefCell<Vec<Rc<Source>>>,
+    files: RefCell<LogFiles>,
+    sources: RefCell<Vec<Rc<LogSource>>>,
     /// Whether the launcher has said `Read`: all logs are there, and no other logger reads the same sources.
     ///
     /// INVARIANT: what is looked at and then discarded is one message, as nobody else takes any.
@@ -114,20 +114,20 @@ struct Logger {
 
 /// A channel or a pipe from which the logger reads.
 #[derive(Debug)]
-struct Source {
+struct LogSource {
     descriptor: AsyncFd<OwnedFd>,
-    reader: RefCell<Reader>,
+    reader: RefCell<SourceReader>,
 }
 
 #[derive(Debug)]
-enum Reader {
-    Batches(Client),
+enum SourceReader {
+    Batches(LogClient),
     Lines(LineReader),
 }
 
-/// What a source has left after it was read.
+/// The rest that a source has after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum ReadRemainder {
     Nothing,
     More,
     /// A batch with a line for a log that is not open.
@@ -173,7 +173,7 @@ impl Logger {
                     self.opened.notify_waiters();
                     continue;
                 }
-                // What came before is done by now: what waited for the old files is in them.
+                // Messages before this one are done by now: lines that waited for the old files are in them.
                 LauncherToLogger::Confirm { ticket } => ChildToLauncher::Confirmed { ticket },
                 other => {
                     self.set_up(other, descriptor)?;
@@ -212,11 +212,11 @@ impl Logger {
             LauncherToLogger::ErrorLog {} => self.files.borrow_mut().set_error(File::from(descriptor?)),
             LauncherToLogger::Client { label, right } => {
                 self.counters.connected();
-                self.add(descriptor?, Reader::Batches(Client::new(label.as_str(), right)))?;
+                self.add(descriptor?, SourceReader::Batches(LogClient::new(label.as_str(), right)))?;
             }
             LauncherToLogger::Stderr { label } => {
                 let tail = self.terminal.borrow_mut().as_mut().map(|terminal| terminal.tail(label.as_str()));
-                self.add(descriptor?, Reader::Lines(LineReader::new(label.as_str()).with_tail(tail)))?;
+                self.add(descriptor?, SourceReader::Lines(LineReader::new(label.as_str()).with_tail(tail)))?;
             }
             LauncherToLogger::Syslog {} => self.files.borrow_mut().set_syslog(Some(Syslog::new(descriptor?))),
             LauncherToLogger::NoSyslog {} => self.files.borrow_mut().set_syslog(None),
@@ -238,12 +238,12 @@ impl Logger {
         let Some(tail) = self.terminal.borrow().as_ref().and_then(|terminal| terminal.tail_of(label)) else {
             return;
         };
-        let fills = |source: &&Rc<Source>| matches!(&*source.reader.borrow(), Reader::Lines(lines) if lines.fills(&tail));
+        let fills = |source: &&Rc<LogSource>| matches!(&*source.reader.borrow(), SourceReader::Lines(lines) if lines.fills(&tail));
         let source = self.sources.borrow().iter().find(fills).cloned();
         if let Some(source) = source.filter(|_| self.reads.get()) {
-            // What is left of its descendants may go on writing.
+            // Its surviving descendants may go on writing.
             let mut turns = 0..LAST_TURNS;
-            while turns.next().is_some() && self.read(&source) == Left::More {}
+            while turns.next().is_some() && self.read(&source) == ReadRemainder::More {}
             source.finish(&mut self.files.borrow_mut());
         }
         if let Some(terminal) = &mut *self.terminal.borrow_mut() {
@@ -251,9 +251,9 @@ impl Logger {
         }
     }
 
-    fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: Reader) -> Result<(), ServeError> {
+    fn add(self: &Rc<Self>, descriptor: OwnedFd, reader: SourceReader) -> Result<(), ServeError> {
         rustix::io::ioctl_fionbio(&descriptor, true).map_err(io::Error::from)?;
-        let source = Rc::new(Source { descriptor: watch(descriptor)?, reader: RefCell::new(reader) });
+        let source = Rc::new(LogSource { descriptor: watch(descriptor)?, reader: RefCell::new(reader) });
         self.sources.borrow_mut().push(source.clone());
         if self.reads.get() {
             tokio::task::spawn_local(self.clone().attend(source));
@@ -270,25 +270,25 @@ impl Logger {
     }
 
     /// Reads one source until it ends.
-    async fn attend(self: Rc<Self>, source: Rc<Source>) {
+    async fn attend(self: Rc<Self>, source: Rc<LogSource>) {
         loop {
             match self.read(&source) {
-                Left::More => tokio::task::yield_now().await,
-                // Whoever was asked may have been unable to answer.
-                Left::Held => drop(tokio::time::timeout(RETRY, self.opened.notified()).await),
-                Left::Nothing => {
-                    if self.wait(&source).await == Left::Ended {
+                ReadRemainder::More => tokio::task::yield_now().await,
+                // The launcher may have been unable to answer.
+                ReadRemainder::Held => drop(tokio::time::timeout(RETRY, self.opened.notified()).await),
+                ReadRemainder::Nothing => {
+                    if self.wait(&source).await == ReadRemainder::Ended {
                         break;
                     }
                 }
-                Left::Ended => break,
+                ReadRemainder::Ended => break,
             }
         }
         self.end(&source);
     }
 
     /// Waits until a source has something, or something is due to be said of it.
-    async fn wait(&self, source: &Source) -> Left {
+    async fn wait(&self, source: &LogSource) -> ReadRemainder {
         let now = Instant::now();
         let due = source.due(now);
         let report_at = tokio::time::Instant::from_std(due.unwrap_or(now));
@@ -297,26 +297,26 @@ impl Logger {
                 Ok(mut ready) => {
                     // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
                     let left = self.read(source);
-                    if left == Left::Nothing {
+                    if left == ReadRemainder::Nothing {
                         ready.clear_ready();
                     }
                     left
                 }
-                Err(_) => Left::Ended,
+                Err(_) => ReadRemainder::Ended,
             },
-            () = tokio::time::sleep_until(report_at), if due.is_some() => Left::More,
+            () = tokio::time::sleep_until(report_at), if due.is_some() => ReadRemainder::More,
         }
     }
 
     /// Reads some of what a source has, and says what is due of it.
-    fn read(&self, source: &Source) -> Left {
+    fn read(&self, source: &LogSource) -> ReadRemainder {
         let now = Instant::now();
         let mut buffer = self.buffer.borrow_mut();
         let mut files = self.files.borrow_mut();
-        let mut left = Left::More;
+        let mut left = ReadRemainder::More;
         for _ in 0..TURN {
             left = self.read_one(source, &mut buffer, &mut files, now);
-            if left != Left::More {
+            if left != ReadRemainder::More {
                 break;
             }
             files.write_large(now);
@@ -329,38 +329,44 @@ impl Logger {
     }
 
     /// Reads one message, or one piece of a pipe's stream.
-    fn read_one(&self, source: &Source, buffer: &mut [u8], files: &mut Files, now: Instant) -> Left {
+    fn read_one(
+        &self,
+        source: &LogSource,
+        buffer: &mut [u8],
+        files: &mut LogFiles,
+        now: Instant,
+    ) -> ReadRemainder {
         let result = match &mut *source.reader.borrow_mut() {
-            Reader::Batches(client) => self.read_batch(source, client, buffer, files, now),
-            Reader::Lines(lines) => read_lines(source, lines, buffer, files, now),
+            SourceReader::Batches(client) => self.read_batch(source, client, buffer, files, now),
+            SourceReader::Lines(lines) => read_lines(source, lines, buffer, files, now),
         };
         result.unwrap_or_else(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Left::Nothing,
-            io::ErrorKind::Interrupted => Left::More,
+            io::ErrorKind::WouldBlock => ReadRemainder::Nothing,
+            io::ErrorKind::Interrupted => ReadRemainder::More,
             _ => {
                 eprintln!("error: a source of log records failed: {error}");
-                Left::Ended
+                ReadRemainder::Ended
             }
         })
     }
 
-    /// Writes the records of the next batch, and then takes the batch out of the channel: the next logger finds there what
-    /// one that is killed has not written.
+    /// Writes the records of the next batch, and then takes the batch out of the channel: the next logger finds there
+    /// what one that is killed has not written.
     fn read_batch(
         &self,
-        source: &Source,
-        client: &mut Client,
+        source: &LogSource,
+        client: &mut LogClient,
         buffer: &mut [u8],
-        files: &mut Files,
+        files: &mut LogFiles,
         now: Instant,
-    ) -> io::Result<Left> {
+    ) -> io::Result<ReadRemainder> {
         match sys::seqpacket::peek(&source.descriptor, buffer) {
-            Ok(None) => return Ok(Left::Ended),
+            Ok(None) => return Ok(ReadRemainder::Ended),
             Ok(Some(length)) => {
                 let lacking = client.lacking(&buffer[..length], files);
                 if !lacking.is_empty() {
                     self.want(lacking, files);
-                    return Ok(Left::Held);
+                    return Ok(ReadRemainder::Held);
                 }
                 let records = client.take(&buffer[..length], files, now);
                 self.counters.requests.set(self.counters.requests.get() + records);
@@ -372,11 +378,11 @@ impl Logger {
             Err(error) => return Err(error),
         }
         sys::seqpacket::discard(&source.descriptor)?;
-        Ok(Left::More)
+        Ok(ReadRemainder::More)
     }
 
     /// Has logs asked for that are not open.
-    fn want(&self, sites: Vec<u16>, files: &mut Files) {
+    fn want(&self, sites: Vec<u16>, files: &mut LogFiles) {
         let new = sites.into_iter().filter(|&site| files.asks_for(site));
         self.wanted.borrow_mut().extend(new);
         self.asks.notify_one();
@@ -394,9 +400,9 @@ impl Logger {
     }
 
     /// Forgets a source, and says what is still to be said of it.
-    fn end(&self, source: &Rc<Source>) {
+    fn end(&self, source: &Rc<LogSource>) {
         source.finish(&mut self.files.borrow_mut());
-        if matches!(*source.reader.borrow(), Reader::Batches(_)) {
+        if matches!(*source.reader.borrow(), SourceReader::Batches(_)) {
             self.counters.disconnected();
         }
         self.sources.borrow_mut().retain(|other| !Rc::ptr_eq(other, source));
@@ -410,7 +416,7 @@ impl Logger {
         }
         let until = Instant::now() + DRAIN_MAX;
         for source in self.sources.take() {
-            while self.read(&source) == Left::More && Instant::now() < until {}
+            while self.read(&source) == ReadRemainder::More && Instant::now() < until {}
             source.finish(&mut self.files.borrow_mut());
             self.files.borrow_mut().write_large(Instant::now());
         }
@@ -419,7 +425,7 @@ impl Logger {
     /// Writes the files once per turn of the loop in which something arrived.
     async fn write_when_quiet(self: Rc<Self>) {
         loop {
-            // What could not be written is tried again even if nothing arrives.
+            // Lines that could not be written are tried again even if nothing arrives.
             let waits = self.files.borrow().waits();
             if waits {
                 let _ = tokio::time::timeout(RETRY, self.dirty.notified()).await;
@@ -434,36 +440,36 @@ impl Logger {
 }
 
 fn read_lines(
-    source: &Source,
+    source: &LogSource,
     lines: &mut LineReader,
     buffer: &mut [u8],
-    files: &mut Files,
+    files: &mut LogFiles,
     now: Instant,
-) -> io::Result<Left> {
+) -> io::Result<ReadRemainder> {
     let count = rustix::io::read(&source.descriptor, &mut *buffer)?;
     lines.take(&buffer[..count], files, now);
-    Ok(if count > 0 { Left::More } else { Left::Ended })
+    Ok(if count > 0 { ReadRemainder::More } else { ReadRemainder::Ended })
 }
 
-impl Source {
+impl LogSource {
     fn due(&self, now: Instant) -> Option<Instant> {
         match &*self.reader.borrow() {
-            Reader::Batches(client) => client.limiter.due(now),
-            Reader::Lines(lines) => lines.limiter.due(now),
+            SourceReader::Batches(client) => client.limiter.due(now),
+            SourceReader::Lines(lines) => lines.limiter.due(now),
         }
     }
 
-    fn report(&self, files: &mut Files, now: Instant) {
+    fn report(&self, files: &mut LogFiles, now: Instant) {
         match &mut *self.reader.borrow_mut() {
-            Reader::Batches(client) => client.limiter.report(files, now),
-            Reader::Lines(lines) => lines.limiter.report(files, now),
+            SourceReader::Batches(client) => client.limiter.report(files, now),
+            SourceReader::Lines(lines) => lines.limiter.report(files, now),
         }
     }
 
-    fn finish(&self, files: &mut Files) {
+    fn finish(&self, files: &mut LogFiles) {
         match &mut *self.reader.borrow_mut() {
-            Reader::Batches(client) => client.limiter.finish(files),
-            Reader::Lines(lines) => lines.finish(files, Instant::now()),
+            SourceReader::Batches(client) => client.limiter.finish(files),
+            SourceReader::Lines(lines) => lines.finish(files, Instant::now()),
         }
     }
 }

@@ -30,7 +30,7 @@ impl Syslog {
         Self { socket, lost: 0, line: Vec::new() }
     }
 
-    /// Sends a line; `label` must be escaped already. What is not taken at once is counted, and said later.
+    /// Sends a line; `label` must be escaped already. A line that is not taken at once is counted, and reported later.
     pub fn event(&mut self, level: Level, label: &str, text: &[u8]) {
         if self.lost > 0 {
             let note = format!("lost {} lines that syslog did not take", self.lost);

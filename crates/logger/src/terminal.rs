@@ -1,6 +1,7 @@
 //! The last lines of processes that could not start, for who has started the server and looks at its terminal.
 //!
-//! Runs in: the logger. Sees: lines of any process, which come escaped. Never: waits for the terminal, or reads from it.
+//! Runs in: the logger. Sees: lines of any process, which come escaped. Never: waits for the terminal, or reads from
+//! it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -26,12 +27,12 @@ pub fn push(tail: &Tail, line: &[u8]) {
     lines.push_back(String::from_utf8_lossy(&line[..line.len().min(LINE_BYTES_MAX)]).into_owned());
 }
 
-/// What the launcher prints to.
+/// The terminal that the launcher prints to.
 #[derive(Debug)]
 pub struct Terminal {
     output: File,
     tails: HashMap<String, Tail>,
-    /// What was shown last of each process, without numbers.
+    /// The last line of each process, without numbers.
     shown: HashMap<String, String>,
 }
 

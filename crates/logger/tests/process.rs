@@ -11,7 +11,7 @@ use std::time::Duration;
 use logger::serve;
 use wire::log::{Access, Level, Record, append, begin};
 use wire::{AccessRight, ChildToLauncher, LauncherToLogger, NO_PARTITION, Text};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::Channel;
 use worker::log::Log;
 
@@ -46,7 +46,7 @@ impl Bench {
         fs::create_dir_all(&directory).unwrap();
         let (ours, theirs) = sys::seqpacket::pair().unwrap();
         let logger = tokio::task::spawn_local(async move {
-            let start = Start { control: theirs, say: None, log: None };
+            let start = ProcessStart { control: theirs, say: None, log: None };
             serve(start).await.map_err(|error| error.to_string())
         });
         let bench = Self { control: Control::new(ours).unwrap(), directory: Directory(directory), logger };
@@ -188,7 +188,7 @@ fn a_hostile_client_is_refused_but_kept() {
     });
 }
 
-/// Who answers no requests is of no site, and must not pass for one of every site.
+/// A client that answers no requests is of no site, and must not pass for one of every site.
 #[test]
 fn without_a_right_there_are_only_events() {
     run(async || {

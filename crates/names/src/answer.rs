@@ -1,7 +1,7 @@
 //! Questions to DNS servers, and their answers (RFC 1035 4).
 //!
-//! Untrusted input: every byte of an answer. Must never: believe a record that is not of the name that was asked for, or
-//! of one that its aliases lead to.
+//! Untrusted input: every byte of an answer. Must never: believe a record that is not of the name that was asked for,
+//! or of one that its aliases lead to.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ use domain::rdata::{A, Aaaa, Cname};
 
 use crate::ADDRESSES_MAX;
 
-/// What a DNS server says of a name.
+/// A DNS server's answer about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DnsAnswer {
     /// These addresses, at least one, and for how many seconds they may be used.
     Addresses(Vec<IpAddr>, u32),
     /// There is no such name, or it has no address of the kind.
@@ -35,23 +35,23 @@ pub fn question(name: &str, kind: Rtype) -> Option<Vec<u8>> {
     Some(builder.finish())
 }
 
-/// What a server's answer to `question` says; `None` if it is no answer to that.
-pub fn addresses(answer: &[u8], question: &[u8]) -> Option<Answer> {
+/// Reads a server's answer to `question`; `None` if it is no answer to that.
+pub fn addresses(answer: &[u8], question: &[u8]) -> Option<DnsAnswer> {
     let (answer, question) = (Message::from_octets(answer).ok()?, Message::from_octets(question).ok()?);
     if !answer.is_answer(&question) {
         return None;
     }
     match answer.header().rcode() {
         Rcode::NOERROR => {}
-        Rcode::NXDOMAIN => return Some(Answer::Absent),
-        other => return Some(Answer::Failed(format!("it answers {other}"))),
+        Rcode::NXDOMAIN => return Some(DnsAnswer::Absent),
+        other => return Some(DnsAnswer::Failed(format!("it answers {other}"))),
     }
     // LIMIT: 20 aliases in a row, by the library.
     let Some(owner) = answer.canonical_name() else {
-        return Some(Answer::Failed("its answer is a circle of aliases".into()));
+        return Some(DnsAnswer::Failed("its answer is a circle of aliases".into()));
     };
     let section = answer.answer().ok()?;
-    // What is broken anywhere is nothing at all.
+    // An answer that is broken anywhere is nothing at all.
     let aliases: Vec<_> = section.limit_to_in::<Cname<_>>().collect::<Result<_, _>>().ok()?;
     let four: Vec<_> = section.limit_to_in::<A>().collect::<Result<_, _>>().ok()?;
     let six: Vec<_> = section.limit_to_in::<Aaaa>().collect::<Result<_, _>>().ok()?;
@@ -62,8 +62,8 @@ pub fn addresses(answer: &[u8], question: &[u8]) -> Option<Answer> {
     let (found, times): (Vec<IpAddr>, Vec<_>) = four.chain(six).take(ADDRESSES_MAX).unzip();
     let times = times.into_iter().chain(aliases.iter().map(|alias| alias.ttl()));
     match times.min() {
-        Some(time) if !found.is_empty() => Some(Answer::Addresses(found, time.as_secs())),
-        _ => Some(Answer::Absent),
+        Some(time) if !found.is_empty() => Some(DnsAnswer::Addresses(found, time.as_secs())),
+        _ => Some(DnsAnswer::Absent),
     }
 }
 

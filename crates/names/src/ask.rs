@@ -11,15 +11,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::answer::{Answer, addresses, is_good, question};
-use crate::{ADDRESSES_MAX, Names};
+use crate::answer::{DnsAnswer, addresses, is_good, question};
+use crate::{ADDRESSES_MAX, LocalNames};
 
 /// LIMIT: how long one server may take for one question; the C library waits for 5 s.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Addresses of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ResolvedAddresses {
     /// At least one.
     pub addresses: Vec<IpAddr>,
     /// How long they hold, as DNS says; `None`: until a file changes.
@@ -28,7 +28,7 @@ pub struct Found {
 
 /// Why a name has no addresses, in words that continue the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unresolved {
+pub enum ResolveError {
     /// Nobody has it: a server says so.
     Absent(String),
     /// Nobody could say.
@@ -44,27 +44,28 @@ pub enum Search {
     Short,
 }
 
-impl fmt::Display for Unresolved {
+impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Absent(why) | Self::Failed(why)) = self;
         f.write_str(why)
     }
 }
 
-impl Names {
+impl LocalNames {
     /// The addresses of a name.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn look_up(&self, name: &str, search: Search) -> Result<Found, Unresolved> {
+    pub async fn look_up(&self, name: &str, search: Search) -> Result<ResolvedAddresses, ResolveError> {
         let whole = name.strip_suffix('.').unwrap_or(name);
         if let Some(addresses) = self.known(whole) {
-            return Ok(Found { addresses, ttl: None });
+            return Ok(ResolvedAddresses { addresses, ttl: None });
         }
-        let mut absent = Unresolved::Failed("cannot be looked up: `/etc/resolv.conf` names no server".into());
+        let mut absent =
+            ResolveError::Failed("cannot be looked up: `/etc/resolv.conf` names no server".into());
         for candidate in self.candidates(name, search) {
             match self.ask(&candidate).await {
-                Err(Unresolved::Absent(why)) => absent = Unresolved::Absent(why),
+                Err(ResolveError::Absent(why)) => absent = ResolveError::Absent(why),
                 // A name of another domain does not stand in for one that nobody could look up.
                 answer => return answer,
             }
@@ -95,35 +96,35 @@ impl Names {
     }
 
     /// Asks one server after the other until one answers.
-    async fn ask(&self, name: &str) -> Result<Found, Unresolved> {
+    async fn ask(&self, name: &str) -> Result<ResolvedAddresses, ResolveError> {
         let mut why = "`/etc/resolv.conf` names no server".to_owned();
         for server in &self.servers {
             match ask_both(*server, name).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {
                     let ip = server.ip();
-                    return Err(Unresolved::Absent(format!("has no address that is good, says {ip}")));
+                    return Err(ResolveError::Absent(format!("has no address that is good, says {ip}")));
                 }
                 Err(error) => why = format!("{}: {error}", server.ip()),
             }
         }
-        Err(Unresolved::Failed(format!("cannot be looked up: {why}")))
+        Err(ResolveError::Failed(format!("cannot be looked up: {why}")))
     }
 }
 
 /// The addresses of version 4, or else those of version 6: who has both reaches the same servers by either.
-pub(crate) async fn ask_both(server: SocketAddr, name: &str) -> Result<Option<Found>, String> {
+pub(crate) async fn ask_both(server: SocketAddr, name: &str) -> Result<Option<ResolvedAddresses>, String> {
     for kind in [Rtype::A, Rtype::AAAA] {
         let asked = timeout(SERVER_TIMEOUT, ask(server, name, kind)).await;
         let answer = asked.map_err(|_| format!("no answer within {} s", SERVER_TIMEOUT.as_secs()))?;
         match answer.map_err(|error| error.to_string())? {
-            Answer::Failed(why) => return Err(why),
-            Answer::Absent => {}
-            Answer::Addresses(mut addresses, ttl) => {
+            DnsAnswer::Failed(why) => return Err(why),
+            DnsAnswer::Absent => {}
+            DnsAnswer::Addresses(mut addresses, ttl) => {
                 addresses.retain(is_good);
                 let ttl = Some(Duration::from_secs(ttl.into()));
                 if !addresses.is_empty() {
-                    return Ok(Some(Found { addresses, ttl }));
+                    return Ok(Some(ResolvedAddresses { addresses, ttl }));
                 }
             }
         }
@@ -131,7 +132,7 @@ pub(crate) async fn ask_both(server: SocketAddr, name: &str) -> Result<Option<Fo
     Ok(None)
 }
 
-async fn ask(server: SocketAddr, name: &str, kind: Rtype) -> std::io::Result<Answer> {
+async fn ask(server: SocketAddr, name: &str, kind: Rtype) -> std::io::Result<DnsAnswer> {
     let question = question(name, kind).ok_or(std::io::ErrorKind::InvalidInput)?;
     let mut stream = TcpStream::connect(server).await?;
     let mut framed = (question.len() as u16).to_be_bytes().to_vec();

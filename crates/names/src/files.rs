@@ -1,4 +1,4 @@
-//! What this machine says of names: `resolv.conf` and `hosts`.
+//! This machine's own facts about names: `resolv.conf` and `hosts`.
 //!
 //! Sees: two files of the operator's. Never: opens one; the launcher does.
 
@@ -15,16 +15,16 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 const DOMAINS_MAX: usize = 6;
 const DOTS_MAX: usize = 15;
 
-/// What is known of names without asking.
+/// The names that are known without asking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct LocalNames {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) domains: Vec<String>,
     pub(crate) ndots: Option<usize>,
     pub(crate) hosts: Vec<(String, IpAddr)>,
 }
 
-impl Names {
+impl LocalNames {
     /// Takes what `resolv.conf` says, in place of what it said.
     pub fn resolver(&mut self, text: &str) {
         (self.servers, self.domains, self.ndots) = (Vec::new(), Vec::new(), None);
@@ -63,7 +63,7 @@ impl Names {
     }
 }
 
-/// What is in a file, as far as it can be read and is text.
+/// The text of a file, as far as it can be read and is text.
 pub fn read(file: impl AsFd) -> String {
     let mut bytes = vec![0; FILE_BYTES_MAX];
     let mut length = 0;

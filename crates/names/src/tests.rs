@@ -10,13 +10,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::ask::ask_both;
-use crate::{ADDRESSES_MAX, Answer, Found, Names, Search, Unresolved, addresses, question};
+use crate::{
+    ADDRESSES_MAX, DnsAnswer, LocalNames, ResolveError, ResolvedAddresses, Search, addresses, question,
+};
 
 const NAME: &str = "ocsp.example.test";
 
 #[test]
 fn resolv_conf() {
-    let mut names = Names::default();
+    let mut names = LocalNames::default();
     names.resolver(
         "# c\nsearch example.test\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # c\n\
          nameserver fe80::1%eth0\nnameserver\nnameserver 192.0.2.2\nnameserver 192.0.2.3\noptions edns0\n",
@@ -31,12 +33,12 @@ fn resolv_conf() {
         (0, "b.test c.test".into(), Some(15))
     );
     names.resolver("");
-    assert_eq!(names, Names::default());
+    assert_eq!(names, LocalNames::default());
 }
 
 #[tokio::test]
 async fn hosts_are_asked_first() {
-    let mut names = Names::default();
+    let mut names = LocalNames::default();
     for local in ["localhost", "app.localhost", "localhost."] {
         let found = names.look_up(local, Search::Never).await.unwrap();
         assert!(found.addresses.iter().all(IpAddr::is_loopback) && found.ttl.is_none());
@@ -45,10 +47,10 @@ async fn hosts_are_asked_first() {
         "127.0.0.1 localhost\n# 192.0.2.9 other\n192.0.2.1\tOCSP.example.test alias # c\nx y\n::1 alias\n",
     );
     let found = names.look_up(NAME, Search::Never).await.unwrap();
-    assert_eq!(found, Found { addresses: vec!["192.0.2.1".parse().unwrap()], ttl: None });
+    assert_eq!(found, ResolvedAddresses { addresses: vec!["192.0.2.1".parse().unwrap()], ttl: None });
     assert_eq!(names.look_up("alias", Search::Never).await.unwrap().addresses.len(), 2);
     let why = names.look_up("other", Search::Never).await.unwrap_err();
-    assert!(matches!(&why, Unresolved::Failed(why) if why.contains("names no server")), "{why}");
+    assert!(matches!(&why, ResolveError::Failed(why) if why.contains("names no server")), "{why}");
 }
 
 /// An answer with these addresses, under an alias.
@@ -71,7 +73,7 @@ fn answer(question: &[u8], found: &[&str], code: Rcode) -> Vec<u8> {
     builder.finish()
 }
 
-/// What a server of one name sends: how it alters its answer to a question for addresses of a kind.
+/// The answers of a server of one name: how it alters its answer to a question for addresses of a kind.
 type Sent = fn(&[u8], Rtype) -> Vec<u8>;
 
 /// A server on this machine.
@@ -142,7 +144,7 @@ async fn short_names_are_searched_and_a_failure_ends_the_search() {
             _ => answer(question, &[], Rcode::NXDOMAIN),
         }
     };
-    let mut names = Names::default();
+    let mut names = LocalNames::default();
     names.resolver("search other.test example.test\n");
     names.servers = vec![server(only).await];
     let found = names.look_up("ocsp", Search::Short).await.unwrap();
@@ -150,10 +152,10 @@ async fn short_names_are_searched_and_a_failure_ends_the_search() {
     assert!(names.look_up(NAME, Search::Short).await.is_ok());
     for (absent, search) in [("ocsp", Search::Never), ("ocsp.", Search::Short), ("a.ocsp", Search::Short)] {
         let why = names.look_up(absent, search).await.unwrap_err();
-        assert!(matches!(why, Unresolved::Absent(_)), "{absent}: {why}");
+        assert!(matches!(why, ResolveError::Absent(_)), "{absent}: {why}");
     }
     names.domains.insert(0, "broken.test".into());
-    assert!(matches!(names.look_up("ocsp", Search::Short).await, Err(Unresolved::Failed(_))));
+    assert!(matches!(names.look_up("ocsp", Search::Short).await, Err(ResolveError::Failed(_))));
     names.domains.remove(0);
     // A server that is not there is passed over.
     names.servers.insert(0, "127.0.0.1:1".parse().unwrap());
@@ -163,7 +165,7 @@ async fn short_names_are_searched_and_a_failure_ends_the_search() {
 /// How many addresses an answer has.
 fn count(answer: &[u8], question: &[u8]) -> Option<usize> {
     addresses(answer, question).map(|found| match found {
-        Answer::Addresses(found, _) => found.len(),
+        DnsAnswer::Addresses(found, _) => found.len(),
         _ => 0,
     })
 }
@@ -203,5 +205,5 @@ fn a_circle_of_aliases_ends() {
     builder.push((&one, 9, Cname::new(&two))).unwrap();
     builder.push((&two, 9, Cname::new(&one))).unwrap();
     builder.push((&one, 9, A::new(Ipv4Addr::new(192, 0, 2, 1)))).unwrap();
-    assert!(matches!(addresses(&builder.finish(), &asked), Some(Answer::Failed(_))));
+    assert!(matches!(addresses(&builder.finish(), &asked), Some(DnsAnswer::Failed(_))));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sys::attempt::Errno;
 
 use crate::errno;
-use crate::hints::{Hints, Kind};
+use crate::hints::{Hints, ProbedKind};
 
 /// An entry of the table.
 #[derive(Debug)]
@@ -18,22 +18,22 @@ pub struct Attempt {
     /// The letter of the list that it belongs to: A inherited, B processes, C files, D network and IPC, E kernel,
     /// F resources, G identity.
     pub group: char,
-    /// What an attacker would get, in words.
+    /// The gain of an attacker, in words.
     pub name: &'static str,
     /// The layer of the jail that is to close it.
     pub closed_by: &'static str,
-    /// What is right.
-    pub expected: Expected,
+    /// The right result.
+    pub expected: ExpectedResult,
     /// Where it is refused outside of any jail as well, and why; empty if nowhere.
     pub refused_anyway: &'static str,
     pub(crate) run_in: RunIn,
     pub(crate) number: i64,
-    pub(crate) run: fn(&Cx<'_>) -> Outcome,
+    pub(crate) run: fn(&Cx<'_>) -> AttemptOutcome,
 }
 
-/// What is right for an attempt.
+/// The right result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedResult {
     /// No process of the server may succeed.
     Refused,
     /// A service may succeed, a role must not.
@@ -59,9 +59,9 @@ pub(crate) const fn attempt(
     id: &'static str,
     name: &'static str,
     closed_by: &'static str,
-    run: fn(&Cx<'_>) -> Outcome,
+    run: fn(&Cx<'_>) -> AttemptOutcome,
 ) -> Attempt {
-    let (run_in, expected) = (RunIn::Child, Expected::Refused);
+    let (run_in, expected) = (RunIn::Child, ExpectedResult::Refused);
     Attempt { id, group, name, closed_by, expected, refused_anyway: "", run_in, number: 0, run }
 }
 
@@ -82,12 +82,12 @@ impl Attempt {
     }
 
     pub(crate) const fn services_may(mut self) -> Self {
-        self.expected = Expected::ServicesMay;
+        self.expected = ExpectedResult::ServicesMay;
         self
     }
 
     pub(crate) const fn either(mut self) -> Self {
-        self.expected = Expected::Either;
+        self.expected = ExpectedResult::Either;
         self
     }
 
@@ -96,19 +96,19 @@ impl Attempt {
         self
     }
 
-    /// What is right for a process of this kind, as a word.
-    pub fn expected_of(&self, kind: Kind) -> &'static str {
+    /// The right result for a process of this kind, as a word.
+    pub fn expected_of(&self, kind: ProbedKind) -> &'static str {
         match (self.expected, kind) {
-            (Expected::Refused, _) | (Expected::ServicesMay, Kind::Role) => "refused",
-            (Expected::ServicesMay, Kind::Service) | (Expected::Either, _) => "either",
+            (ExpectedResult::Refused, _) | (ExpectedResult::ServicesMay, ProbedKind::Role) => "refused",
+            (ExpectedResult::ServicesMay, ProbedKind::Service) | (ExpectedResult::Either, _) => "either",
         }
     }
 }
 
-/// What an attempt is given.
+/// The input of an attempt.
 #[derive(Debug)]
 pub struct Cx<'h> {
-    /// What is known of the world outside.
+    /// The hints about the world outside.
     pub hints: &'h Hints,
     /// The number of the process that is probed, as it sees itself.
     pub own: i32,
@@ -118,9 +118,9 @@ pub struct Cx<'h> {
     pub number: i64,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct AttemptOutcome {
     pub(crate) result: Result,
     /// The error's name.
     pub(crate) errno: Option<String>,
@@ -151,28 +151,28 @@ impl Result {
     }
 }
 
-pub(crate) fn succeeded(detail: impl Display) -> Outcome {
+pub(crate) fn succeeded(detail: impl Display) -> AttemptOutcome {
     outcome(Result::Succeeded, None, detail)
 }
 
-pub(crate) fn refused(detail: impl Display) -> Outcome {
+pub(crate) fn refused(detail: impl Display) -> AttemptOutcome {
     outcome(Result::Refused, None, detail)
 }
 
-pub(crate) fn not_applicable(detail: impl Display) -> Outcome {
+pub(crate) fn not_applicable(detail: impl Display) -> AttemptOutcome {
     outcome(Result::NotApplicable, None, detail)
 }
 
-pub(crate) fn denied(errno: Errno, detail: impl Display) -> Outcome {
+pub(crate) fn denied(errno: Errno, detail: impl Display) -> AttemptOutcome {
     outcome(Result::Refused, Some(errno::name(errno)), detail)
 }
 
-fn outcome(result: Result, errno: Option<String>, detail: impl Display) -> Outcome {
-    Outcome { result, errno, detail: detail.to_string(), calls: Vec::new() }
+fn outcome(result: Result, errno: Option<String>, detail: impl Display) -> AttemptOutcome {
+    AttemptOutcome { result, errno, detail: detail.to_string(), calls: Vec::new() }
 }
 
 /// Succeeded if the call did.
-pub(crate) fn tried<T, E: Into<Failure>>(result: std::result::Result<T, E>) -> Outcome {
+pub(crate) fn tried<T, E: Into<AttemptError>>(result: std::result::Result<T, E>) -> AttemptOutcome {
     match result {
         Ok(_) => succeeded(""),
         Err(error) => denied(error.into().0, ""),
@@ -180,7 +180,7 @@ pub(crate) fn tried<T, E: Into<Failure>>(result: std::result::Result<T, E>) -> O
 }
 
 /// Succeeded if the call got as far as looking at its arguments, which are wrong on purpose.
-pub(crate) fn reached<T, E: Into<Failure>>(result: std::result::Result<T, E>) -> Outcome {
+pub(crate) fn reached<T, E: Into<AttemptError>>(result: std::result::Result<T, E>) -> AttemptOutcome {
     match result.map_err(|error| error.into().0) {
         Ok(_) => succeeded(""),
         Err(errno) if is_refusal(errno) => denied(errno, ""),
@@ -196,8 +196,8 @@ pub(crate) fn is_refusal(errno: Errno) -> bool {
 /// Makes the attempt on each target: succeeded if one did, else what the last one said.
 pub(crate) fn any<T: Display>(
     targets: impl IntoIterator<Item = T>,
-    mut one: impl FnMut(&T) -> Outcome,
-) -> Outcome {
+    mut one: impl FnMut(&T) -> AttemptOutcome,
+) -> AttemptOutcome {
     let (mut got, mut count, mut last) = (Vec::new(), 0, not_applicable("nothing to try it on"));
     for target in targets {
         count += 1;
@@ -226,21 +226,21 @@ pub(crate) fn short<T: Display>(items: &[T]) -> String {
 }
 
 /// An error of any of the libraries, as the kernel's number.
-pub(crate) struct Failure(pub Errno);
+pub(crate) struct AttemptError(pub Errno);
 
-impl From<Errno> for Failure {
+impl From<Errno> for AttemptError {
     fn from(errno: Errno) -> Self {
         Self(errno)
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for AttemptError {
     fn from(error: std::io::Error) -> Self {
         Self(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
     }
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// With these words if there were none.
     pub(crate) fn or_detail(mut self, detail: impl Display) -> Self {
         if self.detail.is_empty() {
@@ -278,13 +278,13 @@ mod tests {
     #[test]
     fn outcomes_survive_the_pipe() {
         for outcome in [succeeded("x"), denied(Errno::PERM, ""), not_applicable("none")] {
-            let back = Outcome::unpack(&outcome.pack()).unwrap();
+            let back = AttemptOutcome::unpack(&outcome.pack()).unwrap();
             assert_eq!(
                 (back.result, back.errno, back.detail),
                 (outcome.result, outcome.errno, outcome.detail)
             );
         }
-        assert!(Outcome::unpack(b"").is_none());
+        assert!(AttemptOutcome::unpack(b"").is_none());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use sys::attempt::odd;
 
 /// LIMIT: a bundle is a head of at most 64 KiB and some dozen bytes.
 const BUNDLE_MAX: usize = 80 << 10;
-/// What the target of a request for the sweep has in it.
+/// The text in the target of a request for the sweep.
 const WANTED: &[u8] = b"?sweep-filter";
 
 /// Serves as a filter until the channel ends.

@@ -1,14 +1,14 @@
-//! What the probe is told about the world outside of its jail, so that it knows what to go for.
+//! Hints for the probe about the world outside of its jail, so that it knows what to go for.
 //!
 //! Runs in: the probe. Sees: one argument, from who starts it. Never: needs any of it.
 
 use serde_json::Value;
 
-/// What the probe is told; every part may be missing.
+/// The hints; every part may be missing.
 #[derive(Clone, Debug)]
 pub struct Hints {
     /// `role` or `service`: what is expected of some attempts depends on it.
-    pub kind: Kind,
+    pub kind: ProbedKind,
     /// Processes outside of the jail, by the machine's numbers: the launcher, siblings.
     pub pids: Vec<i32>,
     /// Files that it must not be able to read.
@@ -39,21 +39,21 @@ pub struct Hints {
     pub known_refused: Vec<String>,
 }
 
-/// What kind of process is probed.
+/// The kind of process that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProbedKind {
     /// A program of the server itself: gate, site, logger, admin.
     Role,
     /// A service's program.
     Service,
 }
 
-impl Kind {
+impl ProbedKind {
     /// Its word in JSON.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Role => "role",
-            Kind::Service => "service",
+            ProbedKind::Role => "role",
+            ProbedKind::Service => "service",
         }
     }
 }
@@ -61,7 +61,7 @@ impl Kind {
 impl Default for Hints {
     fn default() -> Self {
         Self {
-            kind: Kind::Role,
+            kind: ProbedKind::Role,
             pids: Vec::new(),
             paths: Vec::new(),
             write_paths: Vec::new(),
@@ -115,10 +115,10 @@ impl Hints {
     }
 }
 
-fn kind(value: &Value) -> Option<Kind> {
+fn kind(value: &Value) -> Option<ProbedKind> {
     match value.as_str()? {
-        "role" => Some(Kind::Role),
-        "service" => Some(Kind::Service),
+        "role" => Some(ProbedKind::Role),
+        "service" => Some(ProbedKind::Service),
         _ => None,
     }
 }
@@ -138,9 +138,9 @@ mod tests {
     #[test]
     fn every_part_may_be_missing() {
         let hints = Hints::parse("{}").unwrap();
-        assert_eq!((hints.kind, hints.fds.len(), hints.approved), (Kind::Role, 5, None));
+        assert_eq!((hints.kind, hints.fds.len(), hints.approved), (ProbedKind::Role, 5, None));
         let hints = Hints::parse(r#"{"kind":"service","pids":[1,2],"abstract":["x"],"fds":[0]}"#).unwrap();
-        assert_eq!((hints.kind, hints.pids, hints.fds), (Kind::Service, vec![1, 2], vec![0]));
+        assert_eq!((hints.kind, hints.pids, hints.fds), (ProbedKind::Service, vec![1, 2], vec![0]));
         assert_eq!(hints.abstract_names, ["x"]);
     }
 

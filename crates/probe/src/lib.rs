@@ -22,4 +22,4 @@ pub mod sweep;
 
 pub use hints::Hints;
 pub use look::given_descriptors;
-pub use run::{Report, attempts};
+pub use run::{ProbeReport, attempts};

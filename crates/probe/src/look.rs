@@ -22,8 +22,9 @@ pub(crate) fn open_descriptors() -> Vec<i32> {
     (0..DESCRIPTORS_MAX).filter(|&number| odd::is_open(number)).collect()
 }
 
-/// What a running process of ours may hold besides 0 to 4: Unix sockets (channels, relayed connections), pipes, and
-/// what a runtime makes for itself (epoll, eventfd, timers). For the hints of a process that probes itself.
+/// The descriptors that a running process of ours may hold besides 0 to 4: Unix sockets (channels, relayed
+/// connections), pipes, and those of a runtime itself (epoll, eventfd, timers). For the hints of a process that probes
+/// itself.
 pub fn given_descriptors() -> Vec<i32> {
     let given = |number: &i32| {
         let Some(copy) = odd::duplicate(*number) else { return false };
@@ -51,7 +52,7 @@ pub(crate) fn descriptors_of(wanted: FileType) -> Vec<(i32, OwnedFd)> {
         .collect()
 }
 
-/// What a descriptor is, for people.
+/// Describes a descriptor, for people.
 pub(crate) fn describe(number: i32) -> String {
     if let Ok(link) = fs::read_link(format!("/proc/self/fd/{number}")) {
         return format!("{number} -> {}", link.display());

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use probe::Hints;
-use probe::hints::Kind;
+use probe::hints::ProbedKind;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> =
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         "sweep" => probe::sweep::run(),
         "filter" => return filter(),
         "score" => probe::score::score(&hints).to_json(),
-        // What is in the table, without trying any of it.
-        "list" => probe::run::list(Kind::Role),
+        // Prints the table, without trying any of it.
+        "list" => probe::run::list(ProbedKind::Role),
         _ => return usage("what to do is missing"),
     };
     match writeln!(std::io::stdout(), "{document}") {

@@ -5,7 +5,7 @@
 
 use sys::attempt::memory::{PAGE, Reader, landmarks};
 
-use crate::attempt::{Cx, Outcome, not_applicable, refused, succeeded};
+use crate::attempt::{AttemptOutcome, Cx, not_applicable, refused, succeeded};
 
 /// LIMIT: the mappings of a small program, with room; 1 GiB would take a second.
 const PAGES_MAX: usize = 1 << 16;
@@ -13,7 +13,7 @@ const PAGES_MAX: usize = 1 << 16;
 const GAP_PAGES: usize = 512;
 
 /// The secrets of the hints that are found in this process's memory.
-pub(crate) fn canaries(cx: &Cx<'_>) -> Outcome {
+pub(crate) fn canaries(cx: &Cx<'_>) -> AttemptOutcome {
     let secrets = &cx.hints.canaries;
     if secrets.is_empty() {
         return not_applicable("no canaries in the hints");
@@ -48,7 +48,7 @@ fn search(reader: &mut Reader, mut look: impl FnMut(&[u8])) -> usize {
             let mut page = [0; PAGE];
             if reader.page(address, &mut page) {
                 (missing, pages) = (0, pages + 1);
-                // What spans two pages is seen with the second one.
+                // Text that spans two pages is seen with the second one.
                 text.drain(..text.len().saturating_sub(256));
                 text.extend_from_slice(&page);
                 look(&text);

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sys::attempt::child;
 
-use crate::attempt::{Attempt, Cx, Outcome, Result, RunIn, not_applicable, refused};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, Result, RunIn, not_applicable, refused};
 use crate::attempts::all;
-use crate::hints::{Hints, Kind};
+use crate::hints::{Hints, ProbedKind};
 use crate::names::of_call;
 
 /// How long one attempt may take.
@@ -19,26 +19,26 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// Everything that was tried.
 #[derive(Debug)]
-pub struct Report {
+pub struct ProbeReport {
     /// The kind of process that was probed.
-    pub kind: Kind,
+    pub kind: ProbedKind,
     /// Whether attempts could be made in children.
     pub children: bool,
     /// Each attempt and what came of it.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ProbeEntry>,
 }
 
 /// One attempt and what came of it.
 #[derive(Debug)]
-pub struct Entry {
+pub struct ProbeEntry {
     /// The attempt.
     pub attempt: &'static Attempt,
-    /// What came of it.
-    pub outcome: Outcome,
+    /// The outcome.
+    pub outcome: AttemptOutcome,
 }
 
 /// Makes all attempts.
-pub fn attempts(hints: &Hints) -> Report {
+pub fn attempts(hints: &Hints) -> ProbeReport {
     let children = !hints.inline && child::isolated(TIME, Vec::new).is_ok();
     let wanted = |attempt: &&Attempt| hints.only.is_empty() || hints.only.iter().any(|id| id == attempt.id);
     let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -48,13 +48,13 @@ pub fn attempts(hints: &Hints) -> Report {
             if hints.trace {
                 eprintln!("{}", attempt.id);
             }
-            Entry { attempt, outcome: one(attempt, hints, own, children) }
+            ProbeEntry { attempt, outcome: one(attempt, hints, own, children) }
         })
         .collect();
-    Report { kind: hints.kind, children, entries }
+    ProbeReport { kind: hints.kind, children, entries }
 }
 
-fn one(attempt: &Attempt, hints: &Hints, own: i32, children: bool) -> Outcome {
+fn one(attempt: &Attempt, hints: &Hints, own: i32, children: bool) -> AttemptOutcome {
     if hints.known_refused.iter().any(|id| id == attempt.id) {
         return refused("as found in a process of its own");
     }
@@ -70,11 +70,11 @@ fn one(attempt: &Attempt, hints: &Hints, own: i32, children: bool) -> Outcome {
     }
 }
 
-/// What `body` gives, from a child.
-pub(crate) fn aside(body: impl FnOnce() -> Outcome) -> Outcome {
+/// Runs `body` in a child.
+pub(crate) fn aside(body: impl FnOnce() -> AttemptOutcome) -> AttemptOutcome {
     match child::isolated(TIME, || body().pack()) {
         Err(errno) => not_applicable(format!("no child: {}", crate::errno::name(errno))),
-        Ok(ended) => match (Outcome::unpack(&ended.bytes), ended.signal) {
+        Ok(ended) => match (AttemptOutcome::unpack(&ended.bytes), ended.signal) {
             (Some(outcome), _) => outcome,
             (None, Some(signal)) => refused(format!("the process was ended by signal {signal}")),
             (None, None) if ended.late => refused("it did not end by itself, and was ended"),
@@ -83,9 +83,9 @@ pub(crate) fn aside(body: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
-impl Entry {
+impl ProbeEntry {
     /// Whether the result is what is right for a process of this kind.
-    pub fn as_expected(&self, kind: Kind) -> bool {
+    pub fn as_expected(&self, kind: ProbedKind) -> bool {
         self.attempt.expected_of(kind) == "either" || self.outcome.result != Result::Succeeded
     }
 
@@ -103,7 +103,7 @@ impl Entry {
         }
     }
 
-    fn to_json(&self, kind: Kind) -> Value {
+    fn to_json(&self, kind: ProbedKind) -> Value {
         let Self { attempt, outcome } = self;
         let mut json = json!({
             "id": attempt.id,
@@ -126,7 +126,7 @@ impl Entry {
     }
 }
 
-impl Report {
+impl ProbeReport {
     /// How many attempts ended so.
     pub fn count(&self, result: Result) -> usize {
         self.entries.iter().filter(|entry| entry.result() == result).count()
@@ -159,7 +159,7 @@ impl Report {
 }
 
 /// The table as JSON, with nothing tried.
-pub fn list(kind: Kind) -> Value {
+pub fn list(kind: ProbedKind) -> Value {
     all()
         .map(|attempt| {
             json!({

@@ -3,7 +3,7 @@
 //! Runs in: the probe, and in programs of the tests that got a client's connection. Sees: nothing. Never: says more
 //! of a call than whether it gets past the policy.
 //!
-//! What is *meant* to get past is told in the same words by a test from the tables of the policies
+//! A test tells from the tables of the policies, in the same words, which calls are *meant* to get past
 //! (`tests/allowed.rs`), for the same domain; the two are compared.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::names::of_call;
 const TIME: Duration = Duration::from_secs(40);
 
 /// A topic with those of its values for which something holds, as they are read.
-pub type Summary = (String, Vec<String>);
+pub type TopicSummary = (String, Vec<String>);
 
 /// Makes every call of the domain, and every operation on one descriptor of each kind that the process holds; gives
 /// what got past the policy.
@@ -61,7 +61,7 @@ fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
     })
 }
 
-fn json(summary: Vec<Summary>) -> Value {
+fn json(summary: Vec<TopicSummary>) -> Value {
     json!(summary.into_iter().collect::<BTreeMap<_, _>>())
 }
 
@@ -80,7 +80,7 @@ fn held() -> BTreeMap<&'static str, i32> {
     held
 }
 
-/// What a process may hold later and does not hold now, as far as it can make it; and the folder that the file is in.
+/// The descriptors that a process may hold later, as far as it can make them now; and the folder that the file is in.
 fn stand_ins() -> (Vec<(&'static str, OwnedFd)>, Option<look::Own>) {
     let socket = |kind| socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None).ok();
     let own = look::Own::new().ok();
@@ -94,7 +94,7 @@ fn stand_ins() -> (Vec<(&'static str, OwnedFd)>, Option<look::Own>) {
     (made.into_iter().filter_map(|(kind, made)| Some((kind, made?))).collect(), own)
 }
 
-/// What a descriptor is. Policies leave a role few questions: what is no socket is then nothing more.
+/// The kind of a descriptor. Policies leave a role few questions: a descriptor that is no socket is then nothing more.
 fn kind_of(number: i32) -> &'static str {
     let Some(copy) = odd::duplicate(number) else { return "descriptor" };
     match (sockopt::socket_domain(&copy), sockopt::socket_type(&copy)) {
@@ -116,9 +116,9 @@ fn kind_of(number: i32) -> &'static str {
 
 /// Those lines for which `is` holds, as a person reads them: a topic once, its values joined, and topics joined that
 /// are alike and have the same values.
-pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Summary> {
+pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<TopicSummary> {
     let mut at = 0;
-    let mut summary: Vec<Summary> = Vec::new();
+    let mut summary: Vec<TopicSummary> = Vec::new();
     for topic in lines.chunk_by(|one, other| one.topic == other.topic) {
         let (first, all) = (at, topic.len());
         at += all;
@@ -140,7 +140,7 @@ pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<Summary
     summary
 }
 
-fn add(summary: &mut Vec<Summary>, topic: &str, words: Vec<String>) {
+fn add(summary: &mut Vec<TopicSummary>, topic: &str, words: Vec<String>) {
     for (known, _) in summary.iter_mut().filter(|(_, its)| *its == words) {
         if let Some(joined) = join(known, topic) {
             *known = joined;

@@ -1,5 +1,5 @@
-//! What is meant to get past each policy: the tables in `tests/isolation/allowed`, evaluated from the rules over the
-//! very calls that the sweep makes, and the part of docs/security/attempts.md that says why.
+//! The calls that are meant to get past each policy: the tables in `tests/isolation/allowed`, evaluated from the rules
+//! over the very calls that the sweep makes, and the part of docs/security/attempts.md that says why.
 //!
 //! `BLESS=1 cargo test -p probe --test allowed` writes the tables and the page anew; what changes in them is to be read
 //! by a person. `tests/isolation/test_sweep.py` compares them with what gets past inside the jails.
@@ -11,35 +11,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use jail::policy::{Allow, Answer, Grants, Policy, When};
+use jail::policy::{Allow, Answer, Grants, KINDS, Policy, When};
 use probe::names::of_call;
-use probe::sweep::{Summary, summary};
+use probe::sweep::{TopicSummary, summary};
 use sys::attempt::domain::{self, Line};
 
-/// The kinds of process, as the tables are called; each other policy is one of these with more or less granted.
-const KINDS: &[(&str, Policy)] = &[
-    ("gate", Policy::Gate),
-    ("site", Policy::Site),
-    ("logger", Policy::Logger),
-    ("admin", Policy::Admin),
-    ("signer", Policy::Signer),
-    ("stapler", Policy::Stapler),
-    ("connector", Policy::Connector { unix: true, tcp: true, udp: false, names: false }),
-    ("connector-unix", Policy::Connector { unix: true, tcp: false, udp: false, names: false }),
-    ("connector-names", Policy::Connector { unix: true, tcp: true, udp: false, names: true }),
-    ("connector-of-service", Policy::Connector { unix: false, tcp: true, udp: true, names: false }),
-    ("broker", Policy::Broker),
-    ("dataproxy", Policy::DataProxy { server: false }),
-    ("dataproxy-at-server", Policy::DataProxy { server: true }),
-    ("publisher", Policy::Publisher),
-    ("keeper", Policy::Keeper),
-    ("reaper", Policy::Reaper),
-    ("service", Policy::Service(Grants::NONE)),
-    ("service-network", Policy::Service(Grants { tcp: true, udp: true, jit: false })),
-    ("service-jit", Policy::Service(Grants { tcp: false, udp: false, jit: true })),
-];
-
-/// What could go without a change, by a part of its name, and why it stays.
+/// Rules that could go without a change, by a part of the name, and the reason why each stays.
 const UNSEEN: &[(&str, &str)] = &[
     (
         "of \"code that is made while the program runs",
@@ -62,30 +39,6 @@ const UNSEEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// A policy that is not named here does not compile: it has no table above.
-#[expect(dead_code, reason = "it is for the compiler")]
-fn has_a_table(policy: Policy) {
-    use Policy::{
-        Admin, Broker, Connector, DataProxy, Gate, Keeper, Logger, Publisher, Reaper, Service, Signer, Site,
-        Stapler,
-    };
-    match policy {
-        Gate
-        | Site
-        | Logger
-        | Admin
-        | Signer
-        | Stapler
-        | Connector { .. }
-        | Broker
-        | DataProxy { .. }
-        | Publisher
-        | Keeper
-        | Reaper
-        | Service(_) => {}
-    }
-}
-
 fn top() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -102,7 +55,7 @@ fn everything() -> Vec<Line> {
     lines
 }
 
-fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<Summary> {
+fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<TopicSummary> {
     summary(lines, |_, line| {
         let (call, arguments) = line.registers();
         policy.answer(call, arguments) == answer

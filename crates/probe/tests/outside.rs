@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// What the hints point to, as it is on a machine beside a jail.
+/// The targets of the hints, as on a machine beside a jail.
 struct World {
     folder: PathBuf,
     sibling: Child,
@@ -92,8 +92,8 @@ fn is_root() -> bool {
     rustix::process::getuid().is_root()
 }
 
-/// What depends on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a server that
-/// obeys, which tests/isolation/test_mutation.py has.
+/// Attempts that depend on the kernel or on how root was started, besides the entries with `refused_anyway`; and on a
+/// server that obeys, which tests/isolation/test_mutation.py has.
 const DEPENDS: [&str; 10] = [
     "oom-score",
     "give-orders",

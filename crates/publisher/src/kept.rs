@@ -1,18 +1,18 @@
-//! Versions that outlive this process: each is written down before it is activated anywhere. So a publisher that follows a killed one
-//! has every process hold what was decided last, and nothing else.
+//! Versions that outlive this process: each is written down before it is activated anywhere. So a publisher that
+//! follows a killed one has every process hold what was decided last, and nothing else.
 //!
-//! Sees: what the publisher before has kept, which may have been taken over. Never: takes of it a version that is not whole, does not
-//! compile, or has public values that are not the operator's.
+//! Sees: what the publisher before has kept, which may have been taken over. Never: takes of it a version that is not
+//! whole, does not compile, or has public values that are not the operator's.
 //!
-//! The memory has two halves, for one version each: a head, and the parts that a service is sent, each behind its length. The older
-//! version is overwritten, so that one which was not written to its end leaves the newer one whole. What is whole is seen by the
-//! number of the version, which follows from its content.
+//! The memory has two halves, for one version each: a head, and the parts that a service is sent, each behind its
+//! length. The older version is overwritten, so that one which was not written to its end leaves the newer one whole.
+//! The number of a version, which follows from its content, shows whether the version is whole.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
 
-use templates::{ALL_BYTES_MAX, Incoming, Mistake, Sources, TEMPLATES_MAX, VALUES_MAX};
+use templates::{ALL_BYTES_MAX, Incoming, Sources, TEMPLATES_MAX, TemplateMistake, VALUES_MAX};
 use wire::Message as _;
 use wire::data::NAME_MAX;
 use wire::templates::{MEMORY_BYTES, PublisherToService, SOURCE_PART_MAX, TEMPLATE_NAME_MAX, VALUE_TEXT_MAX};
@@ -92,7 +92,7 @@ pub(crate) fn version(memory: OwnedFd, values: &Sources) -> Result<Version, Stri
         return Err("it has other public values than the configuration".into());
     }
     compile(sources).map_err(|mistakes| {
-        let mistakes: Vec<String> = mistakes.iter().take(3).map(Mistake::to_string).collect();
+        let mistakes: Vec<String> = mistakes.iter().take(3).map(TemplateMistake::to_string).collect();
         mistakes.join("; ")
     })
 }
@@ -117,7 +117,7 @@ fn half(file: &mut File, place: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// What a head says: how many versions were written up to this one, its number, and the length of its parts.
+/// Reads a head: how many versions were written up to this one, its number, and the length of its parts.
 fn head(bytes: &[u8]) -> Result<(u64, u64, usize), String> {
     let none = || "there is no version".to_owned();
     let (magic, numbers) = bytes.split_at_checked(MAGIC.len()).ok_or_else(none)?;

@@ -1,7 +1,7 @@
 //! One process of a service: versions go to it, and how far it has come is heard.
 //!
-//! Sees: messages of a service, which may be compromised. Never: lets one keep the publisher from another, but by not compiling
-//! what is to hold for all.
+//! Sees: messages of a service, which may be compromised. Never: lets one keep the publisher from another, but by not
+//! compiling what is to hold for all.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use wire::log::Level;
 use wire::templates::{PublisherToService, ServiceToPublisher};
 use worker::channel::{Channel, ChannelError};
 
-use crate::members::{Order, Staged, Version};
-use crate::serve::Shared;
+use crate::members::{MemberOrder, StagedVersion, Version};
+use crate::serve::PublisherState;
 
 type ServiceChannel = Channel<ServiceToPublisher, PublisherToService>;
 
@@ -20,7 +20,7 @@ type ServiceChannel = Channel<ServiceToPublisher, PublisherToService>;
 const VIOLATIONS_MAX: u32 = 10;
 
 /// Serves one process of a service until it is gone.
-pub(crate) async fn attend(shared: Rc<Shared>, key: u64, service: String, channel: OwnedFd) {
+pub(crate) async fn attend(shared: Rc<PublisherState>, key: u64, service: String, channel: OwnedFd) {
     let Ok(channel) = ServiceChannel::new(channel) else { return };
     shared.counters.connected();
     let orders = shared.members.add(key, service.clone());
@@ -33,13 +33,17 @@ pub(crate) async fn attend(shared: Rc<Shared>, key: u64, service: String, channe
 }
 
 /// Sends what is to be sent, in order; ends when the process is gone.
-async fn send(channel: &ServiceChannel, mut orders: Receiver<Order>) {
+async fn send(channel: &ServiceChannel, mut orders: Receiver<MemberOrder>) {
     while let Some(order) = orders.recv().await {
         let sent = match order {
-            Order::Stage(version) => stage(channel, &version).await,
-            Order::Activate(version) => channel.send(&PublisherToService::Activate { version }, None).await,
-            Order::Discard(version) => channel.send(&PublisherToService::Discard { version }, None).await,
-            Order::Go => channel.send(&PublisherToService::Go {}, None).await,
+            MemberOrder::Stage(version) => stage(channel, &version).await,
+            MemberOrder::Activate(version) => {
+                channel.send(&PublisherToService::Activate { version }, None).await
+            }
+            MemberOrder::Discard(version) => {
+                channel.send(&PublisherToService::Discard { version }, None).await
+            }
+            MemberOrder::Go => channel.send(&PublisherToService::Go {}, None).await,
         };
         if sent.is_err() {
             return;
@@ -55,7 +59,7 @@ async fn stage(channel: &ServiceChannel, version: &Version) -> std::io::Result<(
 }
 
 /// Hears a process until it is gone, or has sent too much nonsense.
-async fn receive(shared: &Shared, key: u64, service: &str, channel: &ServiceChannel) {
+async fn receive(shared: &PublisherState, key: u64, service: &str, channel: &ServiceChannel) {
     let mut violations = 0;
     while violations < VIOLATIONS_MAX {
         match channel.receive().await {
@@ -67,11 +71,13 @@ async fn receive(shared: &Shared, key: u64, service: &str, channel: &ServiceChan
     shared.log.event(Level::Warning, format_args!("service {service} sends nonsense; its channel is closed"));
 }
 
-fn take(shared: &Shared, key: u64, message: ServiceToPublisher) {
+fn take(shared: &PublisherState, key: u64, message: ServiceToPublisher) {
     match message {
-        ServiceToPublisher::Staged { version } => shared.members.staged(key, Staged::Compiled(version)),
+        ServiceToPublisher::Staged { version } => {
+            shared.members.staged(key, StagedVersion::Compiled(version))
+        }
         ServiceToPublisher::Refused { version, reason } => {
-            shared.members.staged(key, Staged::Refused(version, reason.as_str().to_owned()));
+            shared.members.staged(key, StagedVersion::Refused(version, reason.as_str().to_owned()));
         }
         ServiceToPublisher::Active { version } => {
             shared.counters.answered();

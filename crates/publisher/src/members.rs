@@ -1,6 +1,7 @@
 //! The processes of services that have the templates, and how far each has come.
 //!
-//! Never: counts a process that takes no requests yet; one that is starting may be busy for long, and is sent everything in order.
+//! Never: counts a process that takes no requests yet; one that is starting may be busy for long, and is sent
+//! everything in order.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// LIMIT: what waits to be sent to a process: half as many versions at most. One that takes requests and reads nothing keeps every
-/// further version from being activated, so it misses none; one that does not is heard no more.
+/// LIMIT: what waits to be sent to a process: half as many versions at most. One that takes requests and reads nothing
+/// keeps every further version from being activated, so it misses none; one that does not is heard no more.
 const ORDERS_MAX: usize = 32;
 
 /// A version, with its number.
@@ -22,18 +23,18 @@ pub(crate) struct Version {
     pub(crate) sources: Sources,
 }
 
-/// What a process is to be sent.
+/// A message to a process.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
+pub(crate) enum MemberOrder {
     Stage(Rc<Version>),
     Activate(u64),
     Discard(u64),
     Go,
 }
 
-/// What a process has done with the version that was staged last.
+/// The state of a process in regard to the version that was staged last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Staged {
+pub(crate) enum StagedVersion {
     /// Nothing that is known.
     #[default]
     Unknown,
@@ -42,30 +43,30 @@ pub(crate) enum Staged {
 }
 
 #[derive(Debug)]
-struct Member {
+struct ServiceProcess {
     service: String,
-    orders: Sender<Order>,
+    orders: Sender<MemberOrder>,
     /// Whether it takes requests.
     serves: bool,
-    staged: Staged,
+    staged: StagedVersion,
     active: Option<u64>,
 }
 
 /// How far the processes have come with a version.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct PublishProgress {
     /// Those that serve and have done what was asked.
     pub(crate) done: usize,
     /// The services of those that have not yet.
     pub(crate) missing: Vec<String>,
-    /// What is wrong with it, by services.
+    /// The mistakes in it, by services.
     pub(crate) refused: Vec<String>,
 }
 
 /// All of them, and the versions that they are sent.
 #[derive(Debug)]
 pub(crate) struct Members {
-    members: RefCell<BTreeMap<u64, Member>>,
+    members: RefCell<BTreeMap<u64, ServiceProcess>>,
     current: RefCell<Rc<Version>>,
     /// The version that is being staged.
     next: RefCell<Option<Rc<Version>>>,
@@ -84,14 +85,15 @@ impl Members {
     }
 
     /// Takes a new process, which is sent what holds, and what is being staged.
-    pub(crate) fn add(&self, key: u64, service: String) -> Receiver<Order> {
+    pub(crate) fn add(&self, key: u64, service: String) -> Receiver<MemberOrder> {
         let (orders, received) = channel(ORDERS_MAX);
         let current = self.current.borrow().clone();
         let number = current.number;
         let next = self.next.borrow().clone();
-        let first = [Order::Stage(current), Order::Activate(number)];
-        first.into_iter().chain(next.map(Order::Stage)).for_each(|order| drop(orders.try_send(order)));
-        let member = Member { service, orders, serves: false, staged: Staged::Unknown, active: None };
+        let first = [MemberOrder::Stage(current), MemberOrder::Activate(number)];
+        first.into_iter().chain(next.map(MemberOrder::Stage)).for_each(|order| drop(orders.try_send(order)));
+        let member =
+            ServiceProcess { service, orders, serves: false, staged: StagedVersion::Unknown, active: None };
         self.members.borrow_mut().insert(key, member);
         received
     }
@@ -101,7 +103,7 @@ impl Members {
         self.changed.notify_one();
     }
 
-    fn change(&self, key: u64, change: impl FnOnce(&mut Member)) {
+    fn change(&self, key: u64, change: impl FnOnce(&mut ServiceProcess)) {
         self.members.borrow_mut().get_mut(&key).into_iter().for_each(change_once(change));
         self.changed.notify_one();
     }
@@ -110,11 +112,11 @@ impl Members {
     pub(crate) fn serves(&self, key: u64) {
         self.change(key, |member| {
             member.serves = true;
-            let _ = member.orders.try_send(Order::Go);
+            let _ = member.orders.try_send(MemberOrder::Go);
         });
     }
 
-    pub(crate) fn staged(&self, key: u64, staged: Staged) {
+    pub(crate) fn staged(&self, key: u64, staged: StagedVersion) {
         self.change(key, |member| member.staged = staged);
     }
 
@@ -122,7 +124,7 @@ impl Members {
         self.change(key, |member| member.active = Some(version));
     }
 
-    fn send_all(&self, order: &Order) {
+    fn send_all(&self, order: &MemberOrder) {
         self.members.borrow_mut().retain(|_, member| {
             let is_full = matches!(member.orders.try_send(order.clone()), Err(TrySendError::Full(_)));
             member.serves || !is_full
@@ -132,7 +134,7 @@ impl Members {
     /// Has all stage a version.
     pub(crate) fn stage(&self, version: Rc<Version>) {
         *self.next.borrow_mut() = Some(version.clone());
-        self.send_all(&Order::Stage(version));
+        self.send_all(&MemberOrder::Stage(version));
     }
 
     /// Makes an end of the staging; if it is activated, the version holds for new processes at once.
@@ -141,17 +143,17 @@ impl Members {
         let number = version.number;
         if activates {
             *self.current.borrow_mut() = version;
-            self.send_all(&Order::Activate(number));
+            self.send_all(&MemberOrder::Activate(number));
         } else {
-            self.send_all(&Order::Discard(number));
+            self.send_all(&MemberOrder::Discard(number));
         }
     }
 
-    /// Who has compiled a version.
-    pub(crate) fn staging(&self, version: u64) -> Progress {
+    /// The processes that have compiled a version.
+    pub(crate) fn staging(&self, version: u64) -> PublishProgress {
         self.progress(|member, progress| match &member.staged {
-            Staged::Compiled(of) if *of == version => progress.done += 1,
-            Staged::Refused(of, reason) if *of == version => {
+            StagedVersion::Compiled(of) if *of == version => progress.done += 1,
+            StagedVersion::Refused(of, reason) if *of == version => {
                 progress.refused.push(format!("service {} cannot compile it: {reason}", member.service));
             }
             _ => progress.missing.push(member.service.clone()),
@@ -159,15 +161,15 @@ impl Members {
     }
 
     /// In whom a version holds.
-    pub(crate) fn activation(&self, version: u64) -> Progress {
+    pub(crate) fn activation(&self, version: u64) -> PublishProgress {
         self.progress(|member, progress| match member.active == Some(version) {
             true => progress.done += 1,
             false => progress.missing.push(member.service.clone()),
         })
     }
 
-    fn progress(&self, mut count: impl FnMut(&Member, &mut Progress)) -> Progress {
-        let mut progress = Progress::default();
+    fn progress(&self, mut count: impl FnMut(&ServiceProcess, &mut PublishProgress)) -> PublishProgress {
+        let mut progress = PublishProgress::default();
         for member in self.members.borrow().values().filter(|member| member.serves) {
             count(member, &mut progress);
         }
@@ -176,7 +178,7 @@ impl Members {
 }
 
 /// A change of one thing, as that of each of at most one.
-fn change_once(change: impl FnOnce(&mut Member)) -> impl FnMut(&mut Member) {
+fn change_once(change: impl FnOnce(&mut ServiceProcess)) -> impl FnMut(&mut ServiceProcess) {
     let mut change = Some(change);
     move |member| change.take().into_iter().for_each(|change| change(member))
 }
@@ -191,12 +193,12 @@ mod tests {
         Rc::new(Version { number: sources.version(), sources })
     }
 
-    fn numbers(orders: &mut Receiver<Order>) -> Vec<String> {
+    fn numbers(orders: &mut Receiver<MemberOrder>) -> Vec<String> {
         let word = |order| match order {
-            Order::Stage(version) => format!("stage {}", version.sources.templates["a"]),
-            Order::Activate(_) => "activate".into(),
-            Order::Discard(_) => "discard".into(),
-            Order::Go => "go".into(),
+            MemberOrder::Stage(version) => format!("stage {}", version.sources.templates["a"]),
+            MemberOrder::Activate(_) => "activate".into(),
+            MemberOrder::Discard(_) => "discard".into(),
+            MemberOrder::Go => "go".into(),
         };
         std::iter::from_fn(|| orders.try_recv().ok()).map(word).collect()
     }
@@ -211,14 +213,14 @@ mod tests {
         members.stage(two.clone());
         let mut second = members.add(2, "b".into());
         assert_eq!(numbers(&mut second), ["stage 1", "activate", "stage 2"]);
-        members.staged(1, Staged::Compiled(two.number));
-        assert_eq!(members.staging(two.number), Progress { done: 1, ..Progress::default() });
+        members.staged(1, StagedVersion::Compiled(two.number));
+        assert_eq!(members.staging(two.number), PublishProgress { done: 1, ..PublishProgress::default() });
         members.serves(2);
         assert_eq!(members.staging(two.number).missing, ["b"]);
-        members.staged(2, Staged::Refused(two.number, "why".into()));
+        members.staged(2, StagedVersion::Refused(two.number, "why".into()));
         assert_eq!(members.staging(two.number).refused, ["service b cannot compile it: why"]);
-        // What was said of another version counts for nothing.
-        members.staged(2, Staged::Compiled(one.number));
+        // An answer about another version counts for nothing.
+        members.staged(2, StagedVersion::Compiled(one.number));
         assert_eq!(members.staging(two.number).missing, ["b"]);
         members.remove(2);
         members.end_staging(true);
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(numbers(&mut members.add(3, "c".into())), ["stage 2", "activate"]);
         assert_eq!(members.activation(two.number).missing, ["a"]);
         members.active(1, two.number);
-        assert_eq!(members.activation(two.number), Progress { done: 1, ..Progress::default() });
+        assert_eq!(members.activation(two.number), PublishProgress { done: 1, ..PublishProgress::default() });
     }
 
     #[test]

@@ -5,36 +5,36 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use templates::{Mistake, Sources, TemplateSet};
+use templates::{Sources, TemplateMistake, TemplateSet};
 use tokio::time::{Instant, timeout_at};
 
 use crate::kept::Memory;
-use crate::members::{Members, Progress, Version};
-use crate::report::Report;
+use crate::members::{Members, PublishProgress, Version};
+use crate::report::PublishReport;
 
-/// LIMIT: how long all processes may take to compile a version, and how long to say that it holds. A process answers between two
-/// requests, so this is how long one may keep its thread.
+/// LIMIT: how long all processes may take to compile a version, and how long to say that it holds. A process answers
+/// between two requests, so this is how long one may keep its thread.
 const PHASE: Duration = Duration::from_secs(10);
 
 /// Reads a version from the folder and compiles it, so that mistakes are found before anybody is sent it.
-pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<Mistake>> {
+pub(crate) fn read(folder: &OwnedFd, values: &Sources) -> Result<Version, Vec<TemplateMistake>> {
     let mut sources = templates::read(folder)?;
     sources.values.clone_from(&values.values);
     compile(sources)
 }
 
 /// Compiles a version.
-pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<Mistake>> {
+pub(crate) fn compile(sources: Sources) -> Result<Version, Vec<TemplateMistake>> {
     let number = TemplateSet::compile(sources.clone())?.version();
     Ok(Version { number, sources })
 }
 
-/// Publishes a version. What becomes of it is decided at one moment, between the two phases: that at which it is kept.
-pub(crate) async fn publish(members: &Members, memory: &RefCell<Memory>, version: Version) -> Report {
+/// Publishes a version. Its outcome is decided at one moment, between the two phases: that at which it is kept.
+pub(crate) async fn publish(members: &Members, memory: &RefCell<Memory>, version: Version) -> PublishReport {
     let version = Rc::new(version);
     let (number, templates) = (version.number, version.sources.templates.len());
     members.stage(version.clone());
-    let Progress { missing, refused, .. } = wait(members, |members| members.staging(number)).await;
+    let PublishProgress { missing, refused, .. } = wait(members, |members| members.staging(number)).await;
     let silent = missing.iter().map(|service| late(service, "compiled it"));
     let mut reasons: Vec<String> = refused.into_iter().chain(silent).collect();
     if reasons.is_empty() {
@@ -44,10 +44,10 @@ pub(crate) async fn publish(members: &Members, memory: &RefCell<Memory>, version
     }
     members.end_staging(reasons.is_empty());
     if !reasons.is_empty() {
-        return Report { reasons, ..Report::default() };
+        return PublishReport { reasons, ..PublishReport::default() };
     }
-    let Progress { done, missing, .. } = wait(members, |members| members.activation(number)).await;
-    Report {
+    let PublishProgress { done, missing, .. } = wait(members, |members| members.activation(number)).await;
+    PublishReport {
         published: missing.is_empty(),
         version: format!("{number:016x}"),
         templates,
@@ -62,7 +62,7 @@ fn late(service: &str, what: &str) -> String {
 }
 
 /// Waits until nobody is missing, somebody refuses, or the time is over.
-async fn wait(members: &Members, progress: impl Fn(&Members) -> Progress) -> Progress {
+async fn wait(members: &Members, progress: impl Fn(&Members) -> PublishProgress) -> PublishProgress {
     let until = Instant::now() + PHASE;
     loop {
         let found = progress(members);

@@ -1,9 +1,10 @@
-//! What the administrator is told: JSON, which goes to the admin role on a socket of its own, and so past the launcher.
+//! The report to the administrator: JSON, which goes to the admin role on a socket of its own, and so past the
+//! launcher.
 
 use std::os::fd::OwnedFd;
 
 use serde::Serialize;
-use templates::Mistake;
+use templates::TemplateMistake;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 
@@ -12,7 +13,7 @@ const MISTAKES_MAX: usize = 50;
 
 /// How publishing has ended.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PublishReport {
     /// Whether the version holds in every process.
     pub(crate) published: bool,
     /// Which version: 16 hexadecimal digits.
@@ -21,26 +22,31 @@ pub(crate) struct Report {
     pub(crate) templates: usize,
     /// In how many processes it holds.
     pub(crate) processes: usize,
-    /// What is wrong with it.
-    pub(crate) mistakes: Vec<Found>,
-    /// What else has kept it from being published, or may keep it from holding everywhere.
+    /// The mistakes in the templates.
+    pub(crate) mistakes: Vec<FoundMistake>,
+    /// Other reasons that have kept it from being published, or may keep it from holding everywhere.
     pub(crate) reasons: Vec<String>,
 }
 
 /// A mistake in a template.
 #[derive(Debug, Serialize)]
-pub(crate) struct Found {
+pub(crate) struct FoundMistake {
     file: String,
     line: usize,
     rule: String,
     excerpt: String,
 }
 
-impl Report {
+impl PublishReport {
     /// Nothing has changed, as the templates have mistakes.
-    pub(crate) fn wrong(mistakes: &[Mistake]) -> Self {
+    pub(crate) fn wrong(mistakes: &[TemplateMistake]) -> Self {
         let found = mistakes.iter().take(MISTAKES_MAX).cloned();
-        let found = found.map(|Mistake { file, line, rule, excerpt }| Found { file, line, rule, excerpt });
+        let found = found.map(|TemplateMistake { file, line, rule, excerpt }| FoundMistake {
+            file,
+            line,
+            rule,
+            excerpt,
+        });
         Self { mistakes: found.collect(), ..Self::default() }
     }
 

@@ -1,4 +1,5 @@
-//! The life of the process: told its folder and values, then one task per process of a service, until the launcher is done with it.
+//! The life of the process: told its folder and values, then one task per process of a service, until the launcher is
+//! done with it.
 //!
 //! Sees: the launcher's messages (trusted: a malformed one ends the process). Never: publishes two versions at once.
 
@@ -15,19 +16,19 @@ use wire::{ChildToLauncher, NO_PARTITION};
 use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
 use crate::kept::{self, Memory};
 use crate::member;
 use crate::members::{Members, Version};
 use crate::publish::{publish, read};
-use crate::report::Report;
+use crate::report::PublishReport;
 
-type Control = Channel<LauncherToPublisher, ChildToLauncher>;
+type PublisherControl = Channel<LauncherToPublisher, ChildToLauncher>;
 
-/// What all tasks share.
+/// The state that all tasks share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct PublisherState {
     pub(crate) members: Members,
     pub(crate) counters: Counters,
     pub(crate) log: Log,
@@ -44,18 +45,18 @@ pub(crate) struct Shared {
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the templates have mistakes: with every one.
-pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control = Control::control(start.control, start.say)?;
-    let Some((mut setup, flush_ms)) = Setup::receive(&control).await? else { return Ok(()) };
+pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
+    let control = PublisherControl::control(start.control, start.say)?;
+    let Some((mut setup, flush_ms)) = PublisherSetup::receive(&control).await? else { return Ok(()) };
     let log = Log::new(start.log, NO_PARTITION, flush_ms)?;
-    let folder = setup.folder.take().ok_or_else(|| Fault::Launcher("it has sent no folder".into()))?;
-    let memory = setup.memory.take().ok_or_else(|| Fault::Launcher("it has sent no memory".into()))?;
+    let folder = setup.folder.take().ok_or_else(|| ProcessFault::Launcher("it has sent no folder".into()))?;
+    let memory = setup.memory.take().ok_or_else(|| ProcessFault::Launcher("it has sent no memory".into()))?;
     let (first, mut memory) = (first(&folder, &mut setup, &log).await?, Memory::new(memory));
     memory.keep(&first)?;
     let (members, memory) = (Members::new(first), RefCell::new(memory));
     let (values, turn) = (setup.values, Mutex::new(()));
     let shared =
-        Rc::new(Shared { members, counters: Counters::default(), log, folder, values, memory, turn });
+        Rc::new(PublisherState { members, counters: Counters::default(), log, folder, values, memory, turn });
     control.send(&ChildToLauncher::Ready {}, None).await?;
     let (mut tasks, mut next) = (JoinSet::new(), 0);
     while let Some((message, descriptor)) = control.receive().await? {
@@ -68,18 +69,18 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
                 tasks.spawn_local(republish(shared.clone(), socket));
             }
             (LauncherToPublisher::Report {}, _) => control.report(shared.counters.snapshot()),
-            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("after Begin: {other:?}"))),
         }
         while tasks.try_join_next().is_some() {}
     }
-    // What is published now is published to the end; services keep what they have.
+    // A version that is being published is published to the end; services keep what they have.
     let _turn = shared.turn.lock().await;
     shared.log.flush().await;
     Ok(())
 }
 
 /// The version that holds first: what the publisher before has kept last, or else what the folder has.
-async fn first(folder: &OwnedFd, setup: &mut Setup, log: &Log) -> Result<Version, Fault> {
+async fn first(folder: &OwnedFd, setup: &mut PublisherSetup, log: &Log) -> Result<Version, ProcessFault> {
     match setup.kept.take().map(|kept| kept::version(kept, &setup.values)) {
         Some(Ok(version)) => {
             log.event(Level::Info, format_args!("version {:016x} holds, as before", version.number));
@@ -94,20 +95,20 @@ async fn first(folder: &OwnedFd, setup: &mut Setup, log: &Log) -> Result<Version
     }
     read(folder, &setup.values).map_err(|mistakes| {
         let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-        Fault::Operator(format!("the templates: {}", mistakes.join("; ")))
+        ProcessFault::Operator(format!("the templates: {}", mistakes.join("; ")))
     })
 }
 
 /// Reads the folder again and publishes it; one after the other.
-async fn republish(shared: Rc<Shared>, socket: OwnedFd) {
+async fn republish(shared: Rc<PublisherState>, socket: OwnedFd) {
     let report = {
         let _turn = shared.turn.lock().await;
         match read(&shared.folder, &shared.values) {
             Ok(version) => publish(&shared.members, &shared.memory, version).await,
-            Err(mistakes) => Report::wrong(&mistakes),
+            Err(mistakes) => PublishReport::wrong(&mistakes),
         }
     };
-    let Report { published, version, templates, processes, mistakes, reasons } = &report;
+    let PublishReport { published, version, templates, processes, mistakes, reasons } = &report;
     match published {
         true => shared.log.event(
             Level::Info,
@@ -121,9 +122,9 @@ async fn republish(shared: Rc<Shared>, socket: OwnedFd) {
     report.send(socket).await;
 }
 
-/// What the launcher says before `Begin`.
+/// The launcher's settings before `Begin`.
 #[derive(Debug, Default)]
-struct Setup {
+struct PublisherSetup {
     folder: Option<OwnedFd>,
     memory: Option<OwnedFd>,
     /// The memory of the publisher before.
@@ -131,11 +132,11 @@ struct Setup {
     values: Sources,
 }
 
-impl Setup {
+impl PublisherSetup {
     /// Receives everything up to `Begin`; `None` if the launcher wants no publisher any more.
-    async fn receive(control: &Control) -> Result<Option<(Self, u32)>, Fault> {
+    async fn receive(control: &PublisherControl) -> Result<Option<(Self, u32)>, ProcessFault> {
         let Some((LauncherToPublisher::Limits { flush_ms }, _)) = control.receive().await? else {
-            return Err(Fault::Launcher("it did not begin with the limits".into()));
+            return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
         };
         let mut setup = Self::default();
         while let Some((message, descriptor)) = control.receive().await? {
@@ -147,7 +148,7 @@ impl Setup {
                     setup.values.values.insert(name.as_str().to_owned(), value);
                 }
                 (LauncherToPublisher::Begin {}, _) => return Ok(Some((setup, flush_ms))),
-                (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+                (other, _) => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
             }
         }
         Ok(None)

@@ -46,11 +46,11 @@ impl Encoding {
     }
 }
 
-/// What a client takes of what is offered, the best first; what is after an encoding that comes after none is plain.
+/// The encodings that a client takes of those offered, the best first; after a `None` nothing more is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepted([Option<Encoding>; 3]);
+pub struct AcceptedEncodings([Option<Encoding>; 3]);
 
-impl Accepted {
+impl AcceptedEncodings {
     /// The encodings to be tried before content is sent as it is.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = Encoding> {
@@ -62,7 +62,7 @@ impl Accepted {
 #[derive(Default)]
 pub struct Negotiator {
     offered: Vec<Encoding>,
-    known: RefCell<Vec<(Box<[u8]>, Accepted)>>,
+    known: RefCell<Vec<(Box<[u8]>, AcceptedEncodings)>>,
 }
 
 impl Negotiator {
@@ -76,11 +76,11 @@ impl Negotiator {
         !self.offered.is_empty()
     }
 
-    /// What the sender of this value takes; without one, nothing.
+    /// The encodings that the sender of this value takes; without one, none.
     #[inline]
-    pub fn accepted(&self, value: Option<&[u8]>) -> Accepted {
+    pub fn accepted(&self, value: Option<&[u8]>) -> AcceptedEncodings {
         let Some(value) = value.filter(|_| self.offers()) else {
-            return Accepted::default();
+            return AcceptedEncodings::default();
         };
         let known = self.known.borrow();
         match known.iter().find(|(one, _)| **one == *value) {
@@ -93,7 +93,7 @@ impl Negotiator {
     }
 
     #[cold]
-    fn learn(&self, value: &[u8]) -> Accepted {
+    fn learn(&self, value: &[u8]) -> AcceptedEncodings {
         let accepted = parse(value, &self.offered);
         let mut known = self.known.borrow_mut();
         if value.len() <= VALUE_BYTES_MAX {
@@ -106,8 +106,8 @@ impl Negotiator {
     }
 }
 
-/// What the value accepts of `offered`: the greatest weight first, and among equals in the order offered.
-pub fn parse(value: &[u8], offered: &[Encoding]) -> Accepted {
+/// The encodings of `offered` that the value accepts: the greatest weight first, and among equals in the order offered.
+pub fn parse(value: &[u8], offered: &[Encoding]) -> AcceptedEncodings {
     let mut weights = [None; 3];
     let (mut any, mut plain) = (None, None);
     for element in value.split(|byte| *byte == b',').take(ELEMENTS_MAX) {
@@ -133,7 +133,7 @@ pub fn parse(value: &[u8], offered: &[Encoding]) -> Accepted {
         .filter(|(weight, _)| *weight > 0 && *weight >= plain)
         .collect();
     chosen.sort_by_key(|(weight, _)| u16::MAX - weight);
-    let mut accepted = Accepted::default();
+    let mut accepted = AcceptedEncodings::default();
     for (slot, (_, encoding)) in accepted.0.iter_mut().zip(chosen) {
         *slot = Some(encoding);
     }
@@ -218,7 +218,7 @@ mod tests {
             assert_eq!(list(value), expected, "{value}");
         }
         assert_eq!(parse(b"br, gzip", &[Gzip, Br]).iter().collect::<Vec<_>>(), [Gzip, Br]);
-        assert_eq!(parse(b"br, gzip", &[]), Accepted::default());
+        assert_eq!(parse(b"br, gzip", &[]), AcceptedEncodings::default());
     }
 
     #[test]
@@ -229,8 +229,8 @@ mod tests {
             assert_eq!(negotiator.accepted(Some(value.as_bytes())).iter().collect::<Vec<_>>(), [Gzip]);
         }
         assert_eq!(negotiator.known.borrow().len(), KNOWN_MAX);
-        assert_eq!(negotiator.accepted(Some(&[b'x'; 1000])), Accepted::default());
-        assert_eq!(negotiator.accepted(None), Accepted::default());
+        assert_eq!(negotiator.accepted(Some(&[b'x'; 1000])), AcceptedEncodings::default());
+        assert_eq!(negotiator.accepted(None), AcceptedEncodings::default());
         assert!(!Negotiator::new(&[]).offers());
     }
 }

@@ -6,7 +6,8 @@
 /// LIMIT: digits of a size; more could overflow.
 const DIGITS_MAX: u8 = 16;
 
-/// LIMIT: bytes of extensions and of the trailer of one body, together: nobody reads them. hyper allows as many of each.
+/// LIMIT: bytes of extensions and of the trailer of one body, together: nobody reads them. hyper allows as many of
+/// each.
 const EXTRA_BYTES_MAX: u16 = 16 << 10;
 
 /// LIMIT: lines of the trailer, as many as a head may have.
@@ -15,12 +16,12 @@ const LINES_MAX: u8 = 100;
 /// Why the framing is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a chunked body with {0}")]
-pub struct Malformed(pub &'static str);
+pub struct ChunkError(pub &'static str);
 
 /// How far a body has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
-    state: State,
+    state: ChunkState,
     /// The size so far, and then the bytes of the chunk that are to come.
     size: u64,
     digits: u8,
@@ -40,7 +41,7 @@ enum Sender {
     Server,
 }
 
-/// What [`Chunks::take`] has found.
+/// The result of [`Chunks::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Bytes of framing.
@@ -49,9 +50,9 @@ pub struct Piece {
     pub data: usize,
 }
 
-/// What is expected next.
+/// The part that is expected next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     #[default]
     Size,
     Blank,
@@ -79,7 +80,7 @@ impl Chunks {
     ///
     /// # Errors
     /// They are not those of a chunked body.
-    pub fn look(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
+    pub fn look(&mut self, mut bytes: &[u8]) -> Result<(), ChunkError> {
         loop {
             let Piece { framing, data } = self.take(bytes)?;
             if framing + data == 0 {
@@ -89,27 +90,27 @@ impl Chunks {
         }
     }
 
-    /// Reads the next bytes of the body, up to the end of the first piece of data, or, of a server's, to the beginning of
-    /// the trailer; nothing behind the end of the body.
+    /// Reads the next bytes of the body, up to the end of the first piece of data, or, of a server's, to the beginning
+    /// of the trailer; nothing behind the end of the body.
     ///
     /// # Errors
     /// They are not those of a chunked body.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Piece, ChunkError> {
         for (framing, &byte) in bytes.iter().enumerate() {
             match self.state {
-                State::Ended => return Ok(Piece { framing, data: 0 }),
-                State::Data => {
+                ChunkState::Ended => return Ok(Piece { framing, data: 0 }),
+                ChunkState::Data => {
                     let left = bytes.len() - framing;
                     let data = usize::try_from(self.size).map_or(left, |size| size.min(left));
                     self.size -= data as u64;
                     if self.size == 0 {
-                        self.state = State::DataCr;
+                        self.state = ChunkState::DataCr;
                     }
                     return Ok(Piece { framing, data });
                 }
-                State::SizeLf => {
+                ChunkState::SizeLf => {
                     self.state = self.step(byte)?;
-                    if self.state == State::Line && self.sender == Sender::Server {
+                    if self.state == ChunkState::Line && self.sender == Sender::Server {
                         return Ok(Piece { framing: framing + 1, data: 0 });
                     }
                 }
@@ -121,68 +122,82 @@ impl Chunks {
 
     /// Whether the body is over.
     pub fn is_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == ChunkState::Ended
     }
 
     /// Whether what comes next belongs to the trailer, or to the empty line behind it.
     pub fn is_in_trailer(&self) -> bool {
-        matches!(self.state, State::Line | State::Name | State::Value | State::ValueLf | State::EndLf)
+        matches!(
+            self.state,
+            ChunkState::Line | ChunkState::Name | ChunkState::Value | ChunkState::ValueLf | ChunkState::EndLf
+        )
     }
 
-    fn step(&mut self, byte: u8) -> Result<State, Malformed> {
-        if matches!(self.state, State::Blank | State::Extension | State::Line | State::Name | State::Value) {
+    fn step(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
+        if matches!(
+            self.state,
+            ChunkState::Blank
+                | ChunkState::Extension
+                | ChunkState::Line
+                | ChunkState::Name
+                | ChunkState::Value
+        ) {
             self.extra += 1;
             if self.extra > EXTRA_BYTES_MAX {
-                return Err(Malformed("too long extensions or a too long trailer"));
+                return Err(ChunkError("too long extensions or a too long trailer"));
             }
         }
         Ok(match (self.state, byte) {
-            (State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte)?,
-            (State::Size, b';') if self.digits > 0 => State::Extension,
-            (State::Size | State::Extension, b'\r') if self.digits > 0 => State::SizeLf,
+            (ChunkState::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => self.digit(byte)?,
+            (ChunkState::Size, b';') if self.digits > 0 => ChunkState::Extension,
+            (ChunkState::Size | ChunkState::Extension, b'\r') if self.digits > 0 => ChunkState::SizeLf,
             // RFC 9112 7.1.1 lets blanks stand before an extension, for the sake of old senders: no client is one.
-            (State::Size, b'\t' | b' ') if self.digits > 0 && self.sender == Sender::Server => State::Blank,
-            (State::Blank, b'\t' | b' ') => State::Blank,
-            (State::Blank, b';') => State::Extension,
-            (State::Blank, b'\r') => State::SizeLf,
-            (State::Size | State::Blank, _) => return Err(Malformed("a bad size")),
-            (State::Extension, b'\t' | b' '..=b'~') => State::Extension,
-            (State::Extension, _) => return Err(Malformed("a bad extension")),
-            (State::SizeLf, b'\n') => {
-                self.digits = 0;
-                if self.size == 0 { State::Line } else { State::Data }
+            (ChunkState::Size, b'\t' | b' ') if self.digits > 0 && self.sender == Sender::Server => {
+                ChunkState::Blank
             }
-            (State::DataCr, b'\r') => State::DataLf,
-            (State::DataLf, b'\n') => State::Size,
-            (State::Line, b'\r') => State::EndLf,
-            (State::Name, b':') => State::Value,
-            (State::Line, byte) if is_token(byte) => self.line()?,
-            (State::Name, byte) if is_token(byte) => State::Name,
-            (State::Value, b'\r') => State::ValueLf,
-            (State::Value, b'\t' | b' '..=b'~' | 0x80..) => State::Value,
-            (State::Line | State::Name | State::Value, _) => return Err(Malformed("a bad trailer")),
-            (State::ValueLf, b'\n') => State::Line,
-            (State::EndLf, b'\n') => State::Ended,
-            _ => return Err(Malformed("a bad end of a line or of a chunk")),
+            (ChunkState::Blank, b'\t' | b' ') => ChunkState::Blank,
+            (ChunkState::Blank, b';') => ChunkState::Extension,
+            (ChunkState::Blank, b'\r') => ChunkState::SizeLf,
+            (ChunkState::Size | ChunkState::Blank, _) => return Err(ChunkError("a bad size")),
+            (ChunkState::Extension, b'\t' | b' '..=b'~') => ChunkState::Extension,
+            (ChunkState::Extension, _) => return Err(ChunkError("a bad extension")),
+            (ChunkState::SizeLf, b'\n') => {
+                self.digits = 0;
+                if self.size == 0 { ChunkState::Line } else { ChunkState::Data }
+            }
+            (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+            (ChunkState::DataLf, b'\n') => ChunkState::Size,
+            (ChunkState::Line, b'\r') => ChunkState::EndLf,
+            (ChunkState::Name, b':') => ChunkState::Value,
+            (ChunkState::Line, byte) if is_token(byte) => self.line()?,
+            (ChunkState::Name, byte) if is_token(byte) => ChunkState::Name,
+            (ChunkState::Value, b'\r') => ChunkState::ValueLf,
+            (ChunkState::Value, b'\t' | b' '..=b'~' | 0x80..) => ChunkState::Value,
+            (ChunkState::Line | ChunkState::Name | ChunkState::Value, _) => {
+                return Err(ChunkError("a bad trailer"));
+            }
+            (ChunkState::ValueLf, b'\n') => ChunkState::Line,
+            (ChunkState::EndLf, b'\n') => ChunkState::Ended,
+            _ => return Err(ChunkError("a bad end of a line or of a chunk")),
         })
     }
 
-    fn line(&mut self) -> Result<State, Malformed> {
+    fn line(&mut self) -> Result<ChunkState, ChunkError> {
         self.lines += 1;
         if self.lines > LINES_MAX {
-            return Err(Malformed("a trailer of too many lines"));
+            return Err(ChunkError("a trailer of too many lines"));
         }
-        Ok(State::Name)
+        Ok(ChunkState::Name)
     }
 
-    fn digit(&mut self, digit: u8) -> Result<State, Malformed> {
+    fn digit(&mut self, digit: u8) -> Result<ChunkState, ChunkError> {
         self.digits += 1;
         if self.digits > DIGITS_MAX {
-            return Err(Malformed("a size of too many digits"));
+            return Err(ChunkError("a size of too many digits"));
         }
         let value = char::from(digit).to_digit(16).unwrap_or(0);
         self.size = self.size << 4 | u64::from(value);
-        Ok(State::Size)
+        Ok(ChunkState::Size)
     }
 }
 
@@ -257,7 +272,7 @@ mod tests {
             fuzz(&data);
         }
         let mut chunks = Chunks::default();
-        chunks.look(body).map(|()| chunks.state == State::Ended).map_err(|malformed| malformed.0)
+        chunks.look(body).map(|()| chunks.state == ChunkState::Ended).map_err(|malformed| malformed.0)
     }
 
     #[test]

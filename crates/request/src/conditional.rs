@@ -5,9 +5,9 @@
 
 use http::header::{self, HeaderMap, HeaderName};
 
-/// What the conditions of a request come to.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConditionVerdict {
     /// Answer as if there were none.
     Proceed,
     /// 304.
@@ -16,7 +16,7 @@ pub enum Verdict {
     Failed,
 }
 
-/// What a file is compared by.
+/// The validators of a file.
 pub struct Validators<'a> {
     /// The strong entity tag, with its quotes.
     pub etag: &'a str,
@@ -27,22 +27,22 @@ pub struct Validators<'a> {
 }
 
 /// Evaluates the conditions of a `GET` or `HEAD`, in the order of RFC 9110 13.2.2.
-pub fn evaluate(headers: &HeaderMap, file: &Validators<'_>) -> Verdict {
+pub fn evaluate(headers: &HeaderMap, file: &Validators<'_>) -> ConditionVerdict {
     if headers.contains_key(header::IF_MATCH) {
         if !listed(headers, header::IF_MATCH, file.etag, Compare::Strong) {
-            return Verdict::Failed;
+            return ConditionVerdict::Failed;
         }
     } else if seconds(headers, header::IF_UNMODIFIED_SINCE).is_some_and(|limit| file.modified > limit) {
-        return Verdict::Failed;
+        return ConditionVerdict::Failed;
     }
     if headers.contains_key(header::IF_NONE_MATCH) {
         if listed(headers, header::IF_NONE_MATCH, file.etag, Compare::Weak) {
-            return Verdict::NotModified;
+            return ConditionVerdict::NotModified;
         }
     } else if seconds(headers, header::IF_MODIFIED_SINCE).is_some_and(|limit| file.modified <= limit) {
-        return Verdict::NotModified;
+        return ConditionVerdict::NotModified;
     }
-    Verdict::Proceed
+    ConditionVerdict::Proceed
 }
 
 /// Whether `Range` is to be heeded: there is no `If-Range`, or it names the present state.
@@ -113,7 +113,7 @@ mod tests {
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 
-    fn verdict(lines: &[(&str, &str)]) -> Verdict {
+    fn verdict(lines: &[(&str, &str)]) -> ConditionVerdict {
         evaluate(&map(lines), &FILE)
     }
 
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn table() {
-        use Verdict::{Failed, NotModified, Proceed};
-        let cases: &[(&[(&str, &str)], Verdict)] = &[
+        use ConditionVerdict::{Failed, NotModified, Proceed};
+        let cases: &[(&[(&str, &str)], ConditionVerdict)] = &[
             (&[], Proceed),
             (&[("if-match", "*")], Proceed),
             (&[("if-match", "\"x\", \"a,b\"")], Proceed),

@@ -1,4 +1,4 @@
-//! What a server answers itself, where nobody else does: one page, and one response of HTTP/1.1 that ends its connection.
+//! The answers that a server makes itself: one page, and one response of HTTP/1.1 that ends its connection.
 //! Gates, site workers and services say the same.
 //!
 //! Untrusted input: none. Must never: repeat anything of a request, unescaped or at all.
@@ -9,7 +9,7 @@ use http::StatusCode;
 
 use crate::date::DATE_BYTES;
 
-/// What all responses name in `Server`.
+/// The value of `Server` in all responses.
 pub const SERVER: &str = "bulkhead";
 
 /// The type of [`page`].

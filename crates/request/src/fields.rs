@@ -1,7 +1,7 @@
 //! Which header fields of a message go on to the next reader, and which are ours alone to say.
 //!
-//! Runs in: site workers, and services of the SDK; pure, no input or output. Untrusted input: all fields. Must never: let
-//! a client say in our name who it is, or what it has asked for.
+//! Runs in: site workers, and services of the SDK; pure, no input or output. Untrusted input: all fields. Must never:
+//! let a client say in our name who it is, or what it has asked for.
 //!
 //! One policy, whoever answers: a service behind a site's worker, a service that the gate gives connections to, an
 //! upstream, a FastCGI server, a function of a worker. docs/guide/proxy.md has the table; a test compares them.
@@ -25,17 +25,17 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// Fields of a request that are not passed on for one reason.
 #[derive(Debug)]
 pub struct Withheld {
-    /// What they say.
+    /// The meaning of these fields.
     pub what: &'static str,
     /// Their names.
     pub names: &'static [&'static str],
-    /// What all names of a family begin with.
+    /// The prefixes of families of names.
     pub families: &'static [&'static str],
     /// Why.
     pub why: &'static str,
 }
 
-/// What belongs to one connection (RFC 9110 7.6.1).
+/// The fields that belong to one connection (RFC 9110 7.6.1).
 const OF_CONNECTION: [&str; 11] = [
     "connection",
     "http2-settings",
@@ -50,7 +50,7 @@ const OF_CONNECTION: [&str; 11] = [
     "upgrade",
 ];
 
-/// What is taken out of every request before anybody behind us reads it. Names with `_` go as well: CGI and its
+/// The fields that are taken out of every request before a backend reads it. Names with `_` go as well: CGI and its
 /// descendants take them for the same with `-`.
 pub const WITHHELD: [Withheld; 8] = [
     Withheld {
@@ -141,7 +141,7 @@ pub const WITHHELD: [Withheld; 8] = [
     },
 ];
 
-/// What a server says to its proxy, in an answer.
+/// The fields by which a server speaks to its proxy, in an answer.
 const WITHHELD_OF_ANSWERS: [&str; 3] = ["bulkhead-", "x-accel-", "x-sendfile"];
 
 /// RFC 9110 6.5.1: what must be known before the body, and is not to be had from a trailer.
@@ -168,16 +168,16 @@ const NOT_IN_TRAILERS: [HeaderName; 19] = [
 ];
 
 /// Names of fields, and what the names of families begin with, by their first letter. The case makes no difference.
-struct Names([Vec<(&'static [u8], Is)>; 26]);
+struct FieldNames([Vec<(&'static [u8], Is)>; 26]);
 
-/// What a text of [`Names`] is.
+/// The meaning of a text of [`FieldNames`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Is {
     Name,
     Family,
 }
 
-impl Names {
+impl FieldNames {
     fn new(names: &[&'static str], families: &[&'static str]) -> Self {
         let names = names.iter().map(|name| (name.as_bytes(), Is::Name));
         let mut by_letter = Self(Default::default());
@@ -204,16 +204,16 @@ fn letter(name: &[u8]) -> usize {
     name.first().map_or(usize::MAX, |first| first.to_ascii_lowercase().wrapping_sub(b'a').into())
 }
 
-static NAMES_OF_CONNECTION: LazyLock<Names> = LazyLock::new(|| Names::new(&OF_CONNECTION, &[]));
-static NAMES_WITHHELD: LazyLock<Names> = LazyLock::new(|| {
+static NAMES_OF_CONNECTION: LazyLock<FieldNames> = LazyLock::new(|| FieldNames::new(&OF_CONNECTION, &[]));
+static NAMES_WITHHELD: LazyLock<FieldNames> = LazyLock::new(|| {
     let all =
         |part: fn(&Withheld) -> &'static [&'static str]| WITHHELD.iter().flat_map(part).copied().collect();
     let (names, families): (Vec<_>, Vec<_>) =
         (all(|withheld| withheld.names), all(|withheld| withheld.families));
-    Names::new(&names, &families)
+    FieldNames::new(&names, &families)
 });
-static NAMES_WITHHELD_OF_ANSWERS: LazyLock<Names> =
-    LazyLock::new(|| Names::new(&OF_CONNECTION, &WITHHELD_OF_ANSWERS));
+static NAMES_WITHHELD_OF_ANSWERS: LazyLock<FieldNames> =
+    LazyLock::new(|| FieldNames::new(&OF_CONNECTION, &WITHHELD_OF_ANSWERS));
 
 /// Whether a client's field of this name, in whatever case, is passed on, unless `Connection` names it.
 pub fn is_passed_on(name: &[u8]) -> bool {
@@ -258,8 +258,8 @@ pub fn options_of_line(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|option| !option.is_empty())
 }
 
-/// Whether a field of a request may keep others from being passed on, by options that it has beyond those that all clients send; or be
-/// kept from it by one of these, whose name it has. (`Keep-Alive` is passed on by nobody.)
+/// Whether a field of a request may keep others from being passed on, by options that it has beyond those that all
+/// clients send; or be kept from it by one of these, whose name it has. (`Keep-Alive` is passed on by nobody.)
 pub fn is_about_others(name: &str, value: &[u8]) -> bool {
     let is_usual =
         |option: &[u8]| option.eq_ignore_ascii_case(b"close") || option.eq_ignore_ascii_case(b"keep-alive");
@@ -296,7 +296,7 @@ fn clean(headers: &mut HeaderMap, stays: impl Fn(&[u8]) -> bool) {
     }
 }
 
-/// What `Content-Length` says: a number as RFC 9110 8.6 has it, in its one spelling.
+/// The value of `Content-Length`: a number as RFC 9110 8.6 has it, in its one spelling.
 pub fn length(value: &[u8]) -> Option<u64> {
     // LIMIT: 18 digits cannot overflow, and are more than any body here.
     let is_number = !value.is_empty() && value.len() <= 18 && value.iter().all(u8::is_ascii_digit);
@@ -317,9 +317,9 @@ pub fn settle_host<B>(request: &mut Request<B>) -> Option<HeaderValue> {
     request.headers().get(header::HOST).filter(|host| !host.is_empty()).cloned()
 }
 
-/// Who asks, and how.
+/// The client of a request, and how it asks.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin {
+pub struct ForwardedOrigin {
     /// The client.
     pub peer: SocketAddr,
     /// `http` or `https`.
@@ -327,7 +327,7 @@ pub struct Origin {
 }
 
 /// Says in a cleaned request who asks, how, and for which host: each field with one value, ours.
-pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<HeaderValue>) {
+pub fn set_forwarded(headers: &mut HeaderMap, origin: ForwardedOrigin, host: Option<HeaderValue>) {
     let mut set = |name: HeaderName, push: &dyn Fn(&mut Vec<u8>)| {
         let mut value = Vec::with_capacity(VALUE_BYTES);
         push(&mut value);
@@ -345,7 +345,7 @@ pub fn set_forwarded(headers: &mut HeaderMap, origin: Origin, host: Option<Heade
 }
 
 /// Appends the lines of HTTP/1.1 that say the same as [`set_forwarded`].
-pub fn push_forwarded_lines(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+pub fn push_forwarded_lines(out: &mut Vec<u8>, origin: ForwardedOrigin, host: &[u8]) {
     out.extend_from_slice(b"forwarded: ");
     push_forwarded(out, origin, host);
     out.extend_from_slice(b"\r\nx-forwarded-for: ");
@@ -374,7 +374,7 @@ pub fn remove_forwarded(headers: &mut HeaderMap) {
 const VALUE_BYTES: usize = 96;
 
 /// RFC 7239 4: who asked, how, and for what.
-fn push_forwarded(out: &mut Vec<u8>, origin: Origin, host: &[u8]) {
+fn push_forwarded(out: &mut Vec<u8>, origin: ForwardedOrigin, host: &[u8]) {
     out.extend_from_slice(b"for=");
     match origin.peer.ip().to_canonical() {
         address @ IpAddr::V4(_) => push_address(out, address),
@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn an_origin_is_said_once() {
         let mut headers = map(&[("host", "a.example")]);
-        let origin = Origin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
+        let origin = ForwardedOrigin { peer: "[::ffff:192.0.2.7]:4000".parse().unwrap(), scheme: "https" };
         set_forwarded(&mut headers, origin, Some(HeaderValue::from_static("a.example")));
         assert_eq!(headers["forwarded"], "for=192.0.2.7;proto=https;host=\"a.example\"");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.7");
@@ -517,14 +517,14 @@ mod tests {
             .map(|name| format!("{name}: {}\r\n", headers[*name].to_str().unwrap()))
             .collect();
         assert_eq!(String::from_utf8(lines).unwrap(), of_map);
-        let origin = Origin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
+        let origin = ForwardedOrigin { peer: "[2001:db8::1]:9".parse().unwrap(), scheme: "http" };
         set_forwarded(&mut headers, origin, None);
         assert_eq!(headers["forwarded"], "for=\"[2001:db8::1]\";proto=http");
     }
 
     #[test]
     fn a_host_that_could_end_its_quotes_is_left_out() {
-        let origin = Origin { peer: "192.0.2.7:4000".parse().unwrap(), scheme: "http" };
+        let origin = ForwardedOrigin { peer: "192.0.2.7:4000".parse().unwrap(), scheme: "http" };
         for host in [&b""[..], b"a\"b", b"a\\b", b"a\x80b"] {
             let mut value = Vec::new();
             push_forwarded(&mut value, origin, host);

@@ -13,12 +13,13 @@ use crate::{fields, target};
 /// LIMIT: header lines in one head, the number hyper's own parser has room for.
 pub const HEADER_LINES_MAX: usize = 100;
 
-/// LIMIT: bytes of a target, in whatever room a head has; `conditioning` has the same limit, and a lower one for strict checks.
+/// LIMIT: bytes of a target, in whatever room a head has; `conditioning` has the same limit, and a lower one for strict
+/// checks.
 pub const TARGET_BYTES_MAX: usize = 16 << 10;
 
-/// Why a head is refused; [`Refusal::status`] is what the client is told.
+/// Why a head is refused; [`HeadRefusal::status`] is what the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum HeadRefusal {
     /// The bytes are not a request head, or one that could be read in two ways.
     Malformed(&'static str),
     /// A request that is one, and that no honest client sends.
@@ -39,66 +40,66 @@ pub enum Refusal {
     BodyTooLarge,
 }
 
-impl Refusal {
+impl HeadRefusal {
     /// The status code of the answer.
     pub fn status(self) -> http::StatusCode {
         match self {
-            Refusal::Malformed(_) | Refusal::Strange(_) => http::StatusCode::BAD_REQUEST,
-            Refusal::TooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Refusal::TargetTooLong => http::StatusCode::URI_TOO_LONG,
-            Refusal::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            Refusal::NotImplemented => http::StatusCode::NOT_IMPLEMENTED,
-            Refusal::Expectation => http::StatusCode::EXPECTATION_FAILED,
-            Refusal::Late => http::StatusCode::REQUEST_TIMEOUT,
-            Refusal::BodyTooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
+            HeadRefusal::Malformed(_) | HeadRefusal::Strange(_) => http::StatusCode::BAD_REQUEST,
+            HeadRefusal::TooLarge => http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            HeadRefusal::TargetTooLong => http::StatusCode::URI_TOO_LONG,
+            HeadRefusal::Version => http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            HeadRefusal::NotImplemented => http::StatusCode::NOT_IMPLEMENTED,
+            HeadRefusal::Expectation => http::StatusCode::EXPECTATION_FAILED,
+            HeadRefusal::Late => http::StatusCode::REQUEST_TIMEOUT,
+            HeadRefusal::BodyTooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
 
-    /// What is wrong, for the log.
+    /// The fault, for the log.
     pub fn reason(self) -> &'static str {
         match self {
-            Refusal::Malformed(what) | Refusal::Strange(what) => what,
-            Refusal::TooLarge => "a request head that is too long",
-            Refusal::TargetTooLong => "a target that is too long",
-            Refusal::Version => "another version of HTTP than 1.0 and 1.1",
-            Refusal::NotImplemented => "CONNECT or TRACE",
-            Refusal::Expectation => "an unknown `Expect`",
-            Refusal::Late => "a request that did not arrive in time",
-            Refusal::BodyTooLarge => "a request body that is too large",
+            HeadRefusal::Malformed(what) | HeadRefusal::Strange(what) => what,
+            HeadRefusal::TooLarge => "a request head that is too long",
+            HeadRefusal::TargetTooLong => "a target that is too long",
+            HeadRefusal::Version => "another version of HTTP than 1.0 and 1.1",
+            HeadRefusal::NotImplemented => "CONNECT or TRACE",
+            HeadRefusal::Expectation => "an unknown `Expect`",
+            HeadRefusal::Late => "a request that did not arrive in time",
+            HeadRefusal::BodyTooLarge => "a request body that is too large",
         }
     }
 
-    /// What the operator can do, if clients that mean well are refused; may be empty.
+    /// The operator's remedy, if clients that mean well are refused; may be empty.
     pub fn remedy(self) -> &'static str {
         match self {
-            Refusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
-            Refusal::TooLarge => "`head_bytes` of [limits] lets longer ones pass",
-            Refusal::TargetTooLong => {
+            HeadRefusal::Strange(_) => "`checks = \"lenient\"` of [conditioning] lets more pass",
+            HeadRefusal::TooLarge => "`head_bytes` of [limits] lets longer ones pass",
+            HeadRefusal::TargetTooLong => {
                 "a target has at most 16 KiB, 4 KiB with `checks = \"strict\"` of [conditioning], and never more than \
                  `head_bytes` of [limits]"
             }
-            Refusal::Late => "`head_timeout` of [conditioning] gives more time",
-            Refusal::BodyTooLarge => "`body_bytes` of [limits], a site or a route lets larger ones pass",
+            HeadRefusal::Late => "`head_timeout` of [conditioning] gives more time",
+            HeadRefusal::BodyTooLarge => "`body_bytes` of [limits], a site or a route lets larger ones pass",
             _ => "",
         }
     }
 
-    /// What people are told of it.
+    /// The sentence about it, for people.
     pub fn sentence(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Refusal::Malformed(what) => {
+            HeadRefusal::Malformed(what) => {
                 return format!("What was sent is not a valid HTTP request: {what}.").into();
             }
-            Refusal::Strange(what) => {
+            HeadRefusal::Strange(what) => {
                 return format!("This server does not accept requests like this one: {what}.").into();
             }
-            Refusal::TooLarge => "The request head is longer than this server allows.",
-            Refusal::TargetTooLong => "The address is longer than this server allows.",
-            Refusal::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
-            Refusal::NotImplemented => "This server is not a proxy.",
-            Refusal::Expectation => "This server knows no such expectation.",
-            Refusal::Late => "The request did not arrive in time.",
-            Refusal::BodyTooLarge => "The request body is larger than this server allows.",
+            HeadRefusal::TooLarge => "The request head is longer than this server allows.",
+            HeadRefusal::TargetTooLong => "The address is longer than this server allows.",
+            HeadRefusal::Version => "This server speaks HTTP/1.1 and HTTP/1.0.",
+            HeadRefusal::NotImplemented => "This server is not a proxy.",
+            HeadRefusal::Expectation => "This server knows no such expectation.",
+            HeadRefusal::Late => "The request did not arrive in time.",
+            HeadRefusal::BodyTooLarge => "The request body is larger than this server allows.",
         })
     }
 }
@@ -125,20 +126,20 @@ pub enum Framing {
     Chunked,
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
-pub enum Checked<'a> {
+pub enum CheckedHead<'a> {
     /// The head has not arrived completely.
     Partial,
     /// The head is refused, and with it the connection.
-    Refused(Refusal),
+    Refused(HeadRefusal),
     /// A whole and acceptable head.
-    Whole(Head<'a>),
+    Whole(RequestHead<'a>),
 }
 
 /// An accepted request head; the slices point into the bytes it was read from.
 #[derive(Clone, Debug)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// Bytes of the head, the empty line included.
     pub length: usize,
     /// The method, as far as it matters.
@@ -179,13 +180,13 @@ pub struct Head<'a> {
 }
 
 /// One header line of a head, its value without the blanks around it.
-pub type Line<'a> = httparse::Header<'a>;
+pub type RequestField<'a> = httparse::Header<'a>;
 
 /// Room for the header lines of one head.
 pub struct Room<'a> {
-    usual: [MaybeUninit<Line<'a>>; HEADER_LINES_MAX],
+    usual: [MaybeUninit<RequestField<'a>>; HEADER_LINES_MAX],
     /// For those of a later version, of which there are hardly any.
-    later: Vec<Line<'a>>,
+    later: Vec<RequestField<'a>>,
 }
 
 impl Default for Room<'_> {
@@ -194,8 +195,8 @@ impl Default for Room<'_> {
     }
 }
 
-/// Whether a head that had no end in the first `searched` bytes of `data` may have one now. A reader that asks before it
-/// checks the head again searches each byte of a slow client once, and does not parse all bytes before it for each.
+/// Whether a head that had no end in the first `searched` bytes of `data` may have one now. A reader that asks before
+/// it checks the head again searches each byte of a slow client once, and does not parse all bytes before it for each.
 pub fn may_have_ended(data: &[u8], searched: usize) -> bool {
     let new = &data[searched.saturating_sub("\r\n\r".len()).min(data.len())..];
     // Lone line feeds end no head, but are to be refused now.
@@ -204,7 +205,7 @@ pub fn may_have_ended(data: &[u8], searched: usize) -> bool {
 }
 
 /// Checks the head that `data` begins with, of at most `head_bytes` bytes.
-pub fn check(data: &[u8], head_bytes: usize) -> Checked<'_> {
+pub fn check(data: &[u8], head_bytes: usize) -> CheckedHead<'_> {
     check_lines(data, head_bytes, &mut Room::default()).0
 }
 
@@ -214,13 +215,13 @@ pub fn check_lines<'r, 'a>(
     data: &'a [u8],
     head_bytes: usize,
     room: &'r mut Room<'a>,
-) -> (Checked<'a>, &'r [Line<'a>]) {
+) -> (CheckedHead<'a>, &'r [RequestField<'a>]) {
     let mut request = httparse::Request::new(&mut []);
     let Room { usual, later } = room;
     let parsed = request.parse_with_uninit_headers(data, usual);
     if parsed == Err(httparse::Error::Version) {
         if later_version_begins(data) && data.len() < head_bytes {
-            return (Checked::Partial, &[]);
+            return (CheckedHead::Partial, &[]);
         }
         if let Some(line) = later_version(data) {
             return check_later(data, line, head_bytes, later);
@@ -233,17 +234,17 @@ pub fn check_lines<'r, 'a>(
                 whole(&data[..length], method, target, minor, headers)
             }
             // INVARIANT: a whole head has these three.
-            _ => Err(Refusal::Malformed("not a request line")),
+            _ => Err(HeadRefusal::Malformed("not a request line")),
         },
-        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (Checked::Partial, &[]),
+        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (CheckedHead::Partial, &[]),
         Ok(_) => Err(too_long(data, head_bytes)),
-        Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadRefusal::TooLarge),
         Err(httparse::Error::Version) => Err(bad_version(data)),
-        Err(_) => Err(Refusal::Malformed("not a request head")),
+        Err(_) => Err(HeadRefusal::Malformed("not a request head")),
     };
     match checked {
-        Ok(head) => (Checked::Whole(head), headers),
-        Err(refusal) => (Checked::Refused(refusal), &[]),
+        Ok(head) => (CheckedHead::Whole(head), headers),
+        Err(refusal) => (CheckedHead::Refused(refusal), &[]),
     }
 }
 
@@ -254,7 +255,7 @@ fn later_version(data: &[u8]) -> Option<(&str, &str, usize)> {
     let line = data[before..before + line_bytes].strip_suffix(b"\r\n")?;
     let (request, minor) = line.split_at_checked(line.len().checked_sub(1)?)?;
     let request = request.strip_suffix(b" HTTP/1.").filter(|_| matches!(minor, [b'2'..=b'9']))?;
-    // What the two words consist of is for the same parser to say as in other requests.
+    // The same parser judges the two words as in other requests.
     let usual = [request, b" HTTP/1.1\r\n\r\n"].concat();
     let mut parsed = httparse::Request::new(&mut []);
     parsed.parse(&usual).ok().filter(httparse::Status::is_complete)?;
@@ -286,22 +287,22 @@ fn check_later<'r, 'a>(
     data: &'a [u8],
     (method, target, line_bytes): (&'a str, &'a str, usize),
     head_bytes: usize,
-    room: &'r mut Vec<Line<'a>>,
-) -> (Checked<'a>, &'r [Line<'a>]) {
+    room: &'r mut Vec<RequestField<'a>>,
+) -> (CheckedHead<'a>, &'r [RequestField<'a>]) {
     let mut lines = [httparse::EMPTY_HEADER; HEADER_LINES_MAX];
     let checked = match httparse::parse_headers(&data[line_bytes..], &mut lines) {
         Ok(httparse::Status::Complete((length, lines))) if line_bytes + length <= head_bytes => {
             *room = lines.to_vec();
             whole(&data[..line_bytes + length], method, target, 1, room)
         }
-        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (Checked::Partial, &[]),
+        Ok(httparse::Status::Partial) if data.len() < head_bytes => return (CheckedHead::Partial, &[]),
         Ok(_) => Err(too_long(data, head_bytes)),
-        Err(httparse::Error::TooManyHeaders) => Err(Refusal::TooLarge),
-        Err(_) => Err(Refusal::Malformed("not a request head")),
+        Err(httparse::Error::TooManyHeaders) => Err(HeadRefusal::TooLarge),
+        Err(_) => Err(HeadRefusal::Malformed("not a request head")),
     };
     match checked {
-        Ok(head) => (Checked::Whole(head), room),
-        Err(refusal) => (Checked::Refused(refusal), &[]),
+        Ok(head) => (CheckedHead::Whole(head), room),
+        Err(refusal) => (CheckedHead::Refused(refusal), &[]),
     }
 }
 
@@ -310,36 +311,36 @@ fn whole<'a>(
     method: &'a str,
     target: &'a str,
     minor: u8,
-    lines: &[Line<'a>],
-) -> Result<Head<'a>, Refusal> {
+    lines: &[RequestField<'a>],
+) -> Result<RequestHead<'a>, HeadRefusal> {
     if bare_line_feed(raw) {
-        return Err(Refusal::Malformed("a bare line feed"));
+        return Err(HeadRefusal::Malformed("a bare line feed"));
     }
     let fields = lines.iter().map(|line| (line.name.as_bytes(), line.value));
-    Ok(Head { length: raw.len(), ..examine(method, target, minor, fields)? })
+    Ok(RequestHead { length: raw.len(), ..examine(method, target, minor, fields)? })
 }
 
-/// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the authority
-/// as `host`. [`Head::length`] is 0.
+/// Checks the head of a request that came in parts, as HTTP/2 sends it: `fields` are the header fields, with the
+/// authority as `host`. [`RequestHead::length`] is 0.
 ///
 /// # Errors
-/// What [`check`] would refuse in the lines of HTTP/1.1 that say the same.
+/// The refusal of [`check`] for the lines of HTTP/1.1 that say the same.
 pub fn check_fields<'a>(
     method: &'a str,
     target: &'a str,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Head<'a>, Refusal> {
+) -> Result<RequestHead<'a>, HeadRefusal> {
     let mut count = 0;
     let counted = fields.inspect(|_| count += 1);
     let head = examine(method, target, 1, counted)?;
-    if count > HEADER_LINES_MAX { Err(Refusal::TooLarge) } else { Ok(head) }
+    if count > HEADER_LINES_MAX { Err(HeadRefusal::TooLarge) } else { Ok(head) }
 }
 
 /// The entry for fuzzing: a head that is good in lines is good in parts, and says the same.
 pub fn fuzz_head(data: &[u8]) {
     let mut room = Room::default();
     let (checked, lines) = check_lines(data, 16 << 10, &mut room);
-    let Checked::Whole(head) = checked else {
+    let CheckedHead::Whole(head) = checked else {
         return assert!(lines.is_empty(), "a head that is not whole has no lines");
     };
     let fields = lines.iter().map(|line| (line.name.as_bytes(), line.value));
@@ -353,25 +354,25 @@ pub fn fuzz_head(data: &[u8]) {
     }
 }
 
-/// What is too long of a head that is: its target, or all of it.
-fn too_long(data: &[u8], head_bytes: usize) -> Refusal {
+/// The part of a long head that is too long: its target, or all of it.
+fn too_long(data: &[u8], head_bytes: usize) -> HeadRefusal {
     let line = data.split(|&byte| byte == b'\n').find(|line| line.len() > 1).unwrap_or(data);
     let target = line.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
     // One that fills the room by itself.
     let is_all = line.len() >= head_bytes && !target.is_empty();
-    if target.len() > TARGET_BYTES_MAX || is_all { Refusal::TargetTooLong } else { Refusal::TooLarge }
+    if target.len() > TARGET_BYTES_MAX || is_all { HeadRefusal::TargetTooLong } else { HeadRefusal::TooLarge }
 }
 
-fn bad_version(data: &[u8]) -> Refusal {
+fn bad_version(data: &[u8]) -> HeadRefusal {
     let line = data.split(|&b| b == b'\r' || b == b'\n').find(|l| !l.is_empty()).unwrap_or(data);
     let mut words = line.split(|&b| b == b' ').filter(|word| !word.is_empty());
     match (words.nth(2), line.iter().filter(|&&b| b == b' ').count()) {
         (Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor]), 2)
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
-            Refusal::Version
+            HeadRefusal::Version
         }
-        _ => Refusal::Malformed("not a version"),
+        _ => HeadRefusal::Malformed("not a version"),
     }
 }
 
@@ -380,9 +381,9 @@ fn bare_line_feed(head: &[u8]) -> bool {
     memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
-/// What the header lines say, before it is put together.
+/// The values of the header lines, before they are put together.
 #[derive(Default)]
-struct Fields<'a> {
+struct HeadFields<'a> {
     host: Option<&'a [u8]>,
     length: Option<u64>,
     chunked: bool,
@@ -400,13 +401,14 @@ struct Fields<'a> {
     user_agent: &'a [u8],
 }
 
-/// SECURITY: RFC 9110 9.1 has methods in capitals, and lets case matter; some programs take `get` for `GET` all the same.
-fn check_method(method: &str) -> Result<(), Refusal> {
+/// SECURITY: RFC 9110 9.1 has methods in capitals, and lets case matter; some programs take `get` for `GET` all the
+/// same.
+fn check_method(method: &str) -> Result<(), HeadRefusal> {
     if !method.bytes().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
-        return Err(Refusal::Malformed("not a method"));
+        return Err(HeadRefusal::Malformed("not a method"));
     }
     match method {
-        "CONNECT" | "TRACE" | "TRACK" => Err(Refusal::NotImplemented),
+        "CONNECT" | "TRACE" | "TRACK" => Err(HeadRefusal::NotImplemented),
         _ => Ok(()),
     }
 }
@@ -416,22 +418,22 @@ fn examine<'a>(
     text: &'a str,
     minor: u8,
     lines: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Head<'a>, Refusal> {
+) -> Result<RequestHead<'a>, HeadRefusal> {
     check_method(method)?;
-    let mut fields = Fields::default();
+    let mut fields = HeadFields::default();
     for (name, value) in lines {
         fields.take(name, value)?;
     }
     let place = target::split(method, text)?;
     let host = target::agree(minor, fields.host, &place)?;
     let framing = match (fields.chunked, fields.length) {
-        (true, Some(_)) => return Err(Refusal::Malformed("both Content-Length and Transfer-Encoding")),
-        (true, None) if minor == 0 => return Err(Refusal::Malformed("Transfer-Encoding in HTTP/1.0")),
+        (true, Some(_)) => return Err(HeadRefusal::Malformed("both Content-Length and Transfer-Encoding")),
+        (true, None) if minor == 0 => return Err(HeadRefusal::Malformed("Transfer-Encoding in HTTP/1.0")),
         (true, None) => Framing::Chunked,
         (false, None | Some(0)) => Framing::None,
         (false, Some(length)) => Framing::Length(length),
     };
-    Ok(Head {
+    Ok(RequestHead {
         length: 0,
         verb: match method {
             "GET" => Verb::Get,
@@ -459,15 +461,15 @@ fn examine<'a>(
     })
 }
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), Refusal> {
+impl<'a> HeadFields<'a> {
+    fn take(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), HeadRefusal> {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
         match name.len() {
             4 if is(b"host") => self.host(value)?,
             5 if is(b"range") => self.unusual = true,
             6 if is(b"expect") => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
-                    return Err(Refusal::Expectation);
+                    return Err(HeadRefusal::Expectation);
                 }
                 self.expects = true;
             }
@@ -484,7 +486,7 @@ impl<'a> Fields<'a> {
             15 if is(b"accept-encoding") => self.unusual |= self.accept_encoding.replace(value).is_some(),
             17 if is(b"transfer-encoding") => {
                 if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(Refusal::Malformed("a Transfer-Encoding other than chunked"));
+                    return Err(HeadRefusal::Malformed("a Transfer-Encoding other than chunked"));
                 }
                 self.chunked = true;
             }
@@ -497,9 +499,9 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    fn host(&mut self, value: &'a [u8]) -> Result<(), Refusal> {
+    fn host(&mut self, value: &'a [u8]) -> Result<(), HeadRefusal> {
         match self.host.replace(value) {
-            Some(_) => Err(Refusal::Malformed("several Host")),
+            Some(_) => Err(HeadRefusal::Malformed("several Host")),
             None => Ok(()),
         }
     }
@@ -512,10 +514,10 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        let length = fields::length(value).ok_or(Refusal::Malformed("not a Content-Length"))?;
+    fn content_length(&mut self, value: &[u8]) -> Result<(), HeadRefusal> {
+        let length = fields::length(value).ok_or(HeadRefusal::Malformed("not a Content-Length"))?;
         match self.length.replace(length) {
-            Some(_) => Err(Refusal::Malformed("several Content-Length")),
+            Some(_) => Err(HeadRefusal::Malformed("several Content-Length")),
             None => Ok(()),
         }
     }

@@ -19,17 +19,17 @@ const ALPN: u16 = 16;
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "it lives on the stack for a moment; a box would be an allocation"
 )]
-pub enum Checked {
-    /// It has not arrived completely. With less than so many bytes there is nothing new to see: who sends it in records of
-    /// a byte each is looked at a few dozen times, not for each.
+pub enum CheckedHello {
+    /// It has not arrived completely. With less than so many bytes there is nothing new to see: who sends it in records
+    /// of a byte each is looked at a few dozen times, not for each.
     Partial(usize),
-    /// Whatever it is, it does not begin as TLS does.
+    /// The bytes do not begin as TLS does.
     Foreign,
     /// It begins as TLS does, and is no hello.
     Malformed,
@@ -37,7 +37,7 @@ pub enum Checked {
     Whole(Hello),
 }
 
-/// What a client says at first.
+/// The first message of a client.
 #[derive(Debug)]
 pub struct Hello {
     name: [u8; NAME_BYTES_MAX],
@@ -54,19 +54,19 @@ impl Hello {
 }
 
 /// Looks at what has arrived of a connection.
-pub fn check(bytes: &[u8]) -> Checked {
+pub fn check(bytes: &[u8]) -> CheckedHello {
     match walk(bytes) {
-        Walked::Partial(least) => Checked::Partial(least),
-        Walked::Foreign => Checked::Foreign,
-        Walked::Malformed => Checked::Malformed,
-        Walked::Whole(length) => match Reader::new(bytes, MESSAGE_HEADER + length).hello() {
-            Some(hello) => Checked::Whole(hello),
-            None => Checked::Malformed,
+        WalkResult::Partial(least) => CheckedHello::Partial(least),
+        WalkResult::Foreign => CheckedHello::Foreign,
+        WalkResult::Malformed => CheckedHello::Malformed,
+        WalkResult::Whole(length) => match RecordReader::new(bytes, MESSAGE_HEADER + length).hello() {
+            Some(hello) => CheckedHello::Whole(hello),
+            None => CheckedHello::Malformed,
         },
     }
 }
 
-enum Walked {
+enum WalkResult {
     Partial(usize),
     Foreign,
     Malformed,
@@ -76,12 +76,12 @@ enum Walked {
 
 /// Goes from record to record, without a look at what is in them but the message's header; so that a client which sends
 /// byte by byte costs little each time.
-fn walk(bytes: &[u8]) -> Walked {
+fn walk(bytes: &[u8]) -> WalkResult {
     match bytes {
-        [] => return Walked::Partial(1),
+        [] => return WalkResult::Partial(1),
         // SSL 2 and 3, and what is no TLS at all; no request begins with the byte of a handshake.
-        [first, ..] if *first != HANDSHAKE => return Walked::Foreign,
-        [_, major, ..] if *major != 3 => return Walked::Foreign,
+        [first, ..] if *first != HANDSHAKE => return WalkResult::Foreign,
+        [_, major, ..] if *major != 3 => return WalkResult::Foreign,
         _ => {}
     }
     let (mut at, mut has) = (0, 0);
@@ -91,12 +91,12 @@ fn walk(bytes: &[u8]) -> Walked {
         let Some([kind, major, _, high, low]) =
             bytes.get(at..).and_then(<[u8]>::first_chunk::<RECORD_HEADER>)
         else {
-            return Walked::Partial(at + RECORD_HEADER + missing(has, header));
+            return WalkResult::Partial(at + RECORD_HEADER + missing(has, header));
         };
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         at += RECORD_HEADER;
         if *kind != HANDSHAKE || *major != 3 || length == 0 || at + length > HELLO_BYTES_MAX {
-            return Walked::Malformed;
+            return WalkResult::Malformed;
         }
         let there = &bytes[at.min(bytes.len())..(at + length).min(bytes.len())];
         for (place, byte) in header.iter_mut().skip(has).zip(there) {
@@ -106,13 +106,13 @@ fn walk(bytes: &[u8]) -> Walked {
         let [kind, high, middle, low] = header;
         let message = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         if has >= 1 && kind != CLIENT_HELLO || has >= MESSAGE_HEADER && message > HELLO_BYTES_MAX {
-            return Walked::Malformed;
+            return WalkResult::Malformed;
         }
         if has >= MESSAGE_HEADER && has >= MESSAGE_HEADER + message {
-            return Walked::Whole(message);
+            return WalkResult::Whole(message);
         }
         if there.len() < length {
-            return Walked::Partial(bytes.len() + missing(has, header));
+            return WalkResult::Partial(bytes.len() + missing(has, header));
         }
         at += length;
     }
@@ -126,7 +126,7 @@ fn missing(has: usize, [_, high, middle, low]: [u8; MESSAGE_HEADER]) -> usize {
 }
 
 /// Reads the bytes of a message that [`walk`] has found whole, across the borders of its records.
-struct Reader<'a> {
+struct RecordReader<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Bytes that are left of the record.
@@ -135,7 +135,7 @@ struct Reader<'a> {
     left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn new(bytes: &'a [u8], left: usize) -> Self {
         Self { bytes, at: 0, record: 0, left }
     }
@@ -294,7 +294,9 @@ mod tests {
 
     fn whole(bytes: &[u8]) -> Option<(String, bool)> {
         match check(bytes) {
-            Checked::Whole(hello) => Some((String::from_utf8(hello.name().to_vec()).unwrap(), hello.http2)),
+            CheckedHello::Whole(hello) => {
+                Some((String::from_utf8(hello.name().to_vec()).unwrap(), hello.http2))
+            }
             _ => None,
         }
     }
@@ -308,10 +310,12 @@ mod tests {
             assert_eq!(whole(&bytes), Some(("www.a.test".into(), true)), "records of {size}");
             for end in 0..bytes.len() {
                 let found = check(&bytes[..end]);
-                let Checked::Partial(least) = found else { panic!("{end} of records of {size}: {found:?}") };
+                let CheckedHello::Partial(least) = found else {
+                    panic!("{end} of records of {size}: {found:?}")
+                };
                 assert!(end < least && least <= bytes.len(), "{end} of records of {size}: {least}");
             }
-            // What comes after it is the worker's.
+            // The bytes after it are the worker's.
             assert_eq!(whole(&[&bytes[..], b"more"].concat()), Some(("www.a.test".into(), true)));
         }
     }
@@ -321,11 +325,14 @@ mod tests {
         let bytes = records(&message(&[extension(21, &[0; 2500]), name("a.test")]), 1);
         assert!(bytes.len() < HELLO_BYTES_MAX);
         let (mut looks, mut least) = (0, 1);
-        while let Checked::Partial(next) = check(&bytes[..least]) {
+        while let CheckedHello::Partial(next) = check(&bytes[..least]) {
             (looks, least) = (looks + 1, next);
         }
         assert!(looks < 64 && whole(&bytes[..least]).is_some(), "{looks} looks, {least} bytes");
-        assert!(matches!(check(&records(&message(&[extension(21, &[0; 2800])]), 1)), Checked::Malformed));
+        assert!(matches!(
+            check(&records(&message(&[extension(21, &[0; 2800])]), 1)),
+            CheckedHello::Malformed
+        ));
     }
 
     #[test]
@@ -339,8 +346,8 @@ mod tests {
 
     #[test]
     fn refuses_what_is_none() {
-        assert!(matches!(check(b"GET / HTTP/1.1\r\n"), Checked::Foreign));
-        assert!(matches!(check(&[HANDSHAKE, 2]), Checked::Foreign));
+        assert!(matches!(check(b"GET / HTTP/1.1\r\n"), CheckedHello::Foreign));
+        assert!(matches!(check(&[HANDSHAKE, 2]), CheckedHello::Foreign));
         for bad in [
             records(&message(&[name("a.test"), name("b.test")]), 500),
             records(&message(&[name("")]), 500),
@@ -354,7 +361,7 @@ mod tests {
             vec![HANDSHAKE, 3, 1, 0xff, 0xff],
             [records(&message(&[]), 10)[..15].to_vec(), vec![23, 3, 3, 0, 1, 0]].concat(),
         ] {
-            assert!(matches!(check(&bad), Checked::Malformed), "{bad:?}");
+            assert!(matches!(check(&bad), CheckedHello::Malformed), "{bad:?}");
         }
     }
 }

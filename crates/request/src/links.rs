@@ -1,12 +1,12 @@
 //! Where a symbolic link leads, as far as it leads into folders that the operator has named.
 //!
 //! Runs in: the site worker, under the site's uid; pure. Untrusted input: the targets of links, which anybody may have
-//! made who writes into a folder of the site. Must never: name a place outside of the folders that it was given, or go on
-//! for ever.
+//! made who writes into a folder of the site. Must never: name a place outside of the folders that it was given, or go
+//! on for ever.
 //!
-//! The kernel follows links by itself as long as they stay within one folder (`RESOLVE_BENEATH`). This walk is for those
-//! that leave it. It goes from name to name as path_resolution(7) does, and only between folders by text: what lies
-//! outside of all of them is never looked at, so a link out there leads nowhere.
+//! The kernel follows links by itself as long as they stay within one folder (`RESOLVE_BENEATH`). This walk is for
+//! those that leave it. It goes from name to name as path_resolution(7) does, and only between folders by text: what
+//! lies outside of all of them is never looked at, so a link out there leads nowhere.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub enum Within {
 
 /// Why a link leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfollowed<E> {
+pub enum LinkError<E> {
     /// Out of all folders.
     Outside,
     /// On and on.
@@ -107,9 +107,9 @@ impl<'f> Position<'f> {
     }
 }
 
-/// Follows `path`, which is below the start. `link` tells where the link leads that is at a path below one of the folders,
-/// and nothing if no link is there. Returns the folder that the way ends in and the path below it, in which no name was a
-/// link when it was looked at.
+/// Follows `path`, which is below the start. `link` tells where the link leads that is at a path below one of the
+/// folders, and nothing if no link is there. Returns the folder that the way ends in and the path below it, in which no
+/// name was a link when it was looked at.
 ///
 /// # Errors
 /// The way leads out of all folders, or does not end.
@@ -117,14 +117,14 @@ pub fn follow<E>(
     folders: Folders<'_>,
     path: &[u8],
     mut link: impl FnMut(Within, &[u8]) -> Result<Option<Vec<u8>>, E>,
-) -> Result<(Within, Vec<u8>), Unfollowed<E>> {
+) -> Result<(Within, Vec<u8>), LinkError<E>> {
     let mut at = Position::start(folders);
     let mut ahead: VecDeque<Vec<u8>> = names(path).map(<[u8]>::to_vec).collect();
     let (mut links, mut steps) = (0, 0);
     while let Some(name) = ahead.pop_front() {
         steps += 1;
         if steps > NAMES_MAX {
-            return Err(Unfollowed::TooLong);
+            return Err(LinkError::TooLong);
         }
         if name == b".." {
             at.up();
@@ -132,10 +132,10 @@ pub fn follow<E>(
         }
         at.down(&name);
         let Some((within, below)) = at.below().filter(|(_, below)| !below.is_empty()) else { continue };
-        let Some(target) = link(within, &below).map_err(Unfollowed::Failed)? else { continue };
+        let Some(target) = link(within, &below).map_err(LinkError::Failed)? else { continue };
         links += 1;
         if links > LINKS_MAX {
-            return Err(Unfollowed::TooLong);
+            return Err(LinkError::TooLong);
         }
         at.up();
         if target.starts_with(b"/") {
@@ -143,7 +143,7 @@ pub fn follow<E>(
         }
         names(&target).rev().for_each(|name| ahead.push_front(name.to_vec()));
     }
-    at.below().ok_or(Unfollowed::Outside)
+    at.below().ok_or(LinkError::Outside)
 }
 
 /// The names of a path, which mean something to a file system.
@@ -191,7 +191,7 @@ mod tests {
     const NAMED: [&[u8]; 3] = [b"/srv/shared", b"/srv/shared/deep", b"/opt/files/"];
 
     /// Follows `path` where there are these links, each by its absolute path.
-    fn lead(path: &str, links: &[(&str, &str)]) -> Result<String, Unfollowed<()>> {
+    fn lead(path: &str, links: &[(&str, &str)]) -> Result<String, LinkError<()>> {
         let folders = Folders { start: b"/srv/www", named: &NAMED };
         let absolute = |within, below: &[u8]| {
             let folder = match within {
@@ -232,23 +232,23 @@ mod tests {
             // A `..` behind a link counts from where the link leads.
             ("a", &[("/srv/www/a", "/srv/shared/l/../x"), ("/srv/shared/l", "p/q")], Ok("/srv/shared/p/x")),
             // Out of all of them, and back to where the walk began: that is none of those that are named.
-            ("a", &[("/srv/www/a", "/etc/passwd")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "..")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "../www/b")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "/")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "/srv/sharedx/b")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "/srv/shared/../b")], Err(Unfollowed::Outside)),
-            ("a", &[("/srv/www/a", "/proc/self/root/srv/shared/b")], Err(Unfollowed::Outside)),
+            ("a", &[("/srv/www/a", "/etc/passwd")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "..")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "../www/b")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "/")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "/srv/sharedx/b")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "/srv/shared/../b")], Err(LinkError::Outside)),
+            ("a", &[("/srv/www/a", "/proc/self/root/srv/shared/b")], Err(LinkError::Outside)),
             (
                 "a",
                 &[("/srv/www/a", "/srv/shared/b"), ("/srv/shared/b", "../../../../etc/passwd")],
-                Err(Unfollowed::Outside),
+                Err(LinkError::Outside),
             ),
             // Links out there are not looked at.
-            ("a", &[("/srv/www/a", "/etc/l/x"), ("/etc/l", "/srv/shared")], Err(Unfollowed::Outside)),
+            ("a", &[("/srv/www/a", "/etc/l/x"), ("/etc/l", "/srv/shared")], Err(LinkError::Outside)),
             // Round and round.
-            ("a", &[("/srv/www/a", "/srv/shared/a"), ("/srv/shared/a", "a")], Err(Unfollowed::TooLong)),
-            ("a", &[("/srv/www/a", "a/a")], Err(Unfollowed::TooLong)),
+            ("a", &[("/srv/www/a", "/srv/shared/a"), ("/srv/shared/a", "a")], Err(LinkError::TooLong)),
+            ("a", &[("/srv/www/a", "a/a")], Err(LinkError::TooLong)),
         ] {
             assert_eq!(lead(path, links).as_deref(), end.as_ref().copied(), "{path} {links:?}");
         }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_way_has_an_end() {
         let long = "x/../".repeat(NAMES_MAX);
-        assert_eq!(lead("a", &[("/srv/www/a", &long)]), Err(Unfollowed::TooLong));
+        assert_eq!(lead("a", &[("/srv/www/a", &long)]), Err(LinkError::TooLong));
         for input in
             ["a/b\na=/srv/shared\nb=a", "a\na=a/a/a/a", "../..\n", "a\na=////../../srv/shared/deep/er/.."]
         {

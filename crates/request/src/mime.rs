@@ -108,7 +108,7 @@ const TYPES: &[(&str, &str)] = &[
     ("zst", "application/zstd"),
 ];
 
-/// What a file is that nothing is known about: something to save, not to show.
+/// The type of a file about which nothing is known: something to save, not to show.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// LIMIT: bytes of the longest extension in the table.

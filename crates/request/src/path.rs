@@ -18,8 +18,8 @@ const DECODINGS_MAX: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidPath;
 
-/// A path in its normal form: decoded, without empty segments and dot segments, with [`ESCAPED_SLASH`] for escaped slashes.
-/// It begins with `/`, or is the `*` of `OPTIONS`.
+/// A path in its normal form: decoded, without empty segments and dot segments, with [`ESCAPED_SLASH`] for escaped
+/// slashes. It begins with `/`, or is the `*` of `OPTIONS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalPath<'a>(Cow<'a, [u8]>);
 
@@ -71,13 +71,13 @@ impl<'a> NormalPath<'a> {
         covers(prefix.as_bytes(), &self.0)
     }
 
-    /// What follows `prefix`, which the path is at or below.
+    /// The part after `prefix`, which the path is at or below.
     pub fn below(&self, prefix: &str) -> Option<&[u8]> {
         self.is_below(prefix).then(|| &self.0[prefix.len()..])
     }
 
-    /// The path with every byte escaped that could be misread; equal paths have equal spellings. Begins with exactly one
-    /// `/`, so that a `Location` can never name another host.
+    /// The path with every byte escaped that could be misread; equal paths have equal spellings. Begins with exactly
+    /// one `/`, so that a `Location` can never name another host.
     pub fn spelling(&self) -> String {
         escape(&self.0)
     }
@@ -87,9 +87,10 @@ impl<'a> NormalPath<'a> {
         self.0.iter().any(|byte| matches!(byte, &ESCAPED_SLASH | b'\\' | b';' | b'%' | b'?' | b'#'))
     }
 
-    /// What backends could take the path for beside what it is: with escapes decoded again; ended at an escaped question
-    /// mark or number sign; without the parameters of its segments (`/admin;x/`, as Tomcat reads it), which end at the next
-    /// slash, or at an escaped one as well; with escaped slashes and backslashes as separators; and all of these together.
+    /// The paths for which backends could take the path beside the path itself: with escapes decoded again; ended at an
+    /// escaped question mark or number sign; without the parameters of its segments (`/admin;x/`, as Tomcat reads it),
+    /// which end at the next slash, or at an escaped one as well; with escaped slashes and backslashes as separators;
+    /// and all of these together.
     ///
     /// # Errors
     /// There are dot segments in one of these readings: the path could lead anywhere.
@@ -108,7 +109,8 @@ impl<'a> NormalPath<'a> {
         }
         let mut readings = Vec::new();
         for text in &texts {
-            // INVARIANT: the separators of a reading are slashes; an escaped slash in it is part of a name, as in the path.
+            // INVARIANT: the separators of a reading are slashes; an escaped slash in it is part of a name, as in the
+            // path.
             let path = NormalPath::of_segments(text)?;
             if path != *self && !readings.contains(&path) {
                 readings.push(path);
@@ -129,10 +131,10 @@ impl<'a> NormalPath<'a> {
     }
 }
 
-/// What a backend may make of a path.
+/// A backend's reading of a path.
 type Reading = fn(&[u8]) -> Vec<u8>;
 
-/// What a backend may do to a path, in the order in which it may do so. Each may be left out.
+/// The steps by which a backend may read a path, in the order in which it may take them. Each may be left out.
 const READINGS: [Reading; 5] = [
     |text| without_parameters(text, |byte| byte == b'/'),
     decode_again,
@@ -161,8 +163,8 @@ pub fn covers(prefix: &[u8], path: &[u8]) -> bool {
         .is_some_and(|rest| prefix.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// A path as sent, as backends get it: without empty segments, with escapes of unreserved characters decoded and the other
-/// ones in upper case. Escapes of reserved characters stay, since backends tell `%3B` from `;`.
+/// A path as sent, as backends get it: without empty segments, with escapes of unreserved characters decoded and the
+/// other ones in upper case. Escapes of reserved characters stay, since backends tell `%3B` from `;`.
 ///
 /// INVARIANT: it has the same [`NormalPath`] as `raw`, which has passed [`NormalPath::parse`].
 pub fn for_backend(raw: &str) -> Cow<'_, str> {

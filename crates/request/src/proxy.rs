@@ -8,18 +8,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What version 2 begins with.
+/// The first bytes of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// What version 1 begins with.
+/// The first bytes of version 1.
 const WORD: &[u8; 6] = b"PROXY ";
 /// LIMIT: the longest line of version 1, its end included.
 const LINE_MAX: usize = 107;
 /// LIMIT: what version 2 may carry beside the addresses; more than all of its extensions with a certificate's names.
 const EXTRA_MAX: usize = 2048;
 
-/// What the first bytes of a connection are.
+/// The meaning of a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ProxyPreamble {
     /// The beginning of a header.
     Partial,
     /// No header, or a malformed one.
@@ -34,14 +34,14 @@ pub enum Seen {
 }
 
 /// Reads the header that `data` begins with.
-pub fn parse(data: &[u8]) -> Seen {
+pub fn parse(data: &[u8]) -> ProxyPreamble {
     if begins(data, SIGNATURE) {
         return binary(data);
     }
     if begins(data, WORD) {
         return line(data);
     }
-    Seen::Bad("no PROXY header")
+    ProxyPreamble::Bad("no PROXY header")
 }
 
 /// Whether `data` begins with `sign`, as far as it goes.
@@ -50,18 +50,22 @@ fn begins(data: &[u8], sign: &[u8]) -> bool {
     data[..length] == sign[..length]
 }
 
-fn line(data: &[u8]) -> Seen {
+fn line(data: &[u8]) -> ProxyPreamble {
     let window = &data[..data.len().min(LINE_MAX)];
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
-        return if data.len() < LINE_MAX { Seen::Partial } else { Seen::Bad("a line without end") };
+        return if data.len() < LINE_MAX {
+            ProxyPreamble::Partial
+        } else {
+            ProxyPreamble::Bad("a line without end")
+        };
     };
     let length = end + 2;
     let Ok(text) = std::str::from_utf8(&data[..end]) else {
-        return Seen::Bad("a line that is not text");
+        return ProxyPreamble::Bad("a line that is not text");
     };
     let words: Vec<&str> = text.split(' ').collect();
     let ends = match words[..] {
-        ["PROXY", "UNKNOWN", ..] => return Seen::Header { length, ends: None },
+        ["PROXY", "UNKNOWN", ..] => return ProxyPreamble::Header { length, ends: None },
         ["PROXY", "TCP4", from, to, from_port, to_port] => {
             pair(from.parse::<Ipv4Addr>().ok(), to.parse::<Ipv4Addr>().ok(), from_port, to_port)
         }
@@ -71,8 +75,8 @@ fn line(data: &[u8]) -> Seen {
         _ => None,
     };
     match ends {
-        Some(ends) => Seen::Header { length, ends: Some(ends) },
-        None => Seen::Bad("a line that is no PROXY header"),
+        Some(ends) => ProxyPreamble::Header { length, ends: Some(ends) },
+        None => ProxyPreamble::Bad("a line that is no PROXY header"),
     }
 }
 
@@ -91,26 +95,26 @@ fn port(text: &str) -> Option<u16> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-fn binary(data: &[u8]) -> Seen {
+fn binary(data: &[u8]) -> ProxyPreamble {
     let Some((fixed, rest)) = data.split_first_chunk::<16>() else {
-        return Seen::Partial;
+        return ProxyPreamble::Partial;
     };
     let [.., command, family, high, low] = *fixed;
     let announced = usize::from(u16::from_be_bytes([high, low]));
     if announced > EXTRA_MAX {
-        return Seen::Bad("a header that is too long");
+        return ProxyPreamble::Bad("a header that is too long");
     }
     let is_local = match command {
         0x20 => true,
         0x21 => false,
-        _ => return Seen::Bad("another version or command"),
+        _ => return ProxyPreamble::Bad("another version or command"),
     };
     let Some(rest) = rest.get(..announced) else {
-        return Seen::Partial;
+        return ProxyPreamble::Partial;
     };
     let length = fixed.len() + announced;
     if is_local {
-        return Seen::Header { length, ends: None };
+        return ProxyPreamble::Header { length, ends: None };
     }
     let ends = match family {
         0x11 => rest.first_chunk::<12>().map(|bytes| {
@@ -124,11 +128,11 @@ fn binary(data: &[u8]) -> Seen {
             ends(address(from), address(to), ports.try_into().unwrap_or_default())
         }),
         // Not a stream over IP: whoever it is, we have no name for it.
-        _ => return Seen::Header { length, ends: None },
+        _ => return ProxyPreamble::Header { length, ends: None },
     };
     match ends {
-        Some(ends) => Seen::Header { length, ends: Some(ends) },
-        None => Seen::Bad("a header without its addresses"),
+        Some(ends) => ProxyPreamble::Header { length, ends: Some(ends) },
+        None => ProxyPreamble::Bad("a header without its addresses"),
     }
 }
 
@@ -187,11 +191,11 @@ mod tests {
         for (peer, local) in pairs {
             for written in [version1(at(peer), at(local)), version2(at(peer), at(local))] {
                 for length in 0..written.len() {
-                    assert_eq!(parse(&written[..length]), Seen::Partial, "{length} of {written:?}");
+                    assert_eq!(parse(&written[..length]), ProxyPreamble::Partial, "{length} of {written:?}");
                 }
                 let followed = [&written[..], b"GET / HTTP/1.1\r\n"].concat();
                 let ends = Some((at(peer), at(local)));
-                assert_eq!(parse(&followed), Seen::Header { length: written.len(), ends });
+                assert_eq!(parse(&followed), ProxyPreamble::Header { length: written.len(), ends });
             }
         }
     }
@@ -204,9 +208,9 @@ mod tests {
 
     #[test]
     fn connections_of_the_proxy_itself_have_no_client() {
-        assert_eq!(parse(b"PROXY UNKNOWN\r\nx"), Seen::Header { length: 15, ends: None });
+        assert_eq!(parse(b"PROXY UNKNOWN\r\nx"), ProxyPreamble::Header { length: 15, ends: None });
         let local = [&SIGNATURE[..], &[0x20, 0, 0, 0]].concat();
-        assert_eq!(parse(&local), Seen::Header { length: 16, ends: None });
+        assert_eq!(parse(&local), ProxyPreamble::Header { length: 16, ends: None });
     }
 
     #[test]
@@ -227,7 +231,7 @@ mod tests {
             b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x04aaaa",
         ];
         for bytes in bad {
-            assert!(matches!(parse(bytes), Seen::Bad(_)), "{:?}", String::from_utf8_lossy(bytes));
+            assert!(matches!(parse(bytes), ProxyPreamble::Bad(_)), "{:?}", String::from_utf8_lossy(bytes));
         }
     }
 }

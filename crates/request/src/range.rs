@@ -15,9 +15,9 @@ pub struct Span {
     pub length: u64,
 }
 
-/// What is to be answered.
+/// The ranges to be answered.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RangeAnswer {
     /// The whole: the header is not for us, malformed, or asks for too many pieces.
     Whole,
     /// These pieces, in ascending order, none touching another.
@@ -27,12 +27,12 @@ pub enum Wanted {
 }
 
 /// Reads a `Range` value for a file of `size` bytes.
-pub fn parse(value: &[u8], size: u64) -> Wanted {
+pub fn parse(value: &[u8], size: u64) -> RangeAnswer {
     let Some((unit, list)) = value.split_at_checked(6) else {
-        return Wanted::Whole;
+        return RangeAnswer::Whole;
     };
     if !unit.eq_ignore_ascii_case(b"bytes=") {
-        return Wanted::Whole;
+        return RangeAnswer::Whole;
     }
     let mut spans = Vec::new();
     let mut seen = 0;
@@ -43,18 +43,18 @@ pub fn parse(value: &[u8], size: u64) -> Wanted {
         }
         seen += 1;
         if seen > RANGES_MAX {
-            return Wanted::Whole;
+            return RangeAnswer::Whole;
         }
         match span(spec, size) {
             Some(Some(span)) => spans.push(span),
             Some(None) => {}
-            None => return Wanted::Whole,
+            None => return RangeAnswer::Whole,
         }
     }
     match (seen, spans.is_empty()) {
-        (0, _) => Wanted::Whole,
-        (_, true) => Wanted::Unsatisfiable,
-        _ => Wanted::Spans(merge(spans)),
+        (0, _) => RangeAnswer::Whole,
+        (_, true) => RangeAnswer::Unsatisfiable,
+        _ => RangeAnswer::Spans(merge(spans)),
     }
 }
 
@@ -107,8 +107,8 @@ fn merge(mut spans: Vec<Span>) -> Vec<Span> {
 mod tests {
     use super::*;
 
-    fn one(start: u64, length: u64) -> Wanted {
-        Wanted::Spans(vec![Span { start, length }])
+    fn one(start: u64, length: u64) -> RangeAnswer {
+        RangeAnswer::Spans(vec![Span { start, length }])
     }
 
     #[test]
@@ -120,15 +120,15 @@ mod tests {
         assert_eq!(parse(b"bytes=5-99999999999999999999999", 10), one(5, 5));
         assert_eq!(parse(b"bytes=0-4, 5-7,", 10), one(0, 8));
         for value in ["bytes=10-", "bytes=-0", "bytes=99-100,-0"] {
-            assert_eq!(parse(value.as_bytes(), 10), Wanted::Unsatisfiable, "{value}");
+            assert_eq!(parse(value.as_bytes(), 10), RangeAnswer::Unsatisfiable, "{value}");
         }
         for value in ["", "bytes", "bytes=", "bytes=,", "bytes=a-", "bytes=4-2", "lines=0-1", "bytes=--1"] {
-            assert_eq!(parse(value.as_bytes(), 10), Wanted::Whole, "{value}");
+            assert_eq!(parse(value.as_bytes(), 10), RangeAnswer::Whole, "{value}");
         }
-        assert_eq!(parse(b"bytes=0-", 0), Wanted::Unsatisfiable);
-        assert_eq!(parse(b"bytes=-5", 0), Wanted::Whole);
+        assert_eq!(parse(b"bytes=0-", 0), RangeAnswer::Unsatisfiable);
+        assert_eq!(parse(b"bytes=-5", 0), RangeAnswer::Whole);
         let many = format!("bytes={}", "0-1,".repeat(17));
-        assert_eq!(parse(many.as_bytes(), 10), Wanted::Whole);
+        assert_eq!(parse(many.as_bytes(), 10), RangeAnswer::Whole);
     }
 
     /// Against a model that marks single bytes: the spans cover exactly what was asked for, once.
@@ -166,9 +166,9 @@ mod tests {
                 }
             }
             match parse(value.as_bytes(), size) {
-                Wanted::Whole => assert!(whole, "{value} of {size}"),
-                Wanted::Unsatisfiable => assert!(!marks.contains(&true), "{value} of {size}"),
-                Wanted::Spans(spans) => {
+                RangeAnswer::Whole => assert!(whole, "{value} of {size}"),
+                RangeAnswer::Unsatisfiable => assert!(!marks.contains(&true), "{value} of {size}"),
+                RangeAnswer::Spans(spans) => {
                     assert!(spans.windows(2).all(|w| w[0].start + w[0].length < w[1].start));
                     let mut covered = vec![false; 30];
                     for span in &spans {

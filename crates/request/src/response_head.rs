@@ -1,7 +1,7 @@
 //! The head of a response, as a server behind the site sends it (RFC 9112 4, 5).
 //!
-//! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: every byte of the head. Must never: let
-//! a byte of a value end a line of ours, or accept a folded line.
+//! Runs in: site workers, unprivileged; pure, no input or output. Untrusted input: every byte of the head. Must never:
+//! let a byte of a value end a line of ours, or accept a folded line.
 
 use std::mem::MaybeUninit;
 
@@ -14,7 +14,7 @@ use crate::fields;
 /// LIMIT: header lines of a response.
 pub const LINES_MAX: usize = 100;
 
-/// What the head says.
+/// The head of a response.
 #[derive(Debug)]
 pub struct ResponseHead {
     /// The status; one below 200 as well.
@@ -32,7 +32,7 @@ pub struct ResponseHead {
 /// Why a head is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a response with {0}")]
-pub struct Malformed(pub &'static str);
+pub struct ResponseHeadError(pub &'static str);
 
 /// The head where it was found.
 #[derive(Debug)]
@@ -44,19 +44,19 @@ pub struct RawHead<'r, 'a> {
     /// As [`ResponseHead::reason`].
     pub reason: Option<&'a str>,
     /// The header lines.
-    pub lines: &'r [Line<'a>],
+    pub lines: &'r [ResponseField<'a>],
     /// As [`ResponseHead::length`].
     pub length: usize,
 }
 
 /// One header line, its value without the blanks around it.
-pub type Line<'a> = httparse::Header<'a>;
+pub type ResponseField<'a> = httparse::Header<'a>;
 
 /// Room for the header lines of one head.
 pub struct Room<'a> {
-    usual: [MaybeUninit<Line<'a>>; LINES_MAX],
+    usual: [MaybeUninit<ResponseField<'a>>; LINES_MAX],
     /// For those of a later version, of which there are hardly any.
-    later: Vec<Line<'a>>,
+    later: Vec<ResponseField<'a>>,
 }
 
 impl Default for Room<'_> {
@@ -69,7 +69,10 @@ impl Default for Room<'_> {
 ///
 /// # Errors
 /// The bytes are not those of a response.
-pub fn find<'r, 'a>(data: &'a [u8], room: &'r mut Room<'a>) -> Result<Option<RawHead<'r, 'a>>, Malformed> {
+pub fn find<'r, 'a>(
+    data: &'a [u8],
+    room: &'r mut Room<'a>,
+) -> Result<Option<RawHead<'r, 'a>>, ResponseHeadError> {
     let Room { usual, later } = room;
     if matches!(data, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..]) {
         return find_later(data, later);
@@ -87,12 +90,12 @@ pub fn find<'r, 'a>(data: &'a [u8], room: &'r mut Room<'a>) -> Result<Option<Raw
 /// RFC 9110 2.5: a response of a later minor version is one of the latest that is known here.
 fn find_later<'r, 'a>(
     data: &'a [u8],
-    room: &'r mut Vec<Line<'a>>,
-) -> Result<Option<RawHead<'r, 'a>>, Malformed> {
+    room: &'r mut Vec<ResponseField<'a>>,
+) -> Result<Option<RawHead<'r, 'a>>, ResponseHeadError> {
     let Some(line_bytes) = memchr::memchr(b'\n', data).map(|at| at + 1) else {
         return Ok(None);
     };
-    // What the rest of the line consists of is for the same parser to say as in other responses.
+    // The same parser judges the rest of the line as in other responses.
     let usual = [b"HTTP/1.1", &data["HTTP/1.1".len()..line_bytes], b"\r\n"].concat();
     let mut first = httparse::Response::new(&mut []);
     whole(first.parse(&usual))?;
@@ -111,18 +114,18 @@ fn find_later<'r, 'a>(
     Ok(Some(RawHead { status, version: Version::HTTP_11, reason, lines: room, length }))
 }
 
-/// What the parser has found, if all of it is there.
-fn whole<T>(parsed: httparse::Result<T>) -> Result<Option<T>, Malformed> {
+/// The parser's result, if all of the head is there.
+fn whole<T>(parsed: httparse::Result<T>) -> Result<Option<T>, ResponseHeadError> {
     match parsed {
         Ok(httparse::Status::Complete(found)) => Ok(Some(found)),
         Ok(httparse::Status::Partial) => Ok(None),
-        Err(httparse::Error::TooManyHeaders) => Err(Malformed("too many header lines")),
-        Err(_) => Err(Malformed("a head that is none")),
+        Err(httparse::Error::TooManyHeaders) => Err(ResponseHeadError("too many header lines")),
+        Err(_) => Err(ResponseHeadError("a head that is none")),
     }
 }
 
-fn status(code: Option<u16>) -> Result<StatusCode, Malformed> {
-    StatusCode::from_u16(code.unwrap_or_default()).map_err(|_| Malformed("a bad status"))
+fn status(code: Option<u16>) -> Result<StatusCode, ResponseHeadError> {
+    StatusCode::from_u16(code.unwrap_or_default()).map_err(|_| ResponseHeadError("a bad status"))
 }
 
 fn unusual(status: StatusCode, reason: Option<&str>) -> Option<&str> {
@@ -133,7 +136,7 @@ fn unusual(status: StatusCode, reason: Option<&str>) -> Option<&str> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
+pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, ResponseHeadError> {
     let mut room = Room::default();
     let Some(RawHead { status, version, reason, lines, length }) = find(data, &mut room)? else {
         return Ok(None);
@@ -146,11 +149,12 @@ pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
     };
     let mut headers = HeaderMap::with_capacity(lines.len());
     for line in lines {
-        let name =
-            HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed("a bad header name"))?;
+        let name = HeaderName::from_bytes(line.name.as_bytes())
+            .map_err(|_| ResponseHeadError("a bad header name"))?;
         // An empty value need not stand within the head.
         let value = if line.value.is_empty() { Bytes::new() } else { part(line.value) };
-        let value = HeaderValue::from_maybe_shared(value).map_err(|_| Malformed("a bad header value"))?;
+        let value =
+            HeaderValue::from_maybe_shared(value).map_err(|_| ResponseHeadError("a bad header value"))?;
         headers.append(name, value);
     }
     let reason = reason.map(|reason| part(reason.as_bytes()));
@@ -161,8 +165,8 @@ pub fn parse(data: &[u8]) -> Result<Option<ResponseHead>, Malformed> {
 ///
 /// # Errors
 /// They are no fields.
-pub fn trailers(text: &[u8]) -> Result<Option<HeaderMap>, Malformed> {
-    const BAD: Malformed = Malformed("a bad trailer");
+pub fn trailers(text: &[u8]) -> Result<Option<HeaderMap>, ResponseHeadError> {
+    const BAD: ResponseHeadError = ResponseHeadError("a bad trailer");
     let mut lines = [httparse::EMPTY_HEADER; LINES_MAX];
     let Ok(httparse::Status::Complete((_, lines))) = httparse::parse_headers(text, &mut lines) else {
         return Err(BAD);
@@ -185,7 +189,7 @@ impl ResponseHead {
 
 /// The entry for fuzzing.
 pub fn fuzz(data: &[u8]) {
-    // Whatever the framing of a chunked body lets pass is read, or refused.
+    // Trailers that the framing of a chunked body lets pass are read, or refused.
     let _ = trailers(data);
     let Ok(Some(head)) = parse(data) else { return };
     // INVARIANT: the head is the same, whatever follows, and no part of it is one.
@@ -207,7 +211,7 @@ pub fn fuzz(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn head(text: &str) -> Result<Option<ResponseHead>, Malformed> {
+    fn head(text: &str) -> Result<Option<ResponseHead>, ResponseHeadError> {
         fuzz(text.as_bytes());
         parse(text.as_bytes())
     }

@@ -3,22 +3,23 @@
 //! Untrusted input: paths in their normal form, and names of files. Must
 //! never: take another name for a script than the backend would run.
 //!
-//! Two questions about a suffix: "is this a script" ([`split_script`]) is about what is executed, and leaves hidden names
-//! out; "does a rule for this suffix mean this name" ([`ends_with`], [`has_name`]) is about names, and leaves none out.
+//! Two questions about a suffix: "is this a script" ([`split_script`]) is about what is executed, and leaves hidden
+//! names out; "does a rule for this suffix mean this name" ([`ends_with`], [`has_name`]) is about names, and leaves
+//! none out.
 
-/// Suffixes of the scripts whose sources are never sent as files, unless the operator says so: what Debian's Apache hands
-/// to PHP, and what PHP was called before.
+/// Suffixes of the scripts whose sources are never sent as files, unless the operator says so: what Debian's Apache
+/// hands to PHP, and what PHP was called before.
 const SOURCES: [&str; 12] = [
     ".php", ".phtml", ".phar", ".phps", ".pht", ".php3", ".php4", ".php5", ".php7", ".php8", ".inc.php",
     ".phpt",
 ];
 
-/// What editors, compressors and people add to the name of a copy.
+/// The endings that editors, compressors and people add to the name of a copy.
 const COPIES: [&str; 13] =
     ["~", ".bak", ".old", ".orig", ".save", ".swp", ".swo", ".tmp", ".copy", ".gz", ".br", ".zst", ".dist"];
 
-/// Whether a file of this name, or what it is a copy of, is a script: one with a suffix in `routed`, or one of the usual
-/// ones that is not in `sent`. Without regard to case: file systems and servers that ignore case would run it.
+/// Whether a file of this name, or what it is a copy of, is a script: one with a suffix in `routed`, or one of the
+/// usual ones that is not in `sent`. Without regard to case: file systems and servers that ignore case would run it.
 pub fn is_source<'s>(name: &[u8], routed: impl Iterator<Item = &'s str>, sent: &[String]) -> bool {
     let name = without_copies(name);
     let is = |suffix: &str| ends_with_ignoring_case(name, suffix.as_bytes());

@@ -3,12 +3,12 @@
 //! Runs in: gates and site workers, unprivileged; pure. Untrusted input: the target and the value of `Host`. Must
 //! never: let two readers find two hosts in one request.
 
-use crate::head::Refusal;
+use crate::head::HeadRefusal;
 
 /// LIMIT: bytes of a host name, 253 by DNS, and room for a bracketed address.
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// What bytes may be part of: a target, a host name. One look per byte instead of a handful of comparisons.
+/// The texts that a byte may be part of: a target, a host name. One look per byte instead of a handful of comparisons.
 const PARTS: [u8; 256] = {
     let mut parts = [0; 256];
     let mut at = 0;
@@ -43,9 +43,9 @@ pub struct RequestTarget<'a> {
 }
 
 /// Takes the target of a request apart.
-pub fn split<'a>(method: &str, target: &'a str) -> Result<RequestTarget<'a>, Refusal> {
+pub fn split<'a>(method: &str, target: &'a str) -> Result<RequestTarget<'a>, HeadRefusal> {
     if !consists_of(TARGET, target.as_bytes()) {
-        return Err(Refusal::Malformed("a byte that no target has"));
+        return Err(HeadRefusal::Malformed("a byte that no target has"));
     }
     if target == "*" && method == "OPTIONS" {
         return Ok(RequestTarget { path: target, query: None, authority: None });
@@ -57,7 +57,7 @@ pub fn split<'a>(method: &str, target: &'a str) -> Result<RequestTarget<'a>, Ref
     let (rest, port) = match target.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (rest, 80),
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (rest, 443),
-        _ => return Err(Refusal::Malformed("not a target")),
+        _ => return Err(HeadRefusal::Malformed("not a target")),
     };
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = split_query(rest);
@@ -73,22 +73,26 @@ fn split_query(text: &str) -> (&str, Option<&str>) {
 }
 
 /// The one host that `Host` and an absolute-form target agree on.
-pub fn agree<'a>(minor: u8, host: Option<&'a [u8]>, target: &RequestTarget<'a>) -> Result<&'a [u8], Refusal> {
+pub fn agree<'a>(
+    minor: u8,
+    host: Option<&'a [u8]>,
+    target: &RequestTarget<'a>,
+) -> Result<&'a [u8], HeadRefusal> {
     let named = match host {
-        Some(value) => Some(split_host(value).ok_or(Refusal::Malformed("not a Host"))?),
-        None if minor == 1 => return Err(Refusal::Malformed("no Host")),
+        Some(value) => Some(split_host(value).ok_or(HeadRefusal::Malformed("not a Host"))?),
+        None if minor == 1 => return Err(HeadRefusal::Malformed("no Host")),
         None => None,
     };
     let Some((authority, scheme_port)) = target.authority else {
         return Ok(named.map_or(&b""[..], |(name, _)| name));
     };
-    let (name, port) = split_host(authority).ok_or(Refusal::Malformed("not an authority"))?;
+    let (name, port) = split_host(authority).ok_or(HeadRefusal::Malformed("not an authority"))?;
     // RFC 9112 3.2.2: the authority wins; a client that says two things is refused.
     if let Some((other, other_port)) = named
         && (!name.eq_ignore_ascii_case(other)
             || port.unwrap_or(scheme_port) != other_port.unwrap_or(scheme_port))
     {
-        return Err(Refusal::Malformed("Host and target disagree"));
+        return Err(HeadRefusal::Malformed("Host and target disagree"));
     }
     Ok(name)
 }

@@ -3,7 +3,7 @@
 use request::accept_encoding::{self, Encoding};
 use request::hello;
 use request::path::{NormalPath, covers};
-use request::proxy::{self, Seen};
+use request::proxy::{self, ProxyPreamble};
 use request::script::{ends_with, split_script};
 
 fn path(raw: &str) -> NormalPath<'_> {
@@ -65,8 +65,8 @@ fn an_encoding_has_a_token_and_a_suffix() {
 #[test]
 fn a_line_of_the_proxy_protocol_has_an_end_within_its_limit() {
     let without_end = |bytes: usize| format!("PROXY {}", "x".repeat(bytes - 6));
-    assert_eq!(proxy::parse(without_end(106).as_bytes()), Seen::Partial);
-    assert!(matches!(proxy::parse(without_end(107).as_bytes()), Seen::Bad(_)));
+    assert_eq!(proxy::parse(without_end(106).as_bytes()), ProxyPreamble::Partial);
+    assert!(matches!(proxy::parse(without_end(107).as_bytes()), ProxyPreamble::Bad(_)));
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn a_binary_header_carries_no_more_than_its_limit() {
         bytes.extend(announced.to_be_bytes());
         bytes
     };
-    assert_eq!(proxy::parse(&header(2048)), Seen::Partial);
-    assert!(matches!(proxy::parse(&header(2049)), Seen::Bad(_)));
+    assert_eq!(proxy::parse(&header(2048)), ProxyPreamble::Partial);
+    assert!(matches!(proxy::parse(&header(2049)), ProxyPreamble::Bad(_)));
     let mut whole = header(2048);
     whole.extend([192, 0, 2, 1, 192, 0, 2, 2, 0, 80, 0, 81]);
     whole.extend(vec![0; 2048 - 12]);
-    assert!(matches!(proxy::parse(&whole), Seen::Header { length, .. } if length == 16 + 2048));
+    assert!(matches!(proxy::parse(&whole), ProxyPreamble::Header { length, .. } if length == 16 + 2048));
 }
 
 /// A hello of TLS that asks for this name.
@@ -103,11 +103,14 @@ fn a_name_in_a_hello_has_a_longest_length() {
     for bytes in [1, 254, 255] {
         let name = vec![b'A'; bytes];
         let sent = hello(&name);
-        let hello::Checked::Whole(found) = hello::check(&sent) else { panic!("{bytes}") };
+        let hello::CheckedHello::Whole(found) = hello::check(&sent) else { panic!("{bytes}") };
         assert_eq!(found.name(), name.to_ascii_lowercase());
     }
     for bytes in [0, 256] {
-        assert!(!matches!(hello::check(&hello(&vec![b'a'; bytes])), hello::Checked::Whole(_)), "{bytes}");
+        assert!(
+            !matches!(hello::check(&hello(&vec![b'a'; bytes])), hello::CheckedHello::Whole(_)),
+            "{bytes}"
+        );
     }
-    assert!(matches!(hello::check(&[]), hello::Checked::Partial(1)));
+    assert!(matches!(hello::check(&[]), hello::CheckedHello::Partial(1)));
 }

@@ -1,10 +1,10 @@
-//! What one check finds in a head: what it is, what it asks for, and why it is refused.
+//! The findings of one check of a head: its meaning, its target, and the reason of a refusal.
 
 use request::chunks::Chunks;
 use request::fields::length;
 use request::head::{
-    Checked, Framing, HEADER_LINES_MAX, Head, Refusal, Room, TARGET_BYTES_MAX, Verb, check, check_lines,
-    may_have_ended,
+    CheckedHead, Framing, HEADER_LINES_MAX, HeadRefusal, RequestHead, Room, TARGET_BYTES_MAX, Verb, check,
+    check_lines, may_have_ended,
 };
 use request::target::{HOST_BYTES_MAX, split_host};
 
@@ -15,22 +15,22 @@ fn with(lines: &str) -> String {
     format!("GET /x HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n")
 }
 
-fn whole(text: &str) -> Head<'_> {
+fn whole(text: &str) -> RequestHead<'_> {
     match check(text.as_bytes(), LIMIT) {
-        Checked::Whole(head) => head,
+        CheckedHead::Whole(head) => head,
         other => panic!("{text:?}: {other:?}"),
     }
 }
 
-fn refusal(text: &str) -> Refusal {
+fn refusal(text: &str) -> HeadRefusal {
     match check(text.as_bytes(), LIMIT) {
-        Checked::Refused(refusal) => refusal,
+        CheckedHead::Refused(refusal) => refusal,
         other => panic!("{text:?}: {other:?}"),
     }
 }
 
 fn is_malformed(text: &str) -> bool {
-    matches!(refusal(text), Refusal::Malformed(_))
+    matches!(refusal(text), HeadRefusal::Malformed(_))
 }
 
 #[test]
@@ -53,24 +53,24 @@ fn a_request_line_is_taken_apart() {
 fn a_head_that_has_not_arrived_is_waited_for_up_to_the_limit() {
     let text = with("X: y\r\n");
     for end in 0..text.len() {
-        assert!(matches!(check(&text.as_bytes()[..end], LIMIT), Checked::Partial), "{end}");
+        assert!(matches!(check(&text.as_bytes()[..end], LIMIT), CheckedHead::Partial), "{end}");
     }
     let at = |limit| check(text.as_bytes(), limit);
-    assert!(matches!(at(text.len()), Checked::Whole(_)));
-    assert!(matches!(at(text.len() - 1), Checked::Refused(Refusal::TooLarge)));
+    assert!(matches!(at(text.len()), CheckedHead::Whole(_)));
+    assert!(matches!(at(text.len() - 1), CheckedHead::Refused(HeadRefusal::TooLarge)));
     let part = &text.as_bytes()[..20];
-    assert!(matches!(check(part, 21), Checked::Partial));
-    assert!(matches!(check(part, 20), Checked::Refused(Refusal::TooLarge)));
+    assert!(matches!(check(part, 21), CheckedHead::Partial));
+    assert!(matches!(check(part, 20), CheckedHead::Refused(HeadRefusal::TooLarge)));
     let lines = |count: usize| with(&"X: y\r\n".repeat(count - 1));
-    assert!(matches!(check(lines(HEADER_LINES_MAX).as_bytes(), LIMIT), Checked::Whole(_)));
-    assert_eq!(refusal(&lines(HEADER_LINES_MAX + 1)), Refusal::TooLarge);
+    assert!(matches!(check(lines(HEADER_LINES_MAX).as_bytes(), LIMIT), CheckedHead::Whole(_)));
+    assert_eq!(refusal(&lines(HEADER_LINES_MAX + 1)), HeadRefusal::TooLarge);
 }
 
 #[test]
 fn a_target_that_is_too_long_is_told_from_a_head_that_is() {
     let with_target = |bytes: usize| format!("GET /{} HTTP/1.1\r\nHost: a.test\r\n", "x".repeat(bytes - 1));
     let found = |text: &str, limit| match check(text.as_bytes(), limit) {
-        Checked::Refused(refusal) => Some(refusal),
+        CheckedHead::Refused(refusal) => Some(refusal),
         _ => None,
     };
     let filled = |target: usize, limit: usize| {
@@ -79,11 +79,11 @@ fn a_target_that_is_too_long_is_told_from_a_head_that_is() {
         format!("{start}X: {rest}\r\n\r\n")
     };
     for (target, limit, refusal) in [
-        (100, 8 << 10, Refusal::TooLarge),
-        (TARGET_BYTES_MAX, 32 << 10, Refusal::TooLarge),
-        (TARGET_BYTES_MAX + 1, 32 << 10, Refusal::TargetTooLong),
-        (9000, 8 << 10, Refusal::TargetTooLong),
-        (40_000, 32 << 10, Refusal::TargetTooLong),
+        (100, 8 << 10, HeadRefusal::TooLarge),
+        (TARGET_BYTES_MAX, 32 << 10, HeadRefusal::TooLarge),
+        (TARGET_BYTES_MAX + 1, 32 << 10, HeadRefusal::TargetTooLong),
+        (9000, 8 << 10, HeadRefusal::TargetTooLong),
+        (40_000, 32 << 10, HeadRefusal::TargetTooLong),
     ] {
         let text = filled(target, limit);
         for length in [limit, text.len()] {
@@ -104,7 +104,7 @@ fn a_reader_of_pieces_checks_again_whenever_that_says_something_new() {
         let data = text.as_bytes();
         for searched in 1..data.len() {
             for length in searched + 1..=data.len() {
-                let is_partial = |length: usize| matches!(check(&data[..length], 4096), Checked::Partial);
+                let is_partial = |length: usize| matches!(check(&data[..length], 4096), CheckedHead::Partial);
                 if is_partial(searched) && !is_partial(length) {
                     assert!(may_have_ended(&data[..length], searched), "{text:?} {searched} {length}");
                 }
@@ -119,14 +119,14 @@ fn a_reader_of_pieces_checks_again_whenever_that_says_something_new() {
 #[test]
 fn every_refusal_has_its_status() {
     for (refusal, status) in [
-        (Refusal::Malformed("x"), 400),
-        (Refusal::TooLarge, 431),
-        (Refusal::TargetTooLong, 414),
-        (Refusal::Version, 505),
-        (Refusal::NotImplemented, 501),
-        (Refusal::Expectation, 417),
-        (Refusal::Late, 408),
-        (Refusal::BodyTooLarge, 413),
+        (HeadRefusal::Malformed("x"), 400),
+        (HeadRefusal::TooLarge, 431),
+        (HeadRefusal::TargetTooLong, 414),
+        (HeadRefusal::Version, 505),
+        (HeadRefusal::NotImplemented, 501),
+        (HeadRefusal::Expectation, 417),
+        (HeadRefusal::Late, 408),
+        (HeadRefusal::BodyTooLarge, 413),
     ] {
         assert_eq!(refusal.status(), status);
     }
@@ -135,7 +135,7 @@ fn every_refusal_has_its_status() {
 #[test]
 fn another_version_is_told_from_what_is_none() {
     for line in ["GET / HTTP/2.0", "GET / HTTP/0.9", "\r\nGET / HTTP/3.7"] {
-        assert_eq!(refusal(&format!("{line}\r\nHost: a\r\n\r\n")), Refusal::Version, "{line}");
+        assert_eq!(refusal(&format!("{line}\r\nHost: a\r\n\r\n")), HeadRefusal::Version, "{line}");
     }
     for line in ["GET / HTTP/x.0", "GET / HTTP/1.x", "GET / HTTP/11.1", "GET / HTTPS/1.1", "GET / http/2.0"] {
         assert!(is_malformed(&format!("{line}\r\nHost: a\r\n\r\n")), "{line}");
@@ -150,14 +150,17 @@ fn a_later_minor_version_is_taken_for_the_latest_one() {
             let text = format!("{start}GET /a?b HTTP/1.{minor}\r\nHost: a.test\r\nX: y\r\n\r\nrest");
             let mut room = Room::default();
             let (checked, lines) = check_lines(text.as_bytes(), LIMIT, &mut room);
-            let Checked::Whole(head) = checked else { panic!("{text:?}: {checked:?}") };
+            let CheckedHead::Whole(head) = checked else { panic!("{text:?}: {checked:?}") };
             assert_eq!((head.method, head.target, head.minor, head.host), ("GET", "/a?b", 1, &b"a.test"[..]));
             assert_eq!((head.length, head.keep, lines.len()), (text.len() - 4, true, 2), "{text:?}");
             for end in 0..head.length {
                 let part = check(&text.as_bytes()[..end], LIMIT);
-                assert!(matches!(part, Checked::Partial), "{:?}: {part:?}", &text[..end]);
+                assert!(matches!(part, CheckedHead::Partial), "{:?}: {part:?}", &text[..end]);
             }
-            assert!(matches!(check(text.as_bytes(), head.length - 1), Checked::Refused(Refusal::TooLarge)));
+            assert!(matches!(
+                check(text.as_bytes(), head.length - 1),
+                CheckedHead::Refused(HeadRefusal::TooLarge)
+            ));
         }
     }
     for bad in [
@@ -169,13 +172,13 @@ fn a_later_minor_version_is_taken_for_the_latest_one() {
         "GET HTTP/1.2",
     ] {
         let text = format!("{bad}\r\nHost: a\r\n\r\n");
-        assert!(!matches!(check(text.as_bytes(), LIMIT), Checked::Whole(_)), "{bad:?}");
+        assert!(!matches!(check(text.as_bytes(), LIMIT), CheckedHead::Whole(_)), "{bad:?}");
     }
     let two = "GET / HTTP/1.2\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert!(is_malformed(two) && is_malformed("GET / HTTP/1.3\r\nHost: a\n\r\n"));
     assert_eq!(
         refusal(&format!("GET / HTTP/1.2\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(100))),
-        Refusal::TooLarge
+        HeadRefusal::TooLarge
     );
 }
 
@@ -183,7 +186,7 @@ fn a_later_minor_version_is_taken_for_the_latest_one() {
 fn methods_are_in_capitals_and_some_are_not_answered() {
     for method in ["CONNECT", "TRACE", "TRACK"] {
         let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(refusal(&text), Refusal::NotImplemented, "{method}");
+        assert_eq!(refusal(&text), HeadRefusal::NotImplemented, "{method}");
     }
     for method in ["get", "Get", "GET1", "G~T"] {
         assert!(is_malformed(&with("").replace("GET", method)), "{method}");
@@ -279,7 +282,7 @@ fn an_upgrade_needs_a_connection_that_names_it_and_no_body() {
 fn an_expectation_is_the_one_that_there_is() {
     assert!(whole(&with("Expect: 100-Continue\r\n")).expects);
     assert!(!whole(&with("Expect: 100-continue\r\n").replace("1.1", "1.0")).expects);
-    assert_eq!(refusal(&with("Expect: 200-ok\r\n")), Refusal::Expectation);
+    assert_eq!(refusal(&with("Expect: 200-ok\r\n")), HeadRefusal::Expectation);
 }
 
 #[test]
@@ -308,7 +311,7 @@ fn what_the_fast_path_cannot_answer_is_unusual() {
     for line in ["If-None-Match", "If-Modified-Since", "Accept-Encoding"] {
         let twice = format!("{line}: x\r\n{line}: y\r\n");
         assert!(whole(&with(&twice)).unusual, "{line} twice");
-        // What has made it unusual stays.
+        // The reason that made it unusual stays.
         assert!(whole(&with(&format!("Range: x\r\n{line}: y\r\n"))).unusual, "{line} after a range");
         assert!(whole(&with(&format!("Range: x\r\n{twice}"))).unusual, "{line} twice after a range");
     }
@@ -385,13 +388,13 @@ fn the_lines_of_a_head_are_those_that_were_checked() {
     let text = with("X-One:  a b\t\r\nx_two:\r\n");
     let mut room = Room::default();
     let (checked, lines) = check_lines(text.as_bytes(), LIMIT, &mut room);
-    assert!(matches!(checked, Checked::Whole(head) if head.length == text.len()));
+    assert!(matches!(checked, CheckedHead::Whole(head) if head.length == text.len()));
     let lines: Vec<_> = lines.iter().map(|line| (line.name, line.value)).collect();
     assert_eq!(lines, [("Host", &b"a.test"[..]), ("X-One", b"a b"), ("x_two", b"")]);
     for bad in [&text[..text.len() - 1], "GET / HTTP/1.1\r\nX: y\r\n\r\n"] {
         let mut room = Room::default();
         let (checked, lines) = check_lines(bad.as_bytes(), LIMIT, &mut room);
-        assert!(!matches!(checked, Checked::Whole(_)) && lines.is_empty(), "{bad:?}");
+        assert!(!matches!(checked, CheckedHead::Whole(_)) && lines.is_empty(), "{bad:?}");
     }
 }
 

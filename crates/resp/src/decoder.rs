@@ -1,22 +1,22 @@
 //! Replies, however their bytes arrive.
 
-use crate::{DEPTH_MAX, LINE_MAX, Malformed, Reply, VALUE_BYTES};
+use crate::{DEPTH_MAX, LINE_MAX, RespError, RespReply, VALUE_BYTES};
 
 /// A list that is not complete.
 #[derive(Debug)]
 struct Open {
-    kind: Kind,
+    kind: ListKind,
     /// Values that are to come.
     left: u64,
-    values: Vec<Reply>,
+    values: Vec<RespReply>,
 }
 
-/// What becomes of the values of a list.
+/// The use of a list's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ListKind {
     List,
     Map,
-    /// What nobody has asked for: it stands beside the replies.
+    /// A message that was not asked for: it stands beside the replies.
     Beside,
 }
 
@@ -35,7 +35,7 @@ struct Long {
 
 /// Reads one reply. Use another for the next one.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct ReplyDecoder {
     /// Bytes that may still be kept.
     room: usize,
     is_cut: bool,
@@ -44,7 +44,7 @@ pub struct Decoder {
     open: Vec<Open>,
 }
 
-impl Decoder {
+impl ReplyDecoder {
     /// One for a reply of which so many bytes are wanted.
     pub fn new(room: usize) -> Self {
         Self { room, is_cut: false, line: Vec::new(), long: None, open: Vec::new() }
@@ -59,7 +59,7 @@ impl Decoder {
     ///
     /// # Errors
     /// It is no reply. The decoder must not be used again.
-    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, Malformed> {
+    pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<RespReply>, RespError> {
         while !input.is_empty() {
             let value = match self.long {
                 Some(_) => self.take_long(input)?,
@@ -73,11 +73,11 @@ impl Decoder {
     }
 
     /// Takes bytes of a line; the value that it is, if it is one by itself.
-    fn take_line(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, Malformed> {
+    fn take_line(&mut self, input: &mut &[u8]) -> Result<Option<RespReply>, RespError> {
         let end = input.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
         let (taken, rest) = input.split_at(end.unwrap_or(input.len()));
         if self.line.len() + taken.len() > LINE_MAX {
-            return Err(Malformed("a line is too long"));
+            return Err(RespError("a line is too long"));
         }
         self.line.extend_from_slice(taken);
         *input = rest;
@@ -85,39 +85,39 @@ impl Decoder {
             return Ok(None);
         }
         let line = std::mem::take(&mut self.line);
-        let line = line.strip_suffix(b"\r\n").ok_or(Malformed("a line ends without CR"))?;
-        let (kind, text) = line.split_first().ok_or(Malformed("a line is empty"))?;
+        let line = line.strip_suffix(b"\r\n").ok_or(RespError("a line ends without CR"))?;
+        let (kind, text) = line.split_first().ok_or(RespError("a line is empty"))?;
         self.begin(*kind, text)
     }
 
     /// Begins what a line says.
-    fn begin(&mut self, kind: u8, text: &[u8]) -> Result<Option<Reply>, Malformed> {
+    fn begin(&mut self, kind: u8, text: &[u8]) -> Result<Option<RespReply>, RespError> {
         let words = || String::from_utf8_lossy(text).into_owned();
         let value = match kind {
-            b'+' | b'(' => Reply::Bytes(text.to_vec()),
-            b'-' => Reply::Failed(words()),
-            b':' => Reply::Int(number(text)?),
-            b'_' => Reply::Null,
+            b'+' | b'(' => RespReply::Bytes(text.to_vec()),
+            b'-' => RespReply::Failed(words()),
+            b':' => RespReply::Int(number(text)?),
+            b'_' => RespReply::Null,
             b'#' => match text {
-                b"t" => Reply::Int(1),
-                b"f" => Reply::Int(0),
-                _ => return Err(Malformed("a boolean is none")),
+                b"t" => RespReply::Int(1),
+                b"f" => RespReply::Int(0),
+                _ => return Err(RespError("a boolean is none")),
             },
-            b',' => Reply::Real(words().parse().map_err(|_| Malformed("a real number is none"))?),
+            b',' => RespReply::Real(words().parse().map_err(|_| RespError("a real number is none"))?),
             // RESP 2 has no other NULL.
-            b'$' | b'*' if text == b"-1" => Reply::Null,
+            b'$' | b'*' if text == b"-1" => RespReply::Null,
             b'$' | b'=' | b'!' => return self.begin_long(kind, length(text)?).map(|()| None),
-            b'*' | b'~' => return self.begin_list(Kind::List, length(text)?),
-            b'%' => return self.begin_list(Kind::Map, pairs(text)?),
-            b'>' => return self.begin_list(Kind::Beside, length(text)?),
-            b'|' => return self.begin_list(Kind::Beside, pairs(text)?),
-            _ => return Err(Malformed("an unknown type")),
+            b'*' | b'~' => return self.begin_list(ListKind::List, length(text)?),
+            b'%' => return self.begin_list(ListKind::Map, pairs(text)?),
+            b'>' => return self.begin_list(ListKind::Beside, length(text)?),
+            b'|' => return self.begin_list(ListKind::Beside, pairs(text)?),
+            _ => return Err(RespError("an unknown type")),
         };
         Ok(Some(value))
     }
 
-    fn begin_long(&mut self, kind: u8, length: u64) -> Result<(), Malformed> {
-        let left = length.checked_add(2).ok_or(Malformed("a length is too large"))?;
+    fn begin_long(&mut self, kind: u8, length: u64) -> Result<(), RespError> {
+        let left = length.checked_add(2).ok_or(RespError("a length is too large"))?;
         let wanted = usize::try_from(length).ok();
         let is_error = kind == b'!';
         // An error is always heard, and has an end.
@@ -132,7 +132,7 @@ impl Decoder {
     }
 
     /// Takes bytes of a string; the string, if it ends.
-    fn take_long(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, Malformed> {
+    fn take_long(&mut self, input: &mut &[u8]) -> Result<Option<RespReply>, RespError> {
         let Some(long) = &mut self.long else { return Ok(None) };
         let count = usize::try_from(long.left).map_or(input.len(), |left| left.min(input.len()));
         let (taken, rest) = input.split_at(count);
@@ -151,19 +151,19 @@ impl Decoder {
         let Some(Long { kind, bytes, is_kept, .. }) = self.long.take() else { return Ok(None) };
         if !is_kept {
             self.is_cut = true;
-            return Ok(Some(Reply::Null));
+            return Ok(Some(RespReply::Null));
         }
         Ok(Some(match kind {
-            b'!' => Reply::Failed(String::from_utf8_lossy(&bytes).into_owned()),
+            b'!' => RespReply::Failed(String::from_utf8_lossy(&bytes).into_owned()),
             // `txt:` or `mkd:` stands before the text.
-            b'=' => Reply::Bytes(bytes.get(4..).unwrap_or_default().to_vec()),
-            _ => Reply::Bytes(bytes),
+            b'=' => RespReply::Bytes(bytes.get(4..).unwrap_or_default().to_vec()),
+            _ => RespReply::Bytes(bytes),
         }))
     }
 
-    fn begin_list(&mut self, kind: Kind, left: u64) -> Result<Option<Reply>, Malformed> {
+    fn begin_list(&mut self, kind: ListKind, left: u64) -> Result<Option<RespReply>, RespError> {
         if self.open.len() == DEPTH_MAX {
-            return Err(Malformed("its lists are too deep"));
+            return Err(RespError("its lists are too deep"));
         }
         let open = Open { kind, left, values: Vec::new() };
         if left > 0 {
@@ -174,12 +174,12 @@ impl Decoder {
     }
 
     /// Puts a value where it belongs, and ends the lists that are complete with it; the reply, if that is one.
-    fn close(&mut self, mut value: Reply) -> Option<Reply> {
+    fn close(&mut self, mut value: RespReply) -> Option<RespReply> {
         loop {
             self.count(&value);
             let Some(open) = self.open.last_mut() else { return Some(value) };
-            // What is not wanted is read, and left; what has failed is always heard.
-            if open.kind != Kind::Beside && (!self.is_cut || matches!(value, Reply::Failed(_))) {
+            // Unwanted values are read, and dropped; errors are always kept.
+            if open.kind != ListKind::Beside && (!self.is_cut || matches!(value, RespReply::Failed(_))) {
                 open.values.push(value);
             }
             open.left -= 1;
@@ -190,11 +190,11 @@ impl Decoder {
         }
     }
 
-    fn count(&mut self, value: &Reply) {
+    fn count(&mut self, value: &RespReply) {
         let bytes = match value {
-            Reply::Bytes(bytes) => bytes.len(),
-            Reply::List(_) | Reply::Map(_) | Reply::Failed(_) => 0,
-            Reply::Null | Reply::Int(_) | Reply::Real(_) => 0,
+            RespReply::Bytes(bytes) => bytes.len(),
+            RespReply::List(_) | RespReply::Map(_) | RespReply::Failed(_) => 0,
+            RespReply::Null | RespReply::Int(_) | RespReply::Real(_) => 0,
         };
         match self.room.checked_sub(bytes + VALUE_BYTES) {
             Some(room) => self.room = room,
@@ -205,33 +205,33 @@ impl Decoder {
 
 impl Open {
     /// The value that it is; none if it stands beside the replies.
-    fn ended(self) -> Option<Reply> {
+    fn ended(self) -> Option<RespReply> {
         match self.kind {
-            Kind::List => Some(Reply::List(self.values)),
-            Kind::Map => Some(Reply::Map(self.values)),
-            Kind::Beside => None,
+            ListKind::List => Some(RespReply::List(self.values)),
+            ListKind::Map => Some(RespReply::Map(self.values)),
+            ListKind::Beside => None,
         }
     }
 }
 
 /// Looks at bytes of a string's line end, of which so many are to come with these.
-fn check_end(bytes: &[u8], left: u64) -> Result<(), Malformed> {
+fn check_end(bytes: &[u8], left: u64) -> Result<(), RespError> {
     let expected = &b"\r\n"[2 - usize::try_from(left.min(2)).unwrap_or(2)..];
     match expected.starts_with(bytes) {
         true => Ok(()),
-        false => Err(Malformed("a string is longer than it says")),
+        false => Err(RespError("a string is longer than it says")),
     }
 }
 
-fn number(text: &[u8]) -> Result<i64, Malformed> {
+fn number(text: &[u8]) -> Result<i64, RespError> {
     let text = std::str::from_utf8(text).ok();
-    text.and_then(|text| text.parse().ok()).ok_or(Malformed("a number is none"))
+    text.and_then(|text| text.parse().ok()).ok_or(RespError("a number is none"))
 }
 
-fn length(text: &[u8]) -> Result<u64, Malformed> {
-    u64::try_from(number(text)?).map_err(|_| Malformed("a length is negative"))
+fn length(text: &[u8]) -> Result<u64, RespError> {
+    u64::try_from(number(text)?).map_err(|_| RespError("a length is negative"))
 }
 
-fn pairs(text: &[u8]) -> Result<u64, Malformed> {
-    length(text)?.checked_mul(2).ok_or(Malformed("a length is too large"))
+fn pairs(text: &[u8]) -> Result<u64, RespError> {
+    length(text)?.checked_mul(2).ok_or(RespError("a length is too large"))
 }

@@ -1,8 +1,8 @@
 use super::*;
 
 /// The first reply of some bytes that arrive `step` at a time, and what is left of them.
-fn decode(bytes: &[u8], room: usize, step: usize) -> Result<(Option<Reply>, bool, usize), Malformed> {
-    let (mut decoder, mut left) = (Decoder::new(room), bytes.len());
+fn decode(bytes: &[u8], room: usize, step: usize) -> Result<(Option<RespReply>, bool, usize), RespError> {
+    let (mut decoder, mut left) = (ReplyDecoder::new(room), bytes.len());
     for mut piece in bytes.chunks(step) {
         left -= piece.len();
         if let Some(reply) = decoder.take(&mut piece)? {
@@ -13,7 +13,7 @@ fn decode(bytes: &[u8], room: usize, step: usize) -> Result<(Option<Reply>, bool
     Ok((None, decoder.is_cut(), left))
 }
 
-fn whole(text: &str) -> Reply {
+fn whole(text: &str) -> RespReply {
     let found = decode(text.as_bytes(), 1 << 20, 1).unwrap();
     for step in [2, 3, 7, 1000] {
         assert_eq!(decode(text.as_bytes(), 1 << 20, step).unwrap(), found, "{text:?}");
@@ -22,39 +22,42 @@ fn whole(text: &str) -> Reply {
     found.0.unwrap()
 }
 
-fn bytes(text: &str) -> Reply {
-    Reply::Bytes(text.into())
+fn bytes(text: &str) -> RespReply {
+    RespReply::Bytes(text.into())
 }
 
 #[test]
 fn every_type_is_read() {
     for (text, reply) in [
         ("+OK\r\n", bytes("OK")),
-        ("-WRONGTYPE it is a list\r\n", Reply::Failed("WRONGTYPE it is a list".into())),
-        ("!7\r\nERR a\r\n\r\n", Reply::Failed("ERR a\r\n".into())),
-        (":-7\r\n", Reply::Int(-7)),
-        ("#t\r\n", Reply::Int(1)),
-        (",1.5\r\n", Reply::Real(1.5)),
-        (",-inf\r\n", Reply::Real(f64::NEG_INFINITY)),
+        ("-WRONGTYPE it is a list\r\n", RespReply::Failed("WRONGTYPE it is a list".into())),
+        ("!7\r\nERR a\r\n\r\n", RespReply::Failed("ERR a\r\n".into())),
+        (":-7\r\n", RespReply::Int(-7)),
+        ("#t\r\n", RespReply::Int(1)),
+        (",1.5\r\n", RespReply::Real(1.5)),
+        (",-inf\r\n", RespReply::Real(f64::NEG_INFINITY)),
         ("(12345678901234567890\r\n", bytes("12345678901234567890")),
-        ("_\r\n", Reply::Null),
-        ("$-1\r\n", Reply::Null),
-        ("*-1\r\n", Reply::Null),
+        ("_\r\n", RespReply::Null),
+        ("$-1\r\n", RespReply::Null),
+        ("*-1\r\n", RespReply::Null),
         ("$0\r\n\r\n", bytes("")),
         ("$6\r\n\r\n+OK\n\r\n", bytes("\r\n+OK\n")),
         ("=7\r\ntxt:abc\r\n", bytes("abc")),
-        ("*0\r\n", Reply::List(vec![])),
-        ("~2\r\n:1\r\n*1\r\n_\r\n", Reply::List(vec![Reply::Int(1), Reply::List(vec![Reply::Null])])),
-        ("%1\r\n+a\r\n%0\r\n", Reply::Map(vec![bytes("a"), Reply::Map(vec![])])),
-        // What is said beside the reply.
+        ("*0\r\n", RespReply::List(vec![])),
+        (
+            "~2\r\n:1\r\n*1\r\n_\r\n",
+            RespReply::List(vec![RespReply::Int(1), RespReply::List(vec![RespReply::Null])]),
+        ),
+        ("%1\r\n+a\r\n%0\r\n", RespReply::Map(vec![bytes("a"), RespReply::Map(vec![])])),
+        // A message beside the reply.
         (
             ">1\r\n+x\r\n|1\r\n+a\r\n*1\r\n:9\r\n*2\r\n>0\r\n:1\r\n:2\r\n",
-            Reply::List(vec![Reply::Int(1), Reply::Int(2)]),
+            RespReply::List(vec![RespReply::Int(1), RespReply::Int(2)]),
         ),
     ] {
         assert_eq!(whole(text), reply, "{text:?}");
     }
-    assert_eq!(decode(b":1\r\n:2\r\n", 100, 100).unwrap(), (Some(Reply::Int(1)), false, 4));
+    assert_eq!(decode(b":1\r\n:2\r\n", 100, 100).unwrap(), (Some(RespReply::Int(1)), false, 4));
 }
 
 #[test]
@@ -73,11 +76,11 @@ fn what_is_too_large_is_read_and_left() {
     let long = format!("*3\r\n$200\r\n{}\r\n:1\r\n-ERR x\r\n:9\r\n", "a".repeat(200));
     let (reply, is_cut, left) = decode(long.as_bytes(), 100, 7).unwrap();
     assert_eq!((is_cut, left), (true, 4));
-    // Who has asked learns that a command has failed all the same.
-    assert_eq!(reply, Some(Reply::List(vec![Reply::Failed("ERR x".into())])));
+    // The caller learns that a command has failed all the same.
+    assert_eq!(reply, Some(RespReply::List(vec![RespReply::Failed("ERR x".into())])));
     let many = format!("*1000\r\n{}", ":1\r\n".repeat(1000));
     let (reply, is_cut, _) = decode(many.as_bytes(), 100, 7).unwrap();
-    let Some(Reply::List(values)) = reply else { panic!("{reply:?}") };
+    let Some(RespReply::List(values)) = reply else { panic!("{reply:?}") };
     assert!(is_cut && values.len() <= 100 / VALUE_BYTES);
     // A length is a claim, and takes no memory.
     assert_eq!(decode(b"*2147483647\r\n$9223372036854775800\r\nabc", 100, 7).unwrap(), (None, false, 0));
@@ -88,6 +91,6 @@ fn words_are_words_whatever_they_say() {
     let mut out = Vec::new();
     put_command(&[&b"SET"[..], b"a\r\n$1\r\nb", b"", &[0, 255]], &mut out);
     assert_eq!(out, b"*4\r\n$3\r\nSET\r\n$8\r\na\r\n$1\r\nb\r\n$0\r\n\r\n$2\r\n\0\xFF\r\n");
-    let Some(Reply::List(words)) = decode(&out, 100, 1).unwrap().0 else { panic!() };
+    let Some(RespReply::List(words)) = decode(&out, 100, 1).unwrap().0 else { panic!() };
     assert_eq!(words[1], bytes("a\r\n$1\r\nb"));
 }

@@ -10,4 +10,4 @@ mod target;
 
 pub use matcher::Matcher;
 pub use pattern::{Captures, Pattern};
-pub use target::{Part, Target, Variable};
+pub use target::{RewriteTarget, TargetPart, Variable};

@@ -29,8 +29,8 @@ impl Matcher {
         Self { pattern: Some(pattern), ..Self::default() }
     }
 
-    /// How closely it describes what it is for: of two rules that are for one path, the one with the greater acts.
-    /// A pattern before a suffix, the longer suffix, then the longer path; two patterns are equals, of which the first in
+    /// How closely it describes what it is for: of two rules that are for one path, the one with the greater acts. A
+    /// pattern before a suffix, the longer suffix, then the longer path; two patterns are equals, of which the first in
     /// the file acts.
     pub fn precedence(&self) -> (bool, usize, usize) {
         let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -31,7 +31,7 @@ impl Pattern {
     /// Compiles an expression, of the syntax of the crate `regex-lite`: Perl's without look-around and references back.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// The fault of the pattern, as the end of a sentence.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("is empty".into());
@@ -58,7 +58,7 @@ impl Pattern {
         }
     }
 
-    /// What it finds in a decoded path. Nothing in a path that is not UTF-8.
+    /// The match in a decoded path. Nothing in a path that is not UTF-8.
     pub fn find<'p>(&self, path: &'p [u8]) -> Option<Captures<'p>> {
         let path = std::str::from_utf8(path).ok()?;
         let groups = self.0.captures(path)?;
@@ -89,7 +89,7 @@ pub struct Captures<'p> {
 }
 
 impl<'p> Captures<'p> {
-    /// What the group of this name or number has matched; nothing if it took no part.
+    /// The text that the group of this name or number has matched; nothing if it took no part.
     pub fn get(&self, name: &str) -> &'p [u8] {
         let number =
             name.parse().ok().or_else(|| self.names.iter().position(|known| known.as_deref() == Some(name)));

@@ -17,43 +17,43 @@ pub enum Variable {
 
 /// A piece of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TargetPart {
     /// As written.
     Text(String),
-    /// What stands for something of the request.
+    /// A variable for a part of the request.
     Variable(Variable),
 }
 
 /// Where a rule leads: a path or a URL, and perhaps a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// What comes before the `?`.
-    pub path: Vec<Part>,
-    /// What comes after the `?`, if there is one and something after it.
-    pub query: Vec<Part>,
+pub struct RewriteTarget {
+    /// The part before the `?`.
+    pub path: Vec<TargetPart>,
+    /// The part after the `?`, if there is one and something after it.
+    pub query: Vec<TargetPart>,
     /// Whether the request's query goes along, behind the target's own. A `?` at the end says that it does not, as in
     /// nginx's `rewrite`.
     pub keeps_query: bool,
 }
 
-impl Target {
+impl RewriteTarget {
     /// Reads a target as written; `pattern` is that of its rule, whose groups it may name.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The fault of the target, as a sentence.
     pub fn parse(text: &str, pattern: Option<&Pattern>) -> Result<Self, String> {
         let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
         let drops = query.is_some_and(|query| query.is_empty() || query.ends_with('?'));
         let query = parts(query.unwrap_or_default().trim_end_matches('?'), pattern)?;
-        // Whoever writes out where the query goes does not want it twice.
-        let names_args = query.contains(&Part::Variable(Variable::Args));
+        // A rule that names the query's place does not want the query twice.
+        let names_args = query.contains(&TargetPart::Variable(Variable::Args));
         Ok(Self { path: parts(path, pattern)?, query, keeps_query: !drops && !names_args })
     }
 
     /// The path, if it is the same for every request.
     pub fn fixed_path(&self) -> Option<&str> {
         match &self.path[..] {
-            [Part::Text(text)] => Some(text),
+            [TargetPart::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -65,8 +65,8 @@ impl Target {
     }
 }
 
-fn parts(text: &str, pattern: Option<&Pattern>) -> Result<Vec<Part>, String> {
-    let mut parts: Vec<Part> = Vec::new();
+fn parts(text: &str, pattern: Option<&Pattern>) -> Result<Vec<TargetPart>, String> {
+    let mut parts: Vec<TargetPart> = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
         push(&mut parts, &rest[..at]);
@@ -77,7 +77,7 @@ fn parts(text: &str, pattern: Option<&Pattern>) -> Result<Vec<Part>, String> {
             continue;
         }
         let (name, tail) = name(rest).ok_or("a `$` begins a variable; write `$$` for the sign itself")?;
-        parts.push(Part::Variable(variable(name, pattern)?));
+        parts.push(TargetPart::Variable(variable(name, pattern)?));
         rest = tail;
     }
     push(&mut parts, rest);
@@ -85,11 +85,11 @@ fn parts(text: &str, pattern: Option<&Pattern>) -> Result<Vec<Part>, String> {
 }
 
 /// Adds text to the last part if that is text.
-fn push(parts: &mut Vec<Part>, text: &str) {
+fn push(parts: &mut Vec<TargetPart>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
-        Some(Part::Text(last)) => last.push_str(text),
-        _ => parts.push(Part::Text(text.to_owned())),
+        Some(TargetPart::Text(last)) => last.push_str(text),
+        _ => parts.push(TargetPart::Text(text.to_owned())),
     }
 }
 
@@ -128,18 +128,18 @@ fn variable(name: &str, pattern: Option<&Pattern>) -> Result<Variable, String> {
 mod tests {
     use super::*;
 
-    fn group(name: &str) -> Part {
-        Part::Variable(Variable::Group(name.into()))
+    fn group(name: &str) -> TargetPart {
+        TargetPart::Variable(Variable::Group(name.into()))
     }
 
-    fn text(text: &str) -> Part {
-        Part::Text(text.into())
+    fn text(text: &str) -> TargetPart {
+        TargetPart::Text(text.into())
     }
 
     #[test]
     fn paths_queries_and_variables() {
         let pattern = Pattern::new("^/(a)(?<n>b)$").unwrap();
-        let parse = |text| Target::parse(text, Some(&pattern));
+        let parse = |text| RewriteTarget::parse(text, Some(&pattern));
         let target = parse("/x/$1-${n}x?p=$n$1&q=$$1").unwrap();
         assert_eq!(target.path, [text("/x/"), group("1"), text("-"), group("n"), text("x")]);
         assert_eq!(target.query, [text("p="), group("n"), group("1"), text("&q=$1")]);
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn targets_that_mean_nothing() {
         for bad in ["/$", "/$3", "/${}", "/${n", "/$other", "/$ x"] {
-            assert!(Target::parse(bad, Some(&Pattern::new("(a)(?<n>b)").unwrap())).is_err(), "{bad}");
+            assert!(RewriteTarget::parse(bad, Some(&Pattern::new("(a)(?<n>b)").unwrap())).is_err(), "{bad}");
         }
-        assert!(Target::parse("/$1", None).unwrap_err().contains("no `pattern`"));
+        assert!(RewriteTarget::parse("/$1", None).unwrap_err().contains("no `pattern`"));
     }
 }

@@ -41,8 +41,8 @@
 //! site's worker and no others; so functions compute, and what needs files, the network or time is a service. A panic
 //! ends the process, and the launcher starts a new one.
 //!
-//! SECURITY: a function shares its process with every connection of the site. Who owns it owns the site, and nothing
-//! else; a service owns less.
+//! SECURITY: a function shares its process with every connection of the site. An attacker who owns it owns the site,
+//! and nothing else; a service owns less.
 
 use std::process::ExitCode;
 
@@ -65,8 +65,8 @@ impl Server {
         Self::default()
     }
 
-    /// Has `function` answer what routes with `hook = "NAME"` get. Several requests may be under way at once, each going
-    /// on where another one awaits; what computes for long holds up the whole site.
+    /// Has `function` answer what routes with `hook = "NAME"` get. Several requests may be under way at once, each
+    /// going on where another one awaits; what computes for long holds up the whole site.
     pub fn hook<F, A>(mut self, name: &str, function: F) -> Self
     where
         F: Fn(Request) -> A + 'static,

@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 
 use crate::timer::StallTimer;
 
-/// What a connection knows of its current request.
+/// The state of a connection's current request.
 ///
 /// It is shared with [`Body`], which has to be `Send` for tower's sake; hence atomics, on one thread.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Flow {
         self.late_head.load(Ordering::Relaxed)
     }
 
-    /// What the request has asked for is no HTTP any more, and the service's from here on.
+    /// The connection stops being HTTP after this request, and is the service's from here on.
     pub(crate) fn upgrade(&self) {
         self.upgraded.store(true, Ordering::Relaxed);
     }
@@ -84,10 +84,10 @@ impl Flow {
 
 /// The body of a request, at most `body_bytes` of the configuration long.
 #[derive(Debug)]
-pub struct Body(Source);
+pub struct Body(BodySource);
 
 #[derive(Debug)]
-enum Source {
+enum BodySource {
     Full(Option<Bytes>),
     Arriving(Box<Arriving>),
 }
@@ -134,11 +134,11 @@ impl Body {
 
     /// No body at all.
     pub fn empty() -> Self {
-        Self(Source::Full(None))
+        Self(BodySource::Full(None))
     }
 
     pub(crate) fn arriving(incoming: Incoming, limit: u64, stall: Option<Duration>, flow: Arc<Flow>) -> Self {
-        Self(Source::Arriving(Box::new(Arriving {
+        Self(BodySource::Arriving(Box::new(Arriving {
             incoming,
             limit,
             left: limit,
@@ -151,7 +151,7 @@ impl Body {
 /// A body that is there already, for tests of a service.
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Self(Source::Full(Some(bytes.into())))
+        Self(BodySource::Full(Some(bytes.into())))
     }
 }
 
@@ -195,22 +195,22 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Source::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Source::Arriving(arriving) => arriving.poll_frame(cx),
+            BodySource::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodySource::Arriving(arriving) => arriving.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Full(bytes) => bytes.is_none(),
-            Source::Arriving(arriving) => arriving.incoming.is_end_stream(),
+            BodySource::Full(bytes) => bytes.is_none(),
+            BodySource::Arriving(arriving) => arriving.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Source::Arriving(arriving) => arriving.incoming.size_hint(),
+            BodySource::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            BodySource::Arriving(arriving) => arriving.incoming.size_hint(),
         }
     }
 }

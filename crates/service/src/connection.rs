@@ -21,14 +21,14 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use request::fields::{self, Origin};
+use request::fields::{self, ForwardedOrigin};
 use worker::receiver::Arrival;
 
 use crate::body::{Body, BodyError, Flow};
-use crate::deadline::Begun;
+use crate::deadline::RequestStart;
 use crate::io::Io;
-use crate::process::{Process, Worker};
-use crate::record::{Record, Recorded, log_malformed};
+use crate::process::{RequestHandler, Worker};
+use crate::record::{RecordedBody, RequestRecord, log_malformed};
 use crate::timer::Timer;
 use crate::{Client, Level, Response, Templates};
 
@@ -37,7 +37,7 @@ const BUFFER_MIN: usize = 8192;
 
 /// Whose a connection is, and how long it may live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ConnectionKind {
     /// From the site's worker, with requests of several clients; it ends when that worker closes it.
     Relayed,
     /// A client's, for one request: the next one might be another partition's.
@@ -46,9 +46,9 @@ enum Kind {
     Kept,
 }
 
-struct Connection<P> {
+struct ServedConnection<P> {
     worker: Rc<Worker<P>>,
-    kind: Kind,
+    kind: ConnectionKind,
     peer: SocketAddr,
     flow: Arc<Flow>,
     /// The first request's host.
@@ -56,14 +56,19 @@ struct Connection<P> {
 }
 
 /// Serves one connection.
-pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
+pub(crate) async fn serve<P: RequestHandler>(worker: Rc<Worker<P>>, arrival: Arrival) {
     let kind = match (arrival.relayed, worker.owns_host) {
-        (true, _) => Kind::Relayed,
-        (false, true) => Kind::Kept,
-        (false, false) => Kind::OneRequest,
+        (true, _) => ConnectionKind::Relayed,
+        (false, true) => ConnectionKind::Kept,
+        (false, false) => ConnectionKind::OneRequest,
     };
-    let connection =
-        Rc::new(Connection { worker, kind, peer: arrival.peer, flow: Arc::default(), host: OnceCell::new() });
+    let connection = Rc::new(ServedConnection {
+        worker,
+        kind,
+        peer: arrival.peer,
+        flow: Arc::default(),
+        host: OnceCell::new(),
+    });
     let mut io = Io::new(arrival.stream, arrival.preread, connection.stall(), connection.flow.clone());
     let end = io.end();
     connection.drive(io).await;
@@ -73,13 +78,13 @@ pub(crate) async fn serve<P: Process>(worker: Rc<Worker<P>>, arrival: Arrival) {
     drop(arrival.guard);
 }
 
-impl<P: Process> Connection<P> {
+impl<P: RequestHandler> ServedConnection<P> {
     /// Runs HTTP until the connection ends.
     async fn drive(self: Rc<Self>, mut io: Io) {
-        if self.kind != Kind::Relayed {
+        if self.kind != ConnectionKind::Relayed {
             io.take_later_versions();
         }
-        if self.kind == Kind::Kept {
+        if self.kind == ConnectionKind::Kept {
             io.set_nodelay();
             io.limit_heads(self.worker.context.limits().head_timeout);
         }
@@ -110,15 +115,15 @@ impl<P: Process> Connection<P> {
         http.timer(Timer).half_close(true);
         match self.kind {
             // The site's worker has applied the limits, and keeps idle connections at its own discretion.
-            Kind::Relayed => http.header_read_timeout(None),
-            Kind::OneRequest => http
+            ConnectionKind::Relayed => http.header_read_timeout(None),
+            ConnectionKind::OneRequest => http
                 .keep_alive(false)
                 .max_header_size(limits.head_bytes)
                 .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
                 .header_read_timeout(limits.head_timeout),
             // hyper's timer runs from the end of the request before, so it is what limits idleness. Io limits the
             // time of a head; this must not be less.
-            Kind::Kept => http
+            ConnectionKind::Kept => http
                 .max_header_size(limits.head_bytes)
                 .max_buf_size(limits.head_bytes.max(BUFFER_MIN))
                 .header_read_timeout(limits.head_timeout.max(limits.idle_timeout)),
@@ -129,18 +134,18 @@ impl<P: Process> Connection<P> {
     /// Waits until this connection is to end after the request under way.
     async fn retired(&self) {
         match self.kind {
-            Kind::Kept => self.worker.receiver.drained().await,
+            ConnectionKind::Kept => self.worker.receiver.drained().await,
             // These end on their own; a relayed one must not be closed by us, since a request may be on its way.
-            Kind::OneRequest | Kind::Relayed => pending().await,
+            ConnectionKind::OneRequest | ConnectionKind::Relayed => pending().await,
         }
     }
 
     /// How long the client may make no progress within a request; the site's worker sees to its own clients.
     fn stall(&self) -> Option<Duration> {
-        (self.kind != Kind::Relayed).then_some(self.worker.context.limits().idle_timeout)
+        (self.kind != ConnectionKind::Relayed).then_some(self.worker.context.limits().idle_timeout)
     }
 
-    async fn answer(&self, request: http::Request<Incoming>) -> http::Response<Recorded> {
+    async fn answer(&self, request: http::Request<Incoming>) -> http::Response<RecordedBody> {
         let mut record = self.record(&request);
         let is_connect = request.method() == Method::CONNECT;
         let response = self.respond(request).await;
@@ -148,21 +153,21 @@ impl<P: Process> Connection<P> {
             self.flow.upgrade();
         }
         record.answered(response.status());
-        response.into_http().map(|body| Recorded::new(body, record))
+        response.into_http().map(|body| RecordedBody::new(body, record))
     }
 
-    fn record(&self, request: &http::Request<Incoming>) -> Record {
+    fn record(&self, request: &http::Request<Incoming>) -> RequestRecord {
         match self.kind {
-            Kind::Relayed => Record::counted(self.worker.receiver.counters.clone()),
-            Kind::OneRequest => self.logged(request).ends(self.flow.clone()),
-            Kind::Kept => self.logged(request),
+            ConnectionKind::Relayed => RequestRecord::counted(self.worker.receiver.counters.clone()),
+            ConnectionKind::OneRequest => self.logged(request).ends(self.flow.clone()),
+            ConnectionKind::Kept => self.logged(request),
         }
     }
 
-    fn logged(&self, request: &http::Request<Incoming>) -> Record {
+    fn logged(&self, request: &http::Request<Incoming>) -> RequestRecord {
         let worker = &self.worker;
         let counters = worker.receiver.counters.clone();
-        Record::logged(counters, worker.log.clone(), worker.site, self.peer, request)
+        RequestRecord::logged(counters, worker.log.clone(), worker.site, self.peer, request)
     }
 
     /// Checks a request, and has the service answer it.
@@ -170,18 +175,18 @@ impl<P: Process> Connection<P> {
         let limit = self.worker.context.limits().body_bytes;
         self.flow.begin(!request.body().is_end_stream());
         hide_secrets(request.headers_mut());
-        if self.kind == Kind::Kept && !self.same_host(&request) {
+        if self.kind == ConnectionKind::Kept && !self.same_host(&request) {
             return Response::status_page(StatusCode::MISDIRECTED_REQUEST).with_close();
         }
         if request.body().size_hint().lower() > limit {
             return BodyError::TooLong(limit).into();
         }
         let client = match self.kind {
-            Kind::Relayed => self.relayed_client(request.headers_mut()),
-            Kind::OneRequest | Kind::Kept => self.look_through(&mut request),
+            ConnectionKind::Relayed => self.relayed_client(request.headers_mut()),
+            ConnectionKind::OneRequest | ConnectionKind::Kept => self.look_through(&mut request),
         };
         request.extensions_mut().insert(Client(client));
-        request.extensions_mut().insert(Begun(Instant::now()));
+        request.extensions_mut().insert(RequestStart(Instant::now()));
         // From here to its end, the request has this version.
         if let Some(pages) = self.worker.templates.as_ref().and_then(Templates::current) {
             request.extensions_mut().insert(pages);
@@ -220,7 +225,7 @@ impl<P: Process> Connection<P> {
         let upgrade = headers.get(UPGRADE).filter(|_| names_upgrade(headers)).cloned();
         fields::clean_request(headers);
         // A gate passes no TLS to services.
-        fields::set_forwarded(headers, Origin { peer: self.peer, scheme: "http" }, host);
+        fields::set_forwarded(headers, ForwardedOrigin { peer: self.peer, scheme: "http" }, host);
         if let Some(upgrade) = upgrade {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, upgrade);
@@ -239,7 +244,7 @@ impl<P: Process> Connection<P> {
             log_malformed(&worker.log, worker.site, self.peer, StatusCode::REQUEST_TIMEOUT);
         } else if !error.is_parse() {
             // The client went away or was too slow; the record of its request, if any, says so.
-        } else if self.kind == Kind::Relayed {
+        } else if self.kind == ConnectionKind::Relayed {
             self.warn(format_args!("a malformed request from the site's worker: {error}"));
         } else {
             let status = if error.is_parse_too_large() {
@@ -256,7 +261,7 @@ impl<P: Process> Connection<P> {
     }
 }
 
-/// RFC 9110 7.8: an `Upgrade` that `Connection` does not name is none.
+/// RFC 9110 7.8: an `Upgrade` that `ServedConnection` does not name is none.
 fn names_upgrade(headers: &HeaderMap) -> bool {
     let mut lines = headers.get_all(CONNECTION).iter().flat_map(|line| line.as_bytes().split(|&b| b == b','));
     lines.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))

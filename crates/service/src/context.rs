@@ -1,4 +1,4 @@
-//! What a service is told at its start, and its way to the error log.
+//! The settings that a service gets at its start, and its way to the error log.
 //!
 //! Runs in: a service's worker. Sees: its own arguments, written by the operator. Never: anything of a request.
 
@@ -16,10 +16,10 @@ use crate::data::Sources;
 use crate::tasks::Tasks;
 use crate::{DataSource, SealedCache, SealedSettings, Sessions, Templates};
 
-/// What went wrong, in words for the operator.
+/// An error, in words for the operator.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a service is told at its start; a clone is the same context.
+/// The settings that a service gets at its start; a clone is the same context.
 #[derive(Clone, Debug)]
 pub struct Context {
     arguments: Vec<String>,
@@ -128,8 +128,8 @@ impl Context {
         })
     }
 
-    /// The templates and public values of the site, for which the service must have `templates = true`. The first version is
-    /// there before `init`.
+    /// The templates and public values of the site, for which the service must have `templates = true`. The first
+    /// version is there before `init`.
     ///
     /// # Errors
     /// The service has none, in words for the operator.

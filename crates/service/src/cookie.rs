@@ -1,7 +1,7 @@
 //! Cookies: reading those of a request, and setting and removing them in a response.
 //!
-//! Runs in: a service's worker. Sees: `Cookie` fields, which are whatever a client made up. Never: lets a value bring in an
-//! attribute; sets a cookie that scripts can read, or that travels without TLS, unless it is told to.
+//! Runs in: a service's worker. Sees: `Cookie` fields, which are whatever a client made up. Never: lets a value bring
+//! in an attribute; sets a cookie that scripts can read, or that travels without TLS, unless it is told to.
 //!
 //! Source: RFC 6265 4.1, 4.2; draft-ietf-httpbis-rfc6265bis 4.1.3 (prefixes of names), 5.5 (length).
 
@@ -24,8 +24,8 @@ const NAME_MAX: usize = 64;
 /// RFC 6265 4.1.1: what cannot stand in a value, and `%`, by which it is written.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\').add(b'%');
 
-/// A cookie to be set: for the browser's session, all paths, this host, TLS and HTTP alone, and `SameSite=Lax`, unless it is
-/// told otherwise.
+/// A cookie to be set: for the browser's session, all paths, this host, TLS and HTTP alone, and `SameSite=Lax`, unless
+/// it is told otherwise.
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,7 +73,8 @@ pub enum CookieError {
     /// Name and value are longer than browsers take, in bytes.
     #[error("the name and value of a cookie take {0} bytes; browsers take at most 4096")]
     TooLong(usize),
-    /// Browsers refuse a name with this prefix, or `SameSite=None`, without TLS, or `__Host-` with another path than `/`.
+    /// Browsers refuse a name with this prefix, or `SameSite=None`, without TLS, or `__Host-` with another path than
+    /// `/`.
     #[error("browsers refuse the cookie {0:?}: it needs TLS, and `__Host-` needs the path `/`")]
     Refused(String),
 }

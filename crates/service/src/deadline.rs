@@ -11,7 +11,7 @@ use crate::{Request, Response};
 
 /// When a request began, in its extensions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun(pub(crate) Instant);
+pub(crate) struct RequestStart(pub(crate) Instant);
 
 /// Something took too long; converts into 503 with `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,15 +19,15 @@ pub(crate) struct Begun(pub(crate) Instant);
 pub struct Late;
 
 impl Request {
-    /// When an answer must have begun: the site's worker gives 504 after that, 60 s after the request. On connections of the
-    /// service's own nobody does, but a client has given up by then.
+    /// When an answer must have begun: the site's worker gives 504 after that, 60 s after the request. On connections
+    /// of the service's own nobody does, but a client has given up by then.
     pub fn deadline(&self) -> Instant {
-        let begun = self.extensions().get::<Begun>().map_or_else(Instant::now, |begun| begun.0);
+        let begun = self.extensions().get::<RequestStart>().map_or_else(Instant::now, |begun| begun.0);
         begun + ANSWER_TIMEOUT
     }
 
-    /// What `work` gives, unless it takes longer than `limit`, or than there is time until a second before the
-    /// [deadline](Self::deadline). Then `work` is dropped where it waits.
+    /// Runs `work` for at most `limit`, and no longer than until a second before the [deadline](Self::deadline). Then
+    /// `work` is dropped where it waits.
     ///
     /// # Errors
     /// It took too long.
@@ -66,7 +66,7 @@ mod tests {
             // One that has begun long ago has no time left, whatever the limit.
             let mut old = Request::get("/");
             let begun = Instant::now().checked_sub(ANSWER_TIMEOUT).unwrap();
-            old.extensions_mut().insert(Begun(begun));
+            old.extensions_mut().insert(RequestStart(begun));
             assert_eq!(old.deadline(), begun + ANSWER_TIMEOUT);
             let hour = Duration::from_secs(3600);
             assert_eq!(old.within(hour, std::future::pending::<()>()).await, Err(Late));

@@ -12,7 +12,7 @@ use http::HeaderName;
 use http::header::CACHE_CONTROL;
 use serde::Serialize;
 
-use crate::writer::{Writer, Written};
+use crate::writer::{Writer, WrittenBody};
 use crate::{Context, Error, Request, Response};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -110,8 +110,9 @@ impl Events {
 }
 
 impl Response {
-    /// A stream of server-sent events, which `make` sends. It ends with `make`, with the client, or with the worker: then
-    /// the browser connects again by itself, to the next worker. A comment is sent when nothing else was for a while.
+    /// A stream of server-sent events, which `make` sends. It ends with `make`, with the client, or with the worker:
+    /// then the browser connects again by itself, to the next worker. A comment is sent when nothing else was for a
+    /// while.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,12 +136,12 @@ impl Response {
     }
 }
 
-/// What `make` sends, and comments after each `quiet` without an event.
-fn body<F>(cx: &Context, make: impl FnOnce(Events) -> F, quiet: Duration) -> Written
+/// Sends the events of `make`, and a comment after each `quiet` without an event.
+fn body<F>(cx: &Context, make: impl FnOnce(Events) -> F, quiet: Duration) -> WrittenBody
 where
     F: Future<Output = ()> + 'static,
 {
-    let body = Written::new(|writer| {
+    let body = WrittenBody::new(|writer| {
         let sending = make(Events(writer));
         async move {
             sending.await;

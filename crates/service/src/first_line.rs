@@ -1,17 +1,17 @@
 //! The version in the first line of a request, for a parser that knows none after HTTP/1.1.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version; decides where a
-//! request ends, which the parser does.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: changes anything but the last digit of that version;
+//! decides where a request ends, which the parser does.
 
-/// What comes before the digit.
+/// The text before the digit.
 const BEFORE: &[u8] = b" HTTP/1.";
 
 /// LIMIT: bytes of a line that are looked at: the longest name and a number of 20 digits, and blanks.
 const LINE_MAX: usize = 64;
 
-/// What the next bytes of a connection are.
+/// The meaning of a connection's next bytes.
 #[derive(Debug, Default, PartialEq)]
-enum Part {
+enum NextBytes {
     /// A head.
     #[default]
     Head,
@@ -21,7 +21,7 @@ enum Part {
     /// The line with the size of a chunk, or the end of the chunk before.
     ChunkSize,
     ChunkEnd,
-    /// What follows the last chunk.
+    /// The lines after the last chunk.
     Trailers,
     /// Something else: where the next head begins, others have to say.
     Lost,
@@ -30,7 +30,7 @@ enum Part {
 /// Where in the requests of a connection its bytes have got to.
 #[derive(Debug)]
 pub(crate) struct FirstLine {
-    part: Part,
+    part: NextBytes,
     /// How much of [`BEFORE`] the last bytes are.
     matched: usize,
     /// Whether more than empty lines has come (RFC 9112 2.2).
@@ -39,13 +39,13 @@ pub(crate) struct FirstLine {
     /// The first bytes of the line, in lower case, and how many bytes it has.
     line: [u8; LINE_MAX],
     length: usize,
-    /// What follows the head.
-    next: Part,
+    /// The bytes that follow the head.
+    next: NextBytes,
 }
 
 impl Default for FirstLine {
     fn default() -> Self {
-        let (part, next) = (Part::Head, Part::Head);
+        let (part, next) = (NextBytes::Head, NextBytes::Head);
         Self { part, matched: 0, is_begun: false, is_over: false, line: [0; LINE_MAX], length: 0, next }
     }
 }
@@ -53,35 +53,35 @@ impl Default for FirstLine {
 impl FirstLine {
     /// Whether what comes now may be something else than a request.
     pub(crate) fn is_lost(&self) -> bool {
-        self.part == Part::Lost
+        self.part == NextBytes::Lost
     }
 
     /// RFC 9110 2.5: a request of a later minor version is one of the latest that is known. `bytes` are the next ones.
     pub(crate) fn amend(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let passed = match &mut self.part {
-                Part::Lost => return,
-                Part::Body(left) | Part::Chunk(left) if *left > 0 => {
+                NextBytes::Lost => return,
+                NextBytes::Body(left) | NextBytes::Chunk(left) if *left > 0 => {
                     let passed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= passed as u64;
                     passed
                 }
-                Part::Body(_) => {
+                NextBytes::Body(_) => {
                     *self = Self::default();
                     0
                 }
-                Part::Chunk(_) => {
-                    self.part = Part::ChunkEnd;
+                NextBytes::Chunk(_) => {
+                    self.part = NextBytes::ChunkEnd;
                     0
                 }
-                Part::Head => {
+                NextBytes::Head => {
                     if !self.is_over {
                         self.amend_version(&mut bytes[0]);
                     }
                     self.follow(bytes[0]);
                     1
                 }
-                Part::ChunkSize | Part::ChunkEnd | Part::Trailers => {
+                NextBytes::ChunkSize | NextBytes::ChunkEnd | NextBytes::Trailers => {
                     self.follow(bytes[0]);
                     1
                 }
@@ -114,13 +114,13 @@ impl FirstLine {
         let (line, is_whole) = (&self.line[..self.length.min(LINE_MAX)], self.length <= LINE_MAX);
         let line = line.trim_ascii_end();
         match self.part {
-            Part::Head => {
+            NextBytes::Head => {
                 let next = if self.is_over { after_header(line, is_whole) } else { after_first_line(line) };
                 match (next, &self.next) {
                     (None, _) => {}
-                    (Some(next), Part::Head) => self.next = next,
+                    (Some(next), NextBytes::Head) => self.next = next,
                     // Two that say where the body ends.
-                    (Some(_), _) => self.next = Part::Lost,
+                    (Some(_), _) => self.next = NextBytes::Lost,
                 }
                 if line.is_empty() && self.is_over {
                     *self = Self { part: std::mem::take(&mut self.next), ..Self::default() };
@@ -128,40 +128,42 @@ impl FirstLine {
                 }
                 self.is_over |= self.is_begun;
             }
-            Part::ChunkEnd if line.is_empty() => self.part = Part::ChunkSize,
-            Part::ChunkSize => {
+            NextBytes::ChunkEnd if line.is_empty() => self.part = NextBytes::ChunkSize,
+            NextBytes::ChunkSize => {
                 self.part = match chunk_size(line).filter(|_| is_whole) {
-                    Some(0) => Part::Trailers,
-                    Some(size) => Part::Chunk(size),
-                    None => Part::Lost,
+                    Some(0) => NextBytes::Trailers,
+                    Some(size) => NextBytes::Chunk(size),
+                    None => NextBytes::Lost,
                 };
             }
-            Part::Trailers if line.is_empty() => {
+            NextBytes::Trailers if line.is_empty() => {
                 *self = Self::default();
                 return;
             }
-            Part::Trailers => {}
-            _ => self.part = Part::Lost,
+            NextBytes::Trailers => {}
+            _ => self.part = NextBytes::Lost,
         }
         self.length = 0;
     }
 }
 
-/// What the first line says of what follows the head: what CONNECT asks for is a tunnel.
-fn after_first_line(line: &[u8]) -> Option<Part> {
-    line.starts_with(b"connect ").then_some(Part::Lost)
+/// The bytes that follow the head, as the first line tells: CONNECT asks for a tunnel.
+fn after_first_line(line: &[u8]) -> Option<NextBytes> {
+    line.starts_with(b"connect ").then_some(NextBytes::Lost)
 }
 
-/// What a header line says of what follows the head, if it says anything.
-fn after_header(line: &[u8], is_whole: bool) -> Option<Part> {
+/// The bytes that follow the head, if a header line tells.
+fn after_header(line: &[u8], is_whole: bool) -> Option<NextBytes> {
     let (name, value) = match line.iter().position(|&byte| byte == b':') {
         Some(at) => (&line[..at], line[at + 1..].trim_ascii()),
         None => (line, &b""[..]),
     };
     match name {
-        b"content-length" => Some(number(value, 10).filter(|_| is_whole).map_or(Part::Lost, Part::Body)),
-        b"transfer-encoding" if value == b"chunked" && is_whole => Some(Part::ChunkSize),
-        b"transfer-encoding" | b"upgrade" => Some(Part::Lost),
+        b"content-length" => {
+            Some(number(value, 10).filter(|_| is_whole).map_or(NextBytes::Lost, NextBytes::Body))
+        }
+        b"transfer-encoding" if value == b"chunked" && is_whole => Some(NextBytes::ChunkSize),
+        b"transfer-encoding" | b"upgrade" => Some(NextBytes::Lost),
         _ => None,
     }
 }
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn of_each_head_that_follows_a_body_and_nothing_within_one() {
-        // What looks like a head is a body, and is passed on as it came.
+        // A body that looks like a head is passed on as it came.
         let head = "GET / HTTP/1.2\r\nHost: a\r\n\r\n";
         let length = head.len();
         let amended_head = head.replace("1.2", "1.1");

@@ -1,6 +1,7 @@
 //! A client's connection, or a relayed one, as hyper reads and writes it.
 //!
-//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets more of them than the version of a request.
+//! Runs in: a service's worker. Sees: the bytes of clients. Never: interprets more of them than the version of a
+//! request.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ use zeroize::Zeroize as _;
 
 use crate::body::Flow;
 use crate::first_line::FirstLine;
-use crate::stream::Stream;
+use crate::stream::ServiceStream;
 use crate::timer::{Stall, StallTimer};
 
 /// How much one read takes.
@@ -43,9 +44,9 @@ pub(crate) struct Io {
     preread: Vec<u8>,
     /// How many of `preread` have been read.
     replayed: usize,
-    stream: Stream,
+    stream: ServiceStream,
     write_stall_timer: StallTimer,
-    head: Head,
+    head: HeadTimer,
     /// Where in a head its bytes are, where clients are heard that may speak a later version.
     first_line: Option<FirstLine>,
     linger: Linger,
@@ -61,7 +62,7 @@ pub(crate) struct Io {
 /// hyper has one timer for this and for the time without any request. A head whose first bytes came along with the
 /// request before is under hyper's timer alone, until its next byte arrives.
 #[derive(Debug)]
-struct Head {
+struct HeadTimer {
     limit: Option<Duration>,
     /// Runs while a head is incomplete.
     time: Option<Stall>,
@@ -69,7 +70,7 @@ struct Head {
     before: u64,
 }
 
-impl Head {
+impl HeadTimer {
     /// Whether bytes that arrive now are the first of a head.
     fn is_new(&self, begun: u64) -> bool {
         self.time.is_none() || self.before != begun
@@ -113,9 +114,9 @@ impl Io {
         Self {
             preread,
             replayed: 0,
-            stream: Stream::new(descriptor),
+            stream: ServiceStream::new(descriptor),
             write_stall_timer: StallTimer::new(write_stall),
-            head: Head { limit: None, time: None, before: 0 },
+            head: HeadTimer { limit: None, time: None, before: 0 },
             first_line: None,
             linger: Linger::Open,
             is_held_back: false,
@@ -124,7 +125,7 @@ impl Io {
         }
     }
 
-    /// What ends, with an error, once this connection is gone, wherever it is by then.
+    /// A receiver that ends, with an error, once this connection is gone, wherever it is by then.
     pub(crate) fn end(&mut self) -> oneshot::Receiver<Infallible> {
         let (sender, receiver) = oneshot::channel();
         self.end = Some(sender);

@@ -1,7 +1,7 @@
 //! JSON, in requests and responses.
 //!
-//! Runs in: a service's worker. Sees: bytes that a client made up. Never: reads more of them than the limit, or what is not
-//! said to be JSON: a page of another site can send that without asking first.
+//! Runs in: a service's worker. Sees: bytes that a client made up. Never: reads more of them than the limit, or what is
+//! not said to be JSON: a page of another site can send that without asking first.
 
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -70,7 +70,7 @@ impl From<JsonError> for Response {
     fn from(error: JsonError) -> Self {
         match error {
             JsonError::Body(error) => error.into(),
-            // What is left of the body cannot be told from a next request.
+            // The rest of the body cannot be told from a next request.
             JsonError::NotJson => Self::status_page(StatusCode::UNSUPPORTED_MEDIA_TYPE).with_close(),
             JsonError::Invalid(error) => {
                 Self::status_text(StatusCode::BAD_REQUEST, &escape(&error.to_string()).to_string())

@@ -48,7 +48,7 @@
 //! }
 //! ```
 //!
-//! What a service may rely on: a request's future is polled until it ends, also when the client has gone; a
+//! A service may rely on this: a request's future is polled until it ends, also when the client has gone; a
 //! worker that retires answers everything it has received, then exits. A panic ends the process: its state may
 //! be broken, and the launcher starts a new one.
 
@@ -144,8 +144,8 @@ pub trait Service: Sized + 'static {
     /// Answers one request. Several may be under way at once, each going on where another one awaits.
     fn process(&self, request: Request) -> impl Future<Output = Response>;
 
-    /// Carries out an order of the administrator (`bulkhead send SITE/SERVICE NAME [ARGUMENT]`), and says what has become of it: at
-    /// most 16 KiB, within 10 seconds.
+    /// Carries out an order of the administrator (`bulkhead send SITE/SERVICE NAME [ARGUMENT]`), and says what has
+    /// become of it: at most 16 KiB, within 10 seconds.
     ///
     /// # Errors
     /// It is not carried out; the administrator is told why. A service that does not say otherwise has no orders.

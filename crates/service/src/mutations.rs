@@ -8,8 +8,8 @@ impl Mutations {
         Self(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// `good` with up to three places replaced, each of at most `longest` bytes, by one of `pieces`, which may come twice or not at
-    /// all.
+    /// `good` with up to three places replaced, each of at most `longest` bytes, by one of `pieces`, which may come
+    /// twice or not at all.
     pub(crate) fn of(&mut self, good: &[u8], pieces: &[&[u8]], longest: usize) -> Vec<u8> {
         let mut bytes = good.to_vec();
         for _ in 0..self.below(4) {

@@ -10,10 +10,10 @@ use wire::Text;
 use wire::orders::{AdminToService, ServiceToAdmin};
 use worker::channel::Channel;
 
-use crate::process::{Process, Worker};
+use crate::process::{RequestHandler, Worker};
 
 /// Carries out the order on a channel.
-pub(crate) async fn attend<P: Process>(worker: Rc<Worker<P>>, channel: OwnedFd) {
+pub(crate) async fn attend<P: RequestHandler>(worker: Rc<Worker<P>>, channel: OwnedFd) {
     let Ok(channel) = Channel::<AdminToService, ServiceToAdmin>::new(channel) else { return };
     let Ok(Some((message, None))) = channel.receive().await else { return };
     let outcome = match message {
@@ -26,11 +26,11 @@ pub(crate) async fn attend<P: Process>(worker: Rc<Worker<P>>, channel: OwnedFd) 
         Ok(text) => ServiceToAdmin::Done { text: Text::new(text) },
         Err(error) => ServiceToAdmin::Failed { reason: Text::new(error.to_string()) },
     };
-    // Who asked may have given up.
+    // The administrator may have given up.
     let _ = channel.send(&answer, None).await;
 }
 
-/// What the process has done and is doing, as JSON.
+/// The counters and the state of the process, as JSON.
 fn diagnostics<P>(worker: &Worker<P>) -> String {
     let counters = worker.receiver.counters.snapshot();
     let mut text = format!(

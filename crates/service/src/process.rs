@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use wire::{ChildToLauncher, LauncherToService, Source, WorkerLimits};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::Channel;
 use worker::idle;
 use worker::log::Log;
@@ -22,13 +22,13 @@ use crate::connection;
 use crate::context::{Context, Error};
 use crate::data::{DataSource, Sources};
 use crate::orders;
-use crate::templates::{Link, Templates};
+use crate::templates::{PublisherLink, Templates};
 use crate::{Body, Bytes, Level, Request, Response, Service};
 
-type Control = Channel<LauncherToService, ChildToLauncher>;
+type ServiceControl = Channel<LauncherToService, ChildToLauncher>;
 
-/// Whatever answers requests.
-pub(crate) trait Process: 'static {
+/// The code that answers requests.
+pub(crate) trait RequestHandler: 'static {
     /// Answers one request; an error is answered with 500 and goes to the error log.
     fn answer(&self, request: Request) -> impl Future<Output = Result<Response, Error>>;
 
@@ -39,7 +39,7 @@ pub(crate) trait Process: 'static {
 /// A service of our own kind.
 pub(crate) struct Native<S>(pub(crate) S);
 
-impl<S: Service> Process for Native<S> {
+impl<S: Service> RequestHandler for Native<S> {
     async fn answer(&self, request: Request) -> Result<Response, Error> {
         Ok(self.0.process(request).await)
     }
@@ -52,7 +52,7 @@ impl<S: Service> Process for Native<S> {
 /// A service of tower's kind.
 pub(crate) struct Tower<T>(pub(crate) T);
 
-impl<T, B> Process for Tower<T>
+impl<T, B> RequestHandler for Tower<T>
 where
     T: tower_service::Service<http::Request<Body>, Response = http::Response<B>> + Clone + 'static,
     T::Error: Into<Error>,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// What all connections of the worker share.
+/// The state that all connections of the worker share.
 pub(crate) struct Worker<P> {
     pub(crate) process: P,
     pub(crate) context: Context,
@@ -94,11 +94,11 @@ struct Links {
     /// The data sources that it may have.
     data: Sources,
     /// Its site's publisher, if it has templates.
-    publisher: Option<RefCell<Link>>,
+    publisher: Option<RefCell<PublisherLink>>,
 }
 
-/// What the launcher says before `Begin`.
-struct Setup {
+/// The launcher's settings before `Begin`.
+struct ServiceSetup {
     limits: WorkerLimits,
     site: u16,
     owns_host: bool,
@@ -116,13 +116,13 @@ type ControlMessage = (LauncherToService, Option<OwnedFd>);
 ///
 /// # Errors
 /// When `init` fails or the launcher talks nonsense.
-pub(crate) async fn serve<P: Process>(
-    start: Start,
+pub(crate) async fn serve<P: RequestHandler>(
+    start: ProcessStart,
     arguments: Vec<String>,
     init: impl AsyncFnOnce(&Context) -> Result<P, Error>,
 ) -> Result<(), Error> {
-    let control = Control::control(start.control, start.say)?;
-    let Some(setup) = Setup::receive(&control).await? else {
+    let control = ServiceControl::control(start.control, start.say)?;
+    let Some(setup) = ServiceSetup::receive(&control).await? else {
         return Ok(());
     };
     let log = Log::new(start.log, setup.site, setup.limits.flush_ms)?;
@@ -143,7 +143,7 @@ pub(crate) async fn serve<P: Process>(
             Ok(())
         }
         Ok(Some(process)) => {
-            // What it runs is loaded; from here on it sees what clients send.
+            // The service's code is loaded; from here on it sees bytes of clients.
             if !setup.jit {
                 sys::notify::refuse_new_code()?;
             }
@@ -167,9 +167,9 @@ pub(crate) async fn serve<P: Process>(
     outcome
 }
 
-impl Setup {
+impl ServiceSetup {
     /// Receives everything up to `Begin`; `None` if the launcher has closed its channel before.
-    async fn receive(control: &Control) -> Result<Option<Self>, Error> {
+    async fn receive(control: &ServiceControl) -> Result<Option<Self>, Error> {
         let (limits, site, owns_host, jit) = match control.receive().await? {
             Some((LauncherToService::Limits { limits, site, owns_host, dumps, jit }, _)) => {
                 worker::allow_dump(dumps)?;
@@ -187,7 +187,7 @@ impl Setup {
                     setup.links.data.insert(name.as_str().to_owned(), DataSource::unattached());
                 }
                 (LauncherToService::Templates {}, _) => {
-                    setup.links.publisher = Some(RefCell::new(Link::new()));
+                    setup.links.publisher = Some(RefCell::new(PublisherLink::new()));
                 }
                 (LauncherToService::Attach { source }, Some(descriptor)) => {
                     setup.sources.push((source, descriptor))
@@ -202,9 +202,9 @@ impl Setup {
 /// Waits for the end of `init`, and keeps what the launcher says meanwhile for `later`; `None` if the launcher closes
 /// its channel first.
 ///
-/// What blocks the thread cannot be interrupted like this; it can only be killed.
+/// Code that blocks the thread cannot be interrupted like this; the process can only be killed.
 async fn initialise<P>(
-    control: &Control,
+    control: &ServiceControl,
     links: &Links,
     later: &mut Vec<ControlMessage>,
     init: impl Future<Output = Result<P, Error>>,
@@ -226,11 +226,11 @@ async fn initialise<P>(
     }
 }
 
-impl<P: Process> Worker<P> {
+impl<P: RequestHandler> Worker<P> {
     /// Serves until the launcher closes its channel, and then until everything has been answered.
     async fn run(
         self,
-        control: &Control,
+        control: &ServiceControl,
         sources: Vec<(Source, OwnedFd)>,
         later: Vec<ControlMessage>,
     ) -> Result<(), Error> {
@@ -260,7 +260,7 @@ impl<P: Process> Worker<P> {
     }
 
     /// Follows the launcher's orders; their end is the order to retire.
-    async fn handle_messages(self: Rc<Self>, control: &Control) -> Result<(), Error> {
+    async fn handle_messages(self: Rc<Self>, control: &ServiceControl) -> Result<(), Error> {
         while let Some(message) = control.receive().await? {
             self.clone().follow(control, message).await?;
         }
@@ -269,7 +269,7 @@ impl<P: Process> Worker<P> {
         Ok(())
     }
 
-    async fn follow(self: Rc<Self>, control: &Control, message: ControlMessage) -> Result<(), Error> {
+    async fn follow(self: Rc<Self>, control: &ServiceControl, message: ControlMessage) -> Result<(), Error> {
         match message {
             (LauncherToService::Attach { source }, Some(descriptor)) => self.attach(source, descriptor)?,
             (LauncherToService::DataProxy { .. } | LauncherToService::Publisher {}, _) => {
@@ -287,8 +287,8 @@ impl<P: Process> Worker<P> {
         Ok(())
     }
 
-    /// Serves every connection, also those that are still on their way when the worker retires; then waits for what goes on
-    /// in the background.
+    /// Serves every connection, also those that are still on their way when the worker retires; then waits for what
+    /// goes on in the background.
     async fn accept(self: Rc<Self>) -> Result<(), Error> {
         while let Some(arrival) = self.receiver.next().await {
             tokio::task::spawn_local(connection::serve(self.clone(), arrival));

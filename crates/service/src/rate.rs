@@ -1,13 +1,13 @@
 //! How often something may be done, for each client or any other key.
 //!
-//! Runs in: a service's worker. Sees: addresses of clients, and keys that they may have made up. Never: takes more memory the
-//! more keys there are; keeps a key itself.
+//! Runs in: a service's worker. Sees: addresses of clients, and keys that they may have made up. Never: takes more
+//! memory the more keys there are; keeps a key itself.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
-use conditioning::{Buckets, Origin};
+use conditioning::{Buckets, ClientOrigin};
 use http::StatusCode;
 use http::header::RETRY_AFTER;
 
@@ -39,14 +39,14 @@ const KEYS_MAX: u32 = 65_536;
 #[derive(Debug)]
 pub struct RateLimit {
     interval: Duration,
-    buckets: RefCell<Buckets<Key>>,
+    buckets: RefCell<Buckets<BucketKey>>,
     hashers: [RandomState; 2],
 }
 
 /// Whose bucket it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
-    Client(Origin),
+enum BucketKey {
+    Client(ClientOrigin),
     /// A key as two numbers, whose seeds nobody knows: so no key is long, and no two are found that are alike.
     Other(u64, u64),
 }
@@ -89,7 +89,7 @@ impl RateLimit {
     /// # Errors
     /// That is too often. The error converts into the [`Response`] to be given.
     pub fn check(&self, request: &Request) -> Result<(), TooMany> {
-        self.take(Key::Client(request.client().ip().into()))
+        self.take(BucketKey::Client(request.client().ip().into()))
     }
 
     /// Counts once for `key`: the name of a user, a token, the address of a letter.
@@ -98,10 +98,10 @@ impl RateLimit {
     /// As [`Self::check`].
     pub fn check_key(&self, key: &str) -> Result<(), TooMany> {
         let [one, other] = &self.hashers;
-        self.take(Key::Other(one.hash_one(key), other.hash_one(key)))
+        self.take(BucketKey::Other(one.hash_one(key), other.hash_one(key)))
     }
 
-    fn take(&self, key: Key) -> Result<(), TooMany> {
+    fn take(&self, key: BucketKey) -> Result<(), TooMany> {
         let outcome = self.buckets.borrow_mut().take(key, Instant::now());
         outcome.map(drop).map_err(|retry_after| TooMany { retry_after })
     }

@@ -26,14 +26,14 @@ use crate::response::ResponseBody;
 const CLIENT_GONE: u16 = 499;
 
 /// A request under way; it is counted and logged when dropped.
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     counters: Rc<Counters>,
-    entry: Option<Entry>,
+    entry: Option<RecordEntry>,
     /// The connection that ends with the answer.
     ends: Option<Arc<Flow>>,
 }
 
-struct Entry {
+struct RecordEntry {
     log: Log,
     site: u16,
     peer: SocketAddr,
@@ -48,7 +48,7 @@ struct Entry {
     body_bytes: u64,
 }
 
-impl Record {
+impl RequestRecord {
     /// A request that somebody else logs.
     pub(crate) fn counted(counters: Rc<Counters>) -> Self {
         Self { counters, entry: None, ends: None }
@@ -63,7 +63,7 @@ impl Record {
         request: &http::Request<B>,
     ) -> Self {
         let header = |name: HeaderName| request.headers().get(name).cloned();
-        let entry = Entry {
+        let entry = RecordEntry {
             log,
             site,
             peer,
@@ -100,7 +100,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.counters.answered();
         self.ends.iter().for_each(|connection| connection.has_answered());
@@ -110,7 +110,7 @@ impl Drop for Record {
     }
 }
 
-impl Entry {
+impl RecordEntry {
     fn write(&self) {
         let target = self.target.to_string();
         self.log.access(&Access {
@@ -153,18 +153,18 @@ pub(crate) fn log_malformed(log: &Log, site: u16, peer: SocketAddr, status: Stat
 }
 
 /// A response's body whose end is the end of the record.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedBody {
     body: ResponseBody,
-    record: Record,
+    record: RequestRecord,
 }
 
-impl Recorded {
-    pub(crate) fn new(body: ResponseBody, record: Record) -> Self {
+impl RecordedBody {
+    pub(crate) fn new(body: ResponseBody, record: RequestRecord) -> Self {
         Self { body, record }
     }
 }
 
-impl Body for Recorded {
+impl Body for RecordedBody {
     type Data = Bytes;
     type Error = Error;
 

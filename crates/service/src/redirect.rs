@@ -27,8 +27,8 @@ pub fn local_path(place: &str) -> Option<&str> {
 }
 
 impl Response {
-    /// Sends the client to `path` of this host with a `GET` (303). What is no [`local_path`] is answered with 400: where it
-    /// comes from a client, somebody wants to lead another one astray.
+    /// Sends the client to `path` of this host with a `GET` (303). A path that is no [`local_path`] is answered with
+    /// 400: where it comes from a client, somebody wants to lead another one astray.
     pub fn see_other(path: &str) -> Self {
         match local_path(path) {
             Some(path) => Self::see_other_url(path),

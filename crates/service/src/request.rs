@@ -64,8 +64,8 @@ impl Request {
         ClientCertificate::of(self.headers())
     }
 
-    /// The connection, once the answer 101 has been sent, for the protocol that the request's `Upgrade` names; `None` if
-    /// it names none, or this was asked before. It is to be awaited in a task of its own, as the answer comes first.
+    /// The connection, once the answer 101 has been sent, for the protocol that the request's `Upgrade` names; `None`
+    /// if it names none, or this was asked before. It is to be awaited in a task of its own, as the answer comes first.
     ///
     /// By way of a site's worker, that is `websocket` alone. LIMIT: a retiring worker is ended after `drain_timeout`,
     /// whatever is still open; a site's worker ends a connection on which nothing has moved for `idle_timeout`.
@@ -80,7 +80,7 @@ impl Request {
         self.uri().path()
     }
 
-    /// What follows `prefix` in the path, decoded; `None` if the path does not begin with it.
+    /// The part of the path after `prefix`, decoded; `None` if the path does not begin with it.
     ///
     /// It may hold any character, also `/` and NUL, and must not be used as the name of a file.
     pub fn path_below(&self, prefix: &str) -> Option<String> {
@@ -93,8 +93,8 @@ impl Request {
         Params::parse(self.uri().query().unwrap_or_default())
     }
 
-    /// The first value of the query's parameter `name`, [filtered](crate::filter): without `< > ( ) # & ; "` and control
-    /// characters. Where it is put out, it must be escaped all the same.
+    /// The first value of the query's parameter `name`, [filtered](crate::filter): without `< > ( ) # & ; "` and
+    /// control characters. Where it is put out, it must be escaped all the same.
     pub fn param(&self, name: &str) -> Option<String> {
         self.params().get(name)
     }
@@ -115,7 +115,8 @@ impl Request {
         self.params().optional_as(name)
     }
 
-    /// The first value of the query's parameter `name`, as the client meant it. It must be escaped wherever it is put out.
+    /// The first value of the query's parameter `name`, as the client meant it. It must be escaped wherever it is put
+    /// out.
     pub fn raw_param(&self, name: &str) -> Option<String> {
         self.params().raw(name).map(str::to_owned)
     }

@@ -31,9 +31,9 @@ use crate::context::Error;
 pub struct Response(Box<http::Response<ResponseBody>>);
 
 /// The body of a response.
-pub struct ResponseBody(Kind);
+pub struct ResponseBody(BodyKind);
 
-enum Kind {
+enum BodyKind {
     Full(Option<Bytes>),
     Streaming(Pin<Box<dyn http_body::Body<Data = Bytes, Error = Error>>>),
 }
@@ -127,7 +127,7 @@ impl From<BodyError> for Response {
             BodyError::Stalled => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };
-        // What is left of the body cannot be told from a next request.
+        // The rest of the body cannot be told from a next request.
         Self::status_page(status).with_close()
     }
 }
@@ -149,21 +149,21 @@ impl ResponseBody {
         B: http_body::Body<Data = Bytes> + 'static,
         B::Error: Into<Error>,
     {
-        Self(Kind::Streaming(Box::pin(body.map_err(Into::into))))
+        Self(BodyKind::Streaming(Box::pin(body.map_err(Into::into))))
     }
 }
 
 impl From<Bytes> for ResponseBody {
     fn from(bytes: Bytes) -> Self {
-        Self(Kind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
+        Self(BodyKind::Full(Some(bytes).filter(|bytes| !bytes.is_empty())))
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Full(bytes) => f.debug_tuple("Full").field(bytes).finish(),
-            Kind::Streaming(_) => f.write_str("Streaming"),
+            BodyKind::Full(bytes) => f.debug_tuple("Full").field(bytes).finish(),
+            BodyKind::Streaming(_) => f.write_str("Streaming"),
         }
     }
 }
@@ -177,22 +177,22 @@ impl http_body::Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut self.0 {
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Streaming(body) => body.as_mut().poll_frame(cx),
+            BodyKind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            BodyKind::Streaming(body) => body.as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Full(bytes) => bytes.is_none(),
-            Kind::Streaming(body) => body.is_end_stream(),
+            BodyKind::Full(bytes) => bytes.is_none(),
+            BodyKind::Streaming(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
-            Kind::Streaming(body) => body.size_hint(),
+            BodyKind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            BodyKind::Streaming(body) => body.size_hint(),
         }
     }
 }

@@ -18,8 +18,9 @@ use worker::pair::Pair;
 
 /// A client's connection, or one to the site's worker.
 #[derive(Debug)]
-pub(crate) enum Stream {
-    /// One that nobody has waited for yet: the request of most has arrived before them, and there is room for the answer.
+pub(crate) enum ServiceStream {
+    /// One that nobody has waited for yet: the request of most has arrived before them, and there is room for the
+    /// answer.
     Fresh(Fresh),
     /// A client's.
     Tcp(TcpStream),
@@ -32,7 +33,8 @@ pub(crate) enum Stream {
 pub(crate) struct Fresh {
     /// Gone if the event loop did not take it.
     descriptor: Option<OwnedFd>,
-    /// Whether it was read from, and written to. Only once each: what always has more would let nobody else have a turn.
+    /// Whether it was read from, and written to. Only once each: what always has more would let nobody else have a
+    /// turn.
     read: bool,
     written: bool,
 }
@@ -41,14 +43,14 @@ pub(crate) struct Fresh {
 macro_rules! watched {
     ($stream:expr, $inner:ident => $action:expr) => {
         match $stream {
-            Stream::Fresh(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-            Stream::Tcp($inner) => $action,
-            Stream::Unix($inner) => $action,
+            ServiceStream::Fresh(_) => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            ServiceStream::Tcp($inner) => $action,
+            ServiceStream::Unix($inner) => $action,
         }
     };
 }
 
-impl Stream {
+impl ServiceStream {
     pub(crate) fn new(descriptor: OwnedFd) -> Self {
         Self::Fresh(Fresh { descriptor: Some(descriptor), read: false, written: false })
     }

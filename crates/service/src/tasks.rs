@@ -1,6 +1,7 @@
 //! Work in the background, and the order to retire, as the service sees it.
 //!
-//! Runs in: a service's worker. Sees no untrusted bytes. Never: keeps a worker that has retired and has nothing left to do.
+//! Runs in: a service's worker. Sees no untrusted bytes. Never: keeps a worker that has retired and has nothing left to
+//! do.
 
 use std::rc::Rc;
 
@@ -9,12 +10,12 @@ use tokio::task::spawn_local;
 
 use crate::Context;
 
-/// What the tasks of a worker and its end know of each other.
+/// The state that the tasks of a worker and its end share.
 #[derive(Clone, Debug)]
-pub(crate) struct Tasks(Rc<Shared>);
+pub(crate) struct Tasks(Rc<TasksState>);
 
 #[derive(Debug)]
-struct Shared {
+struct TasksState {
     /// Whether the worker retires.
     draining: watch::Sender<bool>,
     /// How many tasks have not ended.
@@ -22,9 +23,9 @@ struct Shared {
 }
 
 /// A task that has not ended.
-struct Running(Tasks);
+struct RunningTask(Tasks);
 
-impl Drop for Running {
+impl Drop for RunningTask {
     fn drop(&mut self) {
         self.0.0.running.send_modify(|running| *running -= 1);
     }
@@ -32,7 +33,7 @@ impl Drop for Running {
 
 impl Tasks {
     pub(crate) fn new() -> Self {
-        Self(Rc::new(Shared { draining: watch::Sender::new(false), running: watch::Sender::new(0) }))
+        Self(Rc::new(TasksState { draining: watch::Sender::new(false), running: watch::Sender::new(0) }))
     }
 
     /// The worker retires.
@@ -54,7 +55,7 @@ impl Tasks {
 
     fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.0.running.send_modify(|running| *running += 1);
-        let running = Running(self.clone());
+        let running = RunningTask(self.clone());
         spawn_local(async move {
             work.await;
             drop(running);
@@ -63,8 +64,8 @@ impl Tasks {
 }
 
 impl Context {
-    /// Does `work` in the background. A worker that retires ends after it, within `drain_timeout` of the configuration: work
-    /// without an end has to watch [`Self::drained`], or is for [`Self::spawn_until_drained`].
+    /// Does `work` in the background. A worker that retires ends after it, within `drain_timeout` of the configuration:
+    /// work without an end has to watch [`Self::drained`], or is for [`Self::spawn_until_drained`].
     pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.tasks().spawn(work);
     }
@@ -81,8 +82,8 @@ impl Context {
         });
     }
 
-    /// Waits until the worker retires: another one has taken its place, or the server stops. What it has received is still
-    /// answered.
+    /// Waits until the worker retires: another one has taken its place, or the server stops. Requests that it has
+    /// received are still answered.
     pub fn drained(&self) -> impl Future<Output = ()> + use<> {
         self.tasks().drained()
     }
@@ -121,7 +122,7 @@ mod tests {
             cx.tasks().drain();
             cx.tasks().ended().await;
             assert_eq!(done.get(), 2);
-            // Whoever asks later hears it, too.
+            // A later call returns as well.
             cx.drained().await;
         });
     }

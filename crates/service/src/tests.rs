@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use wire::log::{Batch, Record};
 use wire::{Bundle, Bytes, ChildToLauncher, FromWorker, LauncherToService, Source, ToWorker, WorkerLimits};
-use worker::Start;
+use worker::ProcessStart;
 use worker::channel::Channel;
 
-use crate::process::{Native, Process, Tower, serve};
+use crate::process::{Native, RequestHandler, Tower, serve};
 use crate::{Context, Error, Request, Response, Service};
 
 const BODY_MAX: u64 = 1000;
@@ -106,7 +106,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 impl World {
-    fn new<P: Process>(
+    fn new<P: RequestHandler>(
         arguments: &[&str],
         owns_host: bool,
         init: impl AsyncFnOnce(&Context) -> Result<P, Error> + 'static,
@@ -115,7 +115,7 @@ impl World {
         let (log, log_theirs) = sys::seqpacket::pair().unwrap();
         let launcher = Channel::new(control).unwrap();
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let start = Start { control: theirs, say: None, log: Some(log_theirs) };
+        let start = ProcessStart { control: theirs, say: None, log: Some(log_theirs) };
         let worker = spawn_local(serve(start, arguments, init));
         let world = Self { launcher, log, worker };
         world.send(&LauncherToService::Limits {
@@ -173,7 +173,7 @@ impl World {
     }
 }
 
-/// What has arrived at the logger, as `METHOD TARGET STATUS BYTES` each.
+/// The records that have arrived at the logger, as `METHOD TARGET STATUS BYTES` each.
 fn records(log: &OwnedFd) -> Vec<String> {
     let mut buffer = vec![0; wire::MESSAGE_MAX];
     let mut lines = Vec::new();
@@ -325,7 +325,7 @@ fn a_launcher_that_talks_nonsense_ends_the_worker_with_an_error() {
             if let Some(second) = second {
                 launcher.try_send(&second, None).unwrap();
             }
-            let start = Start { control: theirs, say: None, log: Some(log_theirs) };
+            let start = ProcessStart { control: theirs, say: None, log: Some(log_theirs) };
             let error = serve(start, Vec::new(), hangs).await.unwrap_err().to_string();
             assert!(error.contains("out of turn"), "{error}");
         }
@@ -337,7 +337,7 @@ fn a_launcher_that_says_nothing_ends_the_worker_in_peace() {
     run(async {
         let (control, theirs) = sys::seqpacket::pair().unwrap();
         drop(control);
-        serve(Start { control: theirs, say: None, log: None }, Vec::new(), hangs).await.unwrap();
+        serve(ProcessStart { control: theirs, say: None, log: None }, Vec::new(), hangs).await.unwrap();
     });
 }
 
@@ -496,9 +496,10 @@ fn a_client_cannot_name_itself() {
 fn what_a_client_says_in_our_name_is_not_believed_here_either() {
     run(async {
         let (_world, gate) = World::probe(false, Source::Gate).await;
-        let request = "GET http://a/headers HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil\r\n\
-                       X-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\n\
-                       Proxy: evil\r\nConnection: x-own\r\nX-Own: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nX-Good: 1\r\n\r\n";
+        let request = "GET http://a/headers HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: \
+                       evil\r\nX-Real-IP: 6.6.6.6\r\nX_Real_IP: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: \
+                       /admin\r\nProxy: evil\r\nConnection: x-own\r\nX-Own: 1\r\nTE: trailers\r\nUpgrade: h2c\r\n\
+                       X-Good: 1\r\n\r\n";
         let (mut client, ours) = client().await;
         client.write_all(request.as_bytes()).await.unwrap();
         pass(&gate, ours, "", false);

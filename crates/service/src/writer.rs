@@ -1,7 +1,7 @@
 //! A response's body that is written while it is sent.
 //!
-//! Runs in: a service's worker. Sees: what the service writes. Never: holds more than a few pieces that the client has not
-//! taken; goes on for a client that is known to have gone.
+//! Runs in: a service's worker. Sees: what the service writes. Never: holds more than a few pieces that the client has
+//! not taken; goes on for a client that is known to have gone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::context::Error;
 use crate::{Response, ResponseBody};
 
-/// LIMIT: pieces that are written and not sent. What writes more waits.
+/// LIMIT: pieces that are written and not sent. A task that writes more waits.
 const PIECES_MAX: usize = 8;
 
 /// The writing end of a body, made by [`Response::stream`].
@@ -36,11 +36,11 @@ impl Writer {
     }
 }
 
-/// What writes a body.
+/// The task that writes a body.
 type Work = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
 
 /// A body, and the work that writes it: both are dropped together.
-pub(crate) struct Written {
+pub(crate) struct WrittenBody {
     work: Option<Work>,
     pieces: mpsc::Receiver<Bytes>,
     /// Why the work has ended early; told after what it has written.
@@ -50,14 +50,14 @@ pub(crate) struct Written {
     idle: Option<Idle>,
 }
 
-/// What is sent when nothing else is, so that a client that has gone is missed, and proxies see a sign of life.
+/// Sends comments while nothing else is sent, so that a disconnected client is noticed, and proxies see a sign of life.
 struct Idle {
     piece: &'static [u8],
     interval: Duration,
     sleep: Pin<Box<Sleep>>,
 }
 
-impl Written {
+impl WrittenBody {
     /// The body that `make` writes.
     pub(crate) fn new<F>(make: impl FnOnce(Writer) -> F) -> Self
     where
@@ -106,7 +106,7 @@ impl Idle {
     }
 }
 
-impl http_body::Body for Written {
+impl http_body::Body for WrittenBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -147,10 +147,10 @@ impl Response {
     where
         F: Future<Output = Result<(), Error>> + 'static,
     {
-        Self::written(content_type, Written::new(make))
+        Self::written(content_type, WrittenBody::new(make))
     }
 
-    pub(crate) fn written(content_type: &'static str, body: Written) -> Self {
+    pub(crate) fn written(content_type: &'static str, body: WrittenBody) -> Self {
         let mut response = Self::new(content_type, "");
         *response.body_mut() = ResponseBody::streaming(body);
         response

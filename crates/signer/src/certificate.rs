@@ -5,15 +5,15 @@
 use std::os::fd::OwnedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use certificate::chain::{self, Chain, Unordered};
+use certificate::chain::{self, CertificateChain, ChainError};
 use certificate::own::names_one_of;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{self, SectionKind};
 use wire::tls::{CERTIFICATE_MAX, CHAIN_MAX, Holding, KeyKind, Verdict};
 use zeroize::Zeroizing;
 
-use crate::key::Key;
-use crate::step::Step;
+use crate::key::PrivateKey;
+use crate::step::HandshakeStep;
 
 /// LIMIT: a key and a chain of 16 certificates at their largest fit in less.
 const FILE_BYTES_MAX: usize = 1 << 20;
@@ -22,8 +22,8 @@ const FIRST_BYTES: usize = 16 << 10;
 
 /// A key that signs, and the chain that says whose it is.
 #[derive(Debug)]
-pub struct Certified {
-    key: Key,
+pub struct CertifiedKey {
+    key: PrivateKey,
     /// The site's own certificate first, then whoever signed the one before.
     pub chain: Vec<CertificateDer<'static>>,
     validity: (u64, u64),
@@ -33,7 +33,7 @@ pub struct Certified {
     pub left_out: u16,
 }
 
-impl Certified {
+impl CertifiedKey {
     /// Reads an open file of certificates, and one with the key if there is one of its own.
     pub fn read(file: &OwnedFd, key: Option<&OwnedFd>) -> Result<Self, Verdict> {
         let text = read(file, FILE_BYTES_MAX)?;
@@ -43,8 +43,8 @@ impl Certified {
         }
     }
 
-    /// Reads the text of a file of certificates, and of one with the key if there is one of its own: then whatever key is
-    /// among the certificates does not count.
+    /// Reads the text of a file of certificates, and of one with the key if there is one of its own: then whatever key
+    /// is among the certificates does not count.
     pub fn parse(text: &[u8], key: Option<&[u8]>) -> Result<Self, Verdict> {
         let Sections { keys, chain } = sections(text)?;
         let keys = match key {
@@ -54,7 +54,7 @@ impl Certified {
         let [key] = &keys[..] else {
             return Err(Verdict::NoKey);
         };
-        let key = Key::read(key).ok_or(Verdict::BadKey)?;
+        let key = PrivateKey::read(key).ok_or(Verdict::BadKey)?;
         if chain.is_empty() {
             return Err(Verdict::NoCertificate);
         }
@@ -63,10 +63,10 @@ impl Certified {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let ordered = chain::order(&chain, |spki| spki.ends_with(key.public()), now);
-        let Chain { certificates, validity, out_of_date, left_out } =
+        let CertificateChain { certificates, validity, out_of_date, left_out } =
             ordered.map_err(|fault| match fault {
-                Unordered::Broken => Verdict::BadCertificate,
-                Unordered::NotOfKey => Verdict::Mismatch,
+                ChainError::Broken => Verdict::BadCertificate,
+                ChainError::NotOfKey => Verdict::Mismatch,
             })?;
         let validity = validity.ok_or(Verdict::BadCertificate)?;
         Ok(Self { key, validity, chain: certificates, out_of_date, left_out })
@@ -82,7 +82,7 @@ impl Certified {
         self.validity
     }
 
-    /// What is to be known of it, where it is for these hosts.
+    /// The facts about it for the launcher, where it is for these hosts.
     pub fn holding(&self, hosts: &[String]) -> Holding {
         let (not_before, not_after) = self.validity;
         let own = self.chain.first();
@@ -91,12 +91,12 @@ impl Certified {
     }
 
     /// Signs a step of a handshake.
-    pub fn sign(&self, scheme: u16, step: Step, message: &[u8]) -> Option<Vec<u8>> {
+    pub fn sign(&self, scheme: u16, step: HandshakeStep, message: &[u8]) -> Option<Vec<u8>> {
         self.key.sign(scheme, step, message)
     }
 }
 
-/// What is in a file.
+/// The sections of a file.
 struct Sections {
     keys: Vec<Zeroizing<Vec<u8>>>,
     chain: Vec<CertificateDer<'static>>,
@@ -123,7 +123,8 @@ fn sections(mut text: &[u8]) -> Result<Sections, Verdict> {
 
 /// All of a file of at most so many bytes.
 ///
-/// Room is made as it is needed: most files have a few kilobytes, and room for the longest would have to be overwritten for each.
+/// Room is made as it is needed: most files have a few kilobytes, and room for the longest would have to be overwritten
+/// for each.
 pub(crate) fn read(file: &OwnedFd, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Verdict> {
     let mut text = Zeroizing::new(vec![0; FIRST_BYTES.min(bytes_max + 1)]);
     let mut length = 0;

@@ -1,15 +1,16 @@
-//! Files of a configuration, looked through before anything runs with them: certificates and keys, authorities, lists of
-//! revoked certificates, users.
+//! Files of a configuration, looked through before anything runs with them: certificates and keys, authorities, lists
+//! of revoked certificates, users.
 //!
 //! Runs in: a short-lived process of the signer's program, in the signer's jail, without channels. Sees: files that the
 //! operator wrote, open. Never: prints a byte of a key or a hash.
 //!
-//! Standard input has a line for each question: `certificate FILES HOST...`, where FILES is 1 or 2, `authorities`, `lists`,
-//! `users`. Their files are at the descriptors from the number on that is the second argument, in the same order. Standard output has a line for each, in the
-//! same order: `certificate VERDICT SINCE UNTIL HOSTS NAMES`, or `good`, `odd WORDS`, `bad WORDS`.
+//! Standard input has a line for each question: `certificate FILES HOST...`, where FILES is 1 or 2, `authorities`,
+//! `lists`, `users`. Their files are at the descriptors from the number on that is the second argument, in the same
+//! order. Standard output has a line for each, in the same order: `certificate VERDICT SINCE UNTIL HOSTS NAMES`, or
+//! `good`, `odd WORDS`, `bad WORDS`.
 //!
-//! Why not in the command or in the launcher: both run as root, the keys are read by a library in C, and what decides here
-//! is what decides in the signer and in site workers later.
+//! Why not in the command or in the launcher: both run as root, the keys are read by a library in C, and what decides
+//! here is what decides in the signer and in site workers later.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 use certificate::{authorities, crl, own};
 use wire::tls::Verdict;
 
-use crate::certificate::{Certified, read};
+use crate::certificate::{CertifiedKey, read};
 
 /// LIMIT: bytes of all questions: a thousand sites with 64 hosts of 63 bytes fit.
 const QUESTIONS_BYTES_MAX: u64 = 8 << 20;
@@ -71,7 +72,7 @@ fn files_of(line: &str) -> usize {
 }
 
 fn certificate(file: &OwnedFd, key: Option<&OwnedFd>, hosts: &[&str]) -> String {
-    let certified = match Certified::read(file, key) {
+    let certified = match CertifiedKey::read(file, key) {
         Ok(certified) => certified,
         Err(verdict) => return format!("certificate {} 0 0 - - 0 0", verdict as u8),
     };
@@ -120,7 +121,7 @@ fn users(text: &[u8]) -> String {
     match (&faults[..], users.is_empty()) {
         ([], _) => "good".to_owned(),
         // Somebody may be added while the server runs.
-        ([users::Fault::Empty], true) => format!("odd {said}"),
+        ([users::UsersFault::Empty], true) => format!("odd {said}"),
         _ => format!("bad {said}"),
     }
 }

@@ -6,20 +6,20 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RsaEncoding, RsaKeyPair};
 use wire::tls::KeyKind;
 
-use crate::step::Step;
+use crate::step::HandshakeStep;
 
 /// LIMIT: under 2048 bits nobody trusts it; over 4096 one signature takes longer than all else of a handshake together.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
 
 /// A key of one of the kinds that servers have.
 #[derive(Debug)]
-pub enum Key {
+pub enum PrivateKey {
     Ecdsa(EcdsaKeyPair, KeyKind),
     Ed25519(Ed25519KeyPair),
     Rsa(RsaKeyPair),
 }
 
-impl Key {
+impl PrivateKey {
     /// Reads a key: PKCS#8, or the older forms of ECDSA (SEC 1) and RSA (PKCS#1).
     pub fn read(der: &[u8]) -> Option<Self> {
         let curves = [
@@ -57,7 +57,7 @@ impl Key {
     }
 
     /// Signs a step of a handshake by a scheme of TLS (RFC 8446 4.2.3), if that is one of this key's.
-    pub fn sign(&self, scheme: u16, step: Step, message: &[u8]) -> Option<Vec<u8>> {
+    pub fn sign(&self, scheme: u16, step: HandshakeStep, message: &[u8]) -> Option<Vec<u8>> {
         let random = SystemRandom::new();
         match (self, scheme) {
             (Self::Ecdsa(pair, KeyKind::P256), 0x0403) | (Self::Ecdsa(pair, KeyKind::P384), 0x0503) => {
@@ -75,15 +75,15 @@ impl Key {
     }
 }
 
-fn rsa_padding(scheme: u16, step: Step) -> Option<&'static dyn RsaEncoding> {
+fn rsa_padding(scheme: u16, step: HandshakeStep) -> Option<&'static dyn RsaEncoding> {
     match (scheme, step) {
         (0x0804, _) => Some(&signature::RSA_PSS_SHA256),
         (0x0805, _) => Some(&signature::RSA_PSS_SHA384),
         (0x0806, _) => Some(&signature::RSA_PSS_SHA512),
         // RFC 8446 4.2.3: not in TLS 1.3.
-        (0x0401, Step::KeyExchange) => Some(&signature::RSA_PKCS1_SHA256),
-        (0x0501, Step::KeyExchange) => Some(&signature::RSA_PKCS1_SHA384),
-        (0x0601, Step::KeyExchange) => Some(&signature::RSA_PKCS1_SHA512),
+        (0x0401, HandshakeStep::KeyExchange) => Some(&signature::RSA_PKCS1_SHA256),
+        (0x0501, HandshakeStep::KeyExchange) => Some(&signature::RSA_PKCS1_SHA384),
+        (0x0601, HandshakeStep::KeyExchange) => Some(&signature::RSA_PKCS1_SHA512),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! The signer at work: certificates of the launcher's, and channels on which sites ask.
 //!
-//! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised. Never:
-//! hears a stapler, or serves one site twice while another waits.
+//! Runs in: the signer. Sees: messages of the launcher, which is trusted; and of sites, which may be compromised.
+//! Never: hears a stapler, or serves one site twice while another waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +16,9 @@ use wire::{Bytes, ChildToLauncher};
 use worker::channel::{Channel, ChannelError};
 use worker::counters::Counters;
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
-use crate::certificate::Certified;
+use crate::certificate::CertifiedKey;
 use crate::step::step;
 
 /// LIMIT: how long a signer that goes waits for workers to ask for one more signature.
@@ -30,10 +30,10 @@ const FLUSH_MS: u32 = 1000;
 const REFUSALS_MAX: u32 = 100;
 
 type SiteChannel = Channel<SiteToSigner, SignerToSite>;
-type Stapler = Channel<Nothing, SignerToStapler>;
+type StaplerChannel = Channel<Nothing, SignerToStapler>;
 
 /// The whole life of the process.
-pub async fn run(start: Start) -> Result<(), Fault> {
+pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
     let control: Channel<LauncherToSigner, ChildToLauncher> = Channel::control(start.control, start.say)?;
     let signer = Rc::new(Signer {
         log: Log::new(start.log, wire::NO_PARTITION, FLUSH_MS)?,
@@ -69,7 +69,7 @@ pub async fn run(start: Start) -> Result<(), Fault> {
             (LauncherToSigner::Stapler {}, Some(channel)) => signer.attach_stapler(channel)?,
             (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
             (LauncherToSigner::Report {}, None) => control.report(signer.counters.snapshot()),
-            (other, _) => return Err(Fault::Launcher(format!("out of place: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
     }
     signer.finish().await;
@@ -78,24 +78,24 @@ pub async fn run(start: Start) -> Result<(), Fault> {
 }
 
 /// A certificate as it is now, and as it was before: handshakes that have begun with that are to end.
-struct Held {
+struct CertificateVersions {
     version: u32,
-    now: Rc<Certified>,
-    before: Option<(u32, Rc<Certified>)>,
+    now: Rc<CertifiedKey>,
+    before: Option<(u32, Rc<CertifiedKey>)>,
 }
 
 struct Signer {
     log: Log,
-    /// What sites are called.
+    /// The names of sites.
     names: RefCell<BTreeMap<u16, String>>,
     /// By site.
     hosts: RefCell<BTreeMap<u16, Vec<String>>>,
     /// By site and number.
-    held: RefCell<BTreeMap<(u16, u16), Held>>,
+    held: RefCell<BTreeMap<(u16, u16), CertificateVersions>>,
     /// Sites that have gone, and have workers yet.
     going: RefCell<BTreeSet<u16>>,
     clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
-    staplers: RefCell<Vec<Rc<Stapler>>>,
+    staplers: RefCell<Vec<Rc<StaplerChannel>>>,
     versions: Cell<u32>,
     counters: Counters,
 }
@@ -114,7 +114,7 @@ impl Signer {
         }
     }
 
-    /// What a site is called.
+    /// The name of a site.
     fn name(&self, site: u16) -> String {
         self.names.borrow().get(&site).cloned().unwrap_or_else(|| "without a name".to_owned())
     }
@@ -147,9 +147,9 @@ impl Signer {
         self.names.borrow_mut().remove(&site);
     }
 
-    /// Reads a certificate. What is wrong with one, the launcher logs: it knows the names of the files.
+    /// Reads a certificate. The launcher logs its fault, as the launcher knows the names of the files.
     fn take(self: &Rc<Self>, site: u16, number: u16, file: &OwnedFd, key: Option<&OwnedFd>) -> Verdict {
-        let certified = match Certified::read(file, key) {
+        let certified = match CertifiedKey::read(file, key) {
             Ok(certified) => Rc::new(certified),
             Err(verdict) => return verdict,
         };
@@ -157,7 +157,7 @@ impl Signer {
         let version = self.versions.get();
         let mut held = self.held.borrow_mut();
         let before = held.remove(&(site, number)).map(|held| (held.version, held.now));
-        held.insert((site, number), Held { version, now: certified, before });
+        held.insert((site, number), CertificateVersions { version, now: certified, before });
         drop(held);
         for (_, channel) in self.clients.borrow().iter().filter(|(of, _)| *of == site) {
             let (signer, channel) = (self.clone(), channel.clone());
@@ -172,7 +172,7 @@ impl Signer {
         Verdict::Good
     }
 
-    /// What is in the place of a certificate now.
+    /// The facts about the certificate in this place now.
     fn holding(&self, site: u16, number: u16) -> Holding {
         let held = self.held.borrow();
         let now = held.get(&(site, number)).map(|held| &held.now);
@@ -198,7 +198,7 @@ impl Signer {
 
     /// A stapler gets all chains, which are public, and has nothing to say: what is waited for is its end.
     fn attach_stapler(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
-        let channel = Rc::new(Stapler::new(channel)?);
+        let channel = Rc::new(StaplerChannel::new(channel)?);
         self.staplers.borrow_mut().push(channel.clone());
         let signer = self.clone();
         tokio::task::spawn_local(async move {
@@ -210,7 +210,7 @@ impl Signer {
     }
 
     /// Sends all chains to a stapler, or that of one certificate.
-    async fn send_to_stapler(&self, only: Option<(u16, u16)>, channel: &Stapler) {
+    async fn send_to_stapler(&self, only: Option<(u16, u16)>, channel: &StaplerChannel) {
         let mut messages = Vec::new();
         for (&(site, number), held) in self.held.borrow().iter() {
             if only.is_some_and(|only| only != (site, number)) {

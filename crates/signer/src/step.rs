@@ -5,14 +5,14 @@
 
 /// Which step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// ServerKeyExchange of TLS 1.2 (RFC 8422 5.4).
     KeyExchange,
     /// CertificateVerify of TLS 1.3 (RFC 8446 4.4.3).
     CertificateVerify,
 }
 
-/// What precedes the hash of a handshake.
+/// The text before the hash of a handshake.
 const CONTEXT: &[u8; 34] = b"TLS 1.3, server CertificateVerify\0";
 /// A client's random and a server's.
 const RANDOMS: usize = 64;
@@ -20,18 +20,18 @@ const RANDOMS: usize = 64;
 const NAMED_CURVE: u8 = 3;
 
 /// Which step a message is of, if of any.
-pub fn step(message: &[u8]) -> Option<Step> {
+pub fn step(message: &[u8]) -> Option<HandshakeStep> {
     let (start, rest) = message.split_at_checked(RANDOMS)?;
     if let Some(hash) = rest.strip_prefix(CONTEXT) {
         // SHA-256 or SHA-384.
         let whole = start.iter().all(|&byte| byte == b' ') && matches!(hash.len(), 32 | 48);
-        return whole.then_some(Step::CertificateVerify);
+        return whole.then_some(HandshakeStep::CertificateVerify);
     }
     match rest {
         [NAMED_CURVE, _, _, length, point @ ..]
             if !point.is_empty() && point.len() == usize::from(*length) =>
         {
-            Some(Step::KeyExchange)
+            Some(HandshakeStep::KeyExchange)
         }
         _ => None,
     }
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn only_whole_steps_are_steps() {
         let verify = |hash: usize| [&[b' '; 64][..], CONTEXT, &vec![7; hash]].concat();
-        assert_eq!(step(&verify(32)), Some(Step::CertificateVerify));
-        assert_eq!(step(&verify(48)), Some(Step::CertificateVerify));
+        assert_eq!(step(&verify(32)), Some(HandshakeStep::CertificateVerify));
+        assert_eq!(step(&verify(48)), Some(HandshakeStep::CertificateVerify));
         for hash in [0, 31, 33, 64] {
             assert_eq!(step(&verify(hash)), None);
         }
@@ -56,8 +56,8 @@ mod tests {
         assert_eq!(step(&client), None);
         let exchange =
             |length: u8, point: usize| [&[9; 64][..], &[3, 0, 29, length], &vec![5; point]].concat();
-        assert_eq!(step(&exchange(32, 32)), Some(Step::KeyExchange));
-        assert_eq!(step(&exchange(65, 65)), Some(Step::KeyExchange));
+        assert_eq!(step(&exchange(32, 32)), Some(HandshakeStep::KeyExchange));
+        assert_eq!(step(&exchange(65, 65)), Some(HandshakeStep::KeyExchange));
         for (length, point) in [(0, 0), (32, 31), (32, 33)] {
             assert_eq!(step(&exchange(length, point)), None);
         }

@@ -1,4 +1,4 @@
-//! What sites ask of the signer, and what they get: over its channels, with made-up peers.
+//! The questions of sites to the signer, and its answers: over its channels, with made-up peers.
 //!
 //! Runs in: tests. Keys and certificates are made here.
 
@@ -45,13 +45,13 @@ fn pair(host: &str) -> (String, CertificateDer<'static>) {
 
 struct Signer {
     control: Control,
-    ended: tokio::task::JoinHandle<Result<(), worker::Fault>>,
+    ended: tokio::task::JoinHandle<Result<(), worker::ProcessFault>>,
 }
 
 impl Signer {
     fn start() -> Self {
         let (ours, control) = sys::seqpacket::pair().unwrap();
-        let start = worker::Start { control, say: None, log: None };
+        let start = worker::ProcessStart { control, say: None, log: None };
         let ended = tokio::task::spawn_local(signer::run(start));
         Self { control: Channel::new(ours).unwrap(), ended }
     }
@@ -125,7 +125,7 @@ fn verify() -> Vec<u8> {
     [&[b' '; 64][..], b"TLS 1.3, server CertificateVerify\0", &[7; 32]].concat()
 }
 
-/// What comes of a question; `None` if it is refused.
+/// The answer to a question; `None` if it is refused.
 async fn ask(
     channel: &SignerChannel,
     number: u16,
@@ -158,7 +158,8 @@ fn a_site_gets_signatures_of_its_own_keys_for_handshakes() {
         own.verify_signature(webpki::aws_lc_rs::ECDSA_P256_SHA256, &verify(), &signature).unwrap();
         let exchange = [&[9; 64][..], &[3, 0, 29, 32], &[5; 32]].concat();
         assert!(ask(&channel, 0, version, P256, exchange).await.is_some());
-        // What another site has, has no name here; nor has what was never there, another scheme, another shape.
+        // Another site's certificates have no name here; nor has one that was never there, another scheme, another
+        // shape.
         assert_eq!(ask(&channel, 1, version, P256, verify()).await, None);
         assert_eq!(
             ask(&channel, 0, version + 1, P256, verify()).await,
@@ -276,7 +277,7 @@ fn a_chain_is_put_in_order() {
     let own = key();
     let cert = CertificateParams::new(["one.test".to_owned()]).unwrap().signed_by(&own, &middle).unwrap();
     let text = [root.pem(), stranger.pem(), cert.pem(), own.serialize_pem(), middle.pem()].concat();
-    let certified = signer::certificate::Certified::parse(text.as_bytes(), None).unwrap();
+    let certified = signer::certificate::CertifiedKey::parse(text.as_bytes(), None).unwrap();
     let expected = [cert.der(), middle.der(), root.der()];
     assert_eq!(certified.chain.iter().collect::<Vec<_>>(), expected);
 }

@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use signer::certificate::Certified;
+use signer::certificate::CertifiedKey;
 use wire::tls::{KeyKind, Verdict};
 
 /// A key of this kind and a certificate with it, in one file.
@@ -19,7 +19,7 @@ fn file(kind: &[&str]) -> Vec<u8> {
 }
 
 fn kind_of(kind: &[&str]) -> Result<KeyKind, Verdict> {
-    Certified::parse(&file(kind), None).map(|certified| certified.kind())
+    CertifiedKey::parse(&file(kind), None).map(|certified| certified.kind())
 }
 
 #[test]

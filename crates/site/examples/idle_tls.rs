@@ -1,4 +1,5 @@
-//! What an idle connection under TLS costs its worker: `cargo run --release -p site --example idle_tls [CONNECTIONS [h2]]`.
+//! The memory that an idle connection under TLS costs its worker:
+//! `cargo run --release -p site --example idle_tls [CONNECTIONS [h2]]`.
 //!
 //! Runs as two processes on the loopback network: this one has the clients, the other the worker, whose memory is
 //! read from /proc. Each connection has had one answer and is kept alive.
@@ -16,7 +17,7 @@ use std::time::Duration;
 use common::{Server, limits};
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
-use site::Limits;
+use site::ClientLimits;
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -32,7 +33,8 @@ fn main() {
 fn worker() {
     let ends = common::tls::ends();
     let minutes = Duration::from_secs(600);
-    let limits = Limits { idle_timeout: minutes, head_timeout: minutes, connections: 20_000, ..limits() };
+    let limits =
+        ClientLimits { idle_timeout: minutes, head_timeout: minutes, connections: 20_000, ..limits() };
     let server = Server::over(limits, Some(ends.server));
     println!("{}", server.address);
     println!("{}", ends.pem.replace('\n', "|"));

@@ -18,11 +18,11 @@ pub mod worker;
 
 pub use conditioning::MinRate;
 
-pub use self::config::limits::Limits;
-pub use self::connection::{Client, Ended, serve};
-pub use self::context::Site;
+pub use self::config::limits::ClientLimits;
+pub use self::connection::{AcceptedClient, ConnectionEnd, serve};
+pub use self::context::SiteContext;
 pub use self::context::state::{RouteOwner, WorkerState};
-pub use self::http::access_record::Access;
+pub use self::http::access_record::AccessRecord;
 pub use self::http::body::{BodyError, BoundedBody, BoxError, ResponseBody};
 pub use self::http::conn_info::ConnInfo;
 pub use request::{head, target};

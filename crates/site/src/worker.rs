@@ -14,30 +14,30 @@ use worker::channel::Channel;
 use worker::log::Log;
 use worker::receiver::{Arrival, Receiver};
 use worker::routes::Routes;
-use worker::{Fault, Start, idle};
+use worker::{ProcessFault, ProcessStart, idle};
 
-use crate::config::limits::Limits;
-use crate::config::setup::Setup;
-use crate::connection::{Client, Ended, serve};
-use crate::context::Site;
+use crate::config::limits::ClientLimits;
+use crate::config::setup::SiteSetup;
+use crate::connection::{AcceptedClient, ConnectionEnd, serve};
+use crate::context::SiteContext;
 use crate::context::state::{RouteOwner, WorkerState};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::version_of;
 use crate::router::access::users::Users;
 use crate::router::hook::Hooks;
-use crate::router::rules::Target;
-use crate::tls::Tls;
+use crate::router::rules::RuleTarget;
+use crate::tls::TlsContext;
 
-type Control = Channel<LauncherToSite, ChildToLauncher>;
+type SiteControl = Channel<LauncherToSite, ChildToLauncher>;
 
 /// The whole life of the process, if it is one without functions of its own.
-pub async fn run(start: Start) -> Result<(), Fault> {
+pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
     run_with(start, Hooks::default()).await
 }
 
 /// The whole life of the process.
-pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
-    let control: Rc<Control> = Rc::new(Channel::control(start.control, start.say)?);
+pub async fn run_with(start: ProcessStart, hooks: Hooks) -> Result<(), ProcessFault> {
+    let control: Rc<SiteControl> = Rc::new(Channel::control(start.control, start.say)?);
     let Some((site, tls)) = set_up(&control, start.log, hooks).await? else {
         return Ok(());
     };
@@ -70,11 +70,11 @@ pub async fn run_with(start: Start, hooks: Hooks) -> Result<(), Fault> {
 
 /// Does what the launcher says of a worker that serves, until the worker is to go: it is told so, or the channel ends.
 async fn follow(
-    site: &Rc<Site>,
-    tls: &Tls,
-    control: &Control,
+    site: &Rc<SiteContext>,
+    tls: &TlsContext,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     while let Some((message, descriptor)) = control.receive().await? {
         if message == (LauncherToSite::Retire {}) {
             break;
@@ -88,31 +88,31 @@ async fn follow(
     Ok(())
 }
 
-/// The same while the worker goes: an upload that has yet to be passed on needs the service that there is by then. Waits when
-/// nothing is said any more.
+/// The same while the worker goes: an upload that has yet to be passed on needs the service that there is by then.
+/// Waits when nothing is said any more.
 async fn follow_on(
-    site: &Rc<Site>,
-    tls: &Tls,
-    control: &Control,
+    site: &Rc<SiteContext>,
+    tls: &TlsContext,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     follow(site, tls, control, staged).await?;
     std::future::pending().await
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no worker any more.
 async fn set_up(
-    control: &Rc<Control>,
+    control: &Rc<SiteControl>,
     log: Option<OwnedFd>,
     hooks: Hooks,
-) -> Result<Option<(Rc<Site>, Rc<Tls>)>, Fault> {
+) -> Result<Option<(Rc<SiteContext>, Rc<TlsContext>)>, ProcessFault> {
     let Some((LauncherToSite::Limits { limits, site }, _)) = control.receive().await? else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, site, limits.flush_ms)?;
-    let mut state = WorkerState::new(Limits::new(&limits), Receiver::new(limits.connections), log);
-    let mut setup = Setup::default();
-    let mut tls = Tls::default();
+    let mut state = WorkerState::new(ClientLimits::new(&limits), Receiver::new(limits.connections), log);
+    let mut setup = SiteSetup::default();
+    let mut tls = TlsContext::default();
     while let Some((message, descriptor)) = control.receive().await? {
         if let LauncherToSite::Spool { bytes } = message {
             state.keep_bodies_in(descriptor, bytes);
@@ -130,8 +130,9 @@ async fn set_up(
             LauncherToSite::Conditioning { conditioning } => state.condition(&conditioning),
             LauncherToSite::Exempt { network } => {
                 let network = network.as_str().parse();
-                state
-                    .exempt(network.map_err(|error| Fault::Launcher(format!("an exempt network: {error}")))?);
+                state.exempt(
+                    network.map_err(|error| ProcessFault::Launcher(format!("an exempt network: {error}")))?,
+                );
             }
             LauncherToSite::SharedConnections { port } => state.share_port(port),
             LauncherToSite::Filtered {} => state.filtered = true,
@@ -154,27 +155,27 @@ async fn set_up(
                     let launcher = launcher.clone();
                     tokio::task::spawn_local(async move { launcher.send(&message, None).await });
                 });
-                let site = Site { hooks, ..Site::set_up(state, setup) };
+                let site = SiteContext { hooks, ..SiteContext::set_up(state, setup) };
                 has_functions(&site)?;
                 *site.tls.borrow_mut() = tls.config()?;
                 site.set_hsts(tls.hsts());
                 return Ok(Some((Rc::new(site), Rc::new(tls))));
             }
-            other => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            other => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)
 }
 
 /// Whether every function that a route names is there: its requests would find out one by one.
-fn has_functions(site: &Site) -> Result<(), Fault> {
+fn has_functions(site: &SiteContext) -> Result<(), ProcessFault> {
     let named = site.rules.iter().find_map(|rule| match &rule.target {
-        Target::Hook(name) if !site.hooks.has(name) => Some(name),
+        RuleTarget::Hook(name) if !site.hooks.has(name) => Some(name),
         _ => None,
     });
     match named {
         None => Ok(()),
-        Some(name) => Err(Fault::Operator(format!(
+        Some(name) => Err(ProcessFault::Operator(format!(
             "a route names the hook {name:?}, which this worker does not have; it has: {}",
             site.hooks.names().join(", ")
         ))),
@@ -183,11 +184,11 @@ fn has_functions(site: &Site) -> Result<(), Fault> {
 
 /// Takes a part of an update of routes, which holds from its end on; anything else comes back.
 async fn update(
-    site: &Site,
-    control: &Control,
+    site: &SiteContext,
+    control: &SiteControl,
     staged: &mut Option<Routes<RouteOwner>>,
     message: LauncherToSite,
-) -> Result<Option<LauncherToSite>, Fault> {
+) -> Result<Option<LauncherToSite>, ProcessFault> {
     match (message, staged.as_mut()) {
         (LauncherToSite::Update {}, _) => *staged = Some(Routes::default()),
         (LauncherToSite::Route { host, path, target, partition }, Some(routes)) => {
@@ -205,12 +206,12 @@ async fn update(
 
 /// Does what the launcher says of a worker that serves.
 fn handle(
-    site: &Rc<Site>,
-    tls: &Tls,
-    control: &Control,
+    site: &Rc<SiteContext>,
+    tls: &TlsContext,
+    control: &SiteControl,
     message: LauncherToSite,
     descriptor: Option<OwnedFd>,
-) -> Result<(), Fault> {
+) -> Result<(), ProcessFault> {
     match (message, descriptor) {
         (LauncherToSite::Connector {}, Some(channel)) => site.worker.backends.attach(channel)?,
         (LauncherToSite::Attach {}, Some(channel)) => site.worker.receiver.attach(channel, false)?,
@@ -245,22 +246,22 @@ fn handle(
                 let _ = control.try_send(&message, None);
             }
         }
-        (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+        (other, _) => return Err(ProcessFault::Launcher(format!("after Begin: {other:?}"))),
     }
     Ok(())
 }
 
-fn warn(site: &Site, tls: &Tls) {
+fn warn(site: &SiteContext, tls: &TlsContext) {
     tls.warnings().into_iter().for_each(|warning| site.worker.log().event(Level::Error, warning));
 }
 
 /// Sets up connections anew whenever a list of revoked certificates is over.
-async fn watch_lists(site: Rc<Site>, tls: Rc<Tls>) {
+async fn watch_lists(site: Rc<SiteContext>, tls: Rc<TlsContext>) {
     warn(&site, &tls);
     loop {
         tls.list_is_over().await;
         warn(&site, &tls);
-        // What could be set up before can be now: nothing has changed but the time.
+        // Connections that could be set up before can be now: only the time has changed.
         if let Ok(config) = tls.config() {
             *site.tls.borrow_mut() = config;
         }
@@ -268,7 +269,7 @@ async fn watch_lists(site: Rc<Site>, tls: Rc<Tls>) {
 }
 
 /// Gives memory back after many requests at once: first what they held, later what their connections held.
-async fn give_memory_back(site: Rc<Site>) {
+async fn give_memory_back(site: Rc<SiteContext>) {
     loop {
         site.worker.requests_fall().await;
         for wait in [1, 30] {
@@ -279,7 +280,7 @@ async fn give_memory_back(site: Rc<Site>) {
 }
 
 /// Says what became of a file that has changed.
-fn tell_reread(site: &Site, file: &str, renewed: Result<(), String>) {
+fn tell_reread(site: &SiteContext, file: &str, renewed: Result<(), String>) {
     let log = site.worker.log();
     match renewed {
         Ok(()) => log.event(Level::Info, format!("{file} has changed and is in use")),
@@ -293,20 +294,20 @@ fn tell_reread(site: &Site, file: &str, renewed: Result<(), String>) {
 }
 
 /// Serves every connection that arrives, each in a task of its own.
-async fn accept(site: Rc<Site>, tls: Rc<Tls>) {
+async fn accept(site: Rc<SiteContext>, tls: Rc<TlsContext>) {
     while let Some(arrival) = site.worker.receiver.next().await {
         tokio::task::spawn_local(attend(site.clone(), tls.clone(), arrival));
     }
 }
 
 /// Not `async` as a whole, as [`serve`].
-fn attend(site: Rc<Site>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<Output = ()> {
+fn attend(site: Rc<SiteContext>, configured: Rc<TlsContext>, arrival: Arrival) -> impl Future<Output = ()> {
     let Arrival { stream, preread, peer, local, guard, kind, relayed: is_relayed } = arrival;
     let (tls, h2c) = (kind == Kind::Tls, kind == Kind::Http2);
-    // SECURITY: what a gate sends is a client's, who is believed nothing that a worker which relays says; and what such a
-    // worker sends is never a connection for a gate.
+    // SECURITY: what a gate sends is a client's, who is believed nothing that a worker which relays says; and what such
+    // a worker sends is never a connection for a gate.
     let relayed = version_of(kind).filter(|_| is_relayed);
-    let client = Client { stream, preread, peer, local, tls, h2c, relayed };
+    let client = AcceptedClient { stream, preread, peer, local, tls, h2c, relayed };
     async move {
         if relayed.is_some() != is_relayed {
             return;
@@ -314,7 +315,7 @@ fn attend(site: Rc<Site>, configured: Rc<Tls>, arrival: Arrival) -> impl Future<
         if client.tls {
             configured.ready().await;
         }
-        if let Ended::HandBack { stream, preread } = serve(&site, client).await {
+        if let ConnectionEnd::HandBack { stream, preread } = serve(&site, client).await {
             // Without a gate to take it, that is, at the end of everything, the connection is closed.
             let _ = guard.hand_back(stream, preread).await;
         }

@@ -1,4 +1,4 @@
-//! What no client can do to the others: read or send slowly, sit about, ask for what is only asked for to do harm.
+//! Actions by which no client can harm the others: to read or send slowly, to sit about, to send harmful requests.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -7,14 +7,14 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use common::{BIG, Peer, Server, limits};
-use site::{Limits, MinRate};
+use site::{ClientLimits, MinRate};
 
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 
 /// A server that wants 50 kB/s, and is patient for two seconds.
 fn impatient() -> Server {
     let rate = MinRate::new(50_000, Duration::from_millis(600));
-    Server::with(Limits { body_rate: rate, response_rate: rate, ..limits() })
+    Server::with(ClientLimits { body_rate: rate, response_rate: rate, ..limits() })
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_body_that_comes_fast_enough_is_not() {
 fn crowded(connections: u32) -> Server {
     // Neither is these tests' matter, and a busy machine takes its time.
     let (idle_timeout, head_timeout) = (Duration::from_secs(30), Duration::from_secs(30));
-    Server::with(Limits { connections, idle_timeout, head_timeout, ..limits() })
+    Server::with(ClientLimits { connections, idle_timeout, head_timeout, ..limits() })
 }
 
 fn is_open(peer: &mut Peer) -> bool {
@@ -156,7 +156,7 @@ fn connections_in_use_are_not_closed_for_others() {
 
 #[test]
 fn later_heads_are_checked_like_the_first() {
-    let server = Server::with(Limits { checks: conditioning::checks::Setting::Strict, ..limits() });
+    let server = Server::with(ClientLimits { checks: conditioning::checks::Setting::Strict, ..limits() });
     for path in ["/svc/../../x", "/svc/a%2fb", "/svc/%00", "/////////////////////////"] {
         let mut peer = server.connect();
         assert_eq!(peer.ask("GET", "/small.txt", "").status, 200);

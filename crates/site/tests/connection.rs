@@ -353,7 +353,7 @@ fn a_response_of_unknown_length_ends_as_its_version_knows() {
         assert_eq!((answer.field("connection"), answer.field("transfer-encoding")), (Some("close"), None));
         assert_eq!(answer.text(), "chunk 2;chunk 1;chunk 0;");
     }
-    // What HEAD is told of it is no framing, and the connection goes on.
+    // The length in an answer to HEAD is no framing, and the connection goes on.
     let mut peer = server.connect();
     let answer = peer.ask("HEAD", "/svc/chunks", "");
     assert_eq!((answer.field("content-length"), answer.field("transfer-encoding")), (None, None));
@@ -377,7 +377,7 @@ fn a_chunked_body_may_come_in_any_pieces() {
         assert_eq!((answer.text(), answer.field("connection")), ("abc0123456789", Some("close")), "{cut}");
         assert!(peer.closed());
     }
-    // What breaks off in the framing is refused, also in the midst.
+    // A body that breaks off in the framing is refused, also in the midst.
     for (first, second) in [("3\r\nabc\r\n", "x\r\n"), ("", "3 \r\nabc\r\n0\r\n\r\n"), ("3\r\nab", "cd\r\n")]
     {
         let mut peer = server.connect();
@@ -414,7 +414,10 @@ fn an_interim_response_comes_with_the_wish_for_the_body_alone() {
     peer.send("GET /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(peer.answer(false).status, 404);
     // Nor in HTTP/1.0.
-    peer.send("POST /svc/echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc");
+    peer.send(
+        "POST /svc/echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: \
+        3\r\n\r\nabc",
+    );
     assert_eq!(peer.answer(false).text(), "abc");
     peer.send(
         "POST /svc/echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",

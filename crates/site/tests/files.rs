@@ -177,22 +177,22 @@ fn a_changed_file_is_seen_within_a_second() {
 #[test]
 fn the_cache_keeps_its_budget() {
     use request::path::NormalPath;
-    use site::files::Found;
+    use site::files::FoundPath;
     use site::files::cache::Cache;
+    use site::files::cache::CachedRoot;
     use site::files::cache::ResponseHeaders;
-    use site::files::cache::Root;
     let server = Server::start();
     for number in 0..50 {
         put_new(&server.root.join(format!("{number}.txt")), &[b'x'; 1000]);
     }
     settle(&server.root.join("49.txt"));
-    let root = Root::new(std::fs::File::open(&server.root).unwrap().into(), Default::default());
+    let root = CachedRoot::new(std::fs::File::open(&server.root).unwrap().into(), Default::default());
     let response_headers = ResponseHeaders::default();
     let cache = Cache::new(50_000);
     let fill = |path: &str, tick| {
         let path = NormalPath::parse(path).unwrap();
         match root.files.lookup(&path) {
-            Ok(Found::File(file)) => cache.fill(&root, &path, &file, &response_headers, tick).is_some(),
+            Ok(FoundPath::File(file)) => cache.fill(&root, &path, &file, &response_headers, tick).is_some(),
             _ => false,
         }
     };
@@ -205,7 +205,7 @@ fn the_cache_keeps_its_budget() {
             assert!(cache.bytes() <= 50_000, "{round} {number}");
             assert!(cache.get(&root, "/0.txt", 1).is_some() || number > 0);
         }
-        // What is used all the time stays.
+        // An entry that is used all the time stays.
         assert!(cache.len() >= 9, "{}", cache.len());
     }
     assert!(cache.get(&root, "/0.txt", 2).is_some());

@@ -4,7 +4,7 @@
 mod common;
 
 use common::Server;
-use site::head::{Checked, Framing, check, fuzz_head};
+use site::head::{CheckedHead, Framing, check, fuzz_head};
 
 /// Heads that must be refused, with the status.
 const BAD: &[(&str, u16)] = &[
@@ -83,7 +83,7 @@ const BAD: &[(&str, u16)] = &[
 fn the_check_refuses() {
     for (text, status) in BAD {
         match check(text.as_bytes(), 8192) {
-            Checked::Refused(refusal) => assert_eq!(refusal.status().as_u16(), *status, "{text:?}"),
+            CheckedHead::Refused(refusal) => assert_eq!(refusal.status().as_u16(), *status, "{text:?}"),
             other => panic!("{text:?}: {other:?}"),
         }
     }
@@ -121,7 +121,7 @@ fn too_large() {
 #[test]
 fn understands() {
     let head = |text: &'static str| match check(text.as_bytes(), 8192) {
-        Checked::Whole(head) => head,
+        CheckedHead::Whole(head) => head,
         other => panic!("{text:?}: {other:?}"),
     };
     let plain = head("GET /a?b?c HTTP/1.1\r\nhost: Example.COM.:8080\r\n\r\nrest");
@@ -140,8 +140,8 @@ fn understands() {
         Framing::Chunked
     );
     assert_eq!(head("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").framing, Framing::None);
-    assert!(matches!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\r", 8192), Checked::Partial));
-    assert!(matches!(check(b"", 8192), Checked::Partial));
+    assert!(matches!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\r", 8192), CheckedHead::Partial));
+    assert!(matches!(check(b"", 8192), CheckedHead::Partial));
 }
 
 /// Every prefix is partial or refused; every change of one byte is answered without a panic.
@@ -150,7 +150,7 @@ fn mutations() {
     let text = "POST http://a.example/x?y HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\n\
                 Connection: close\r\nX_Y: z\r\nExpect: 100-continue\r\n\r\n";
     for end in 0..text.len() {
-        assert!(matches!(check(&text.as_bytes()[..end], 8192), Checked::Partial), "{end}");
+        assert!(matches!(check(&text.as_bytes()[..end], 8192), CheckedHead::Partial), "{end}");
     }
     for at in 0..text.len() {
         for byte in 0..=255 {

@@ -11,11 +11,11 @@ use common::h2c::{CALM, END_STREAM, GOAWAY, HEADERS, Raw, SETTINGS};
 use common::{BIG, HSTS, Server, big, limits};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode};
-use site::Limits;
+use site::ClientLimits;
 
 /// A server that gives a busy machine time.
 fn patient() -> Server {
-    Server::with(Limits { idle_timeout: Duration::from_secs(10), ..limits() })
+    Server::with(ClientLimits { idle_timeout: Duration::from_secs(10), ..limits() })
 }
 
 struct Got {
@@ -258,8 +258,10 @@ fn chosen_by_alpn() {
 #[test]
 fn other_peoples_clients_pass_the_strict_checks() {
     let ends = common::tls::ends();
-    let server =
-        Server::over(Limits { checks: conditioning::checks::Setting::Strict, ..limits() }, Some(ends.server));
+    let server = Server::over(
+        ClientLimits { checks: conditioning::checks::Setting::Strict, ..limits() },
+        Some(ends.server),
+    );
     let url = format!("https://{}/big.bin", server.address);
     let run = |program: &str, words: &[&str]| {
         let output = std::process::Command::new(program).args(words).arg(&url).output().unwrap();
@@ -280,7 +282,7 @@ fn other_peoples_clients_pass_the_strict_checks() {
 
 #[test]
 fn frames_that_never_end_are_not_waited_for() {
-    let server = Server::with(Limits { head_timeout: Duration::from_millis(300), ..limits() });
+    let server = Server::with(ClientLimits { head_timeout: Duration::from_millis(300), ..limits() });
     let mut peer = Raw::connect(&server);
     assert!(peer.wait(SETTINGS, 0).is_some());
     // A HEADERS frame of which the rest stays away.

@@ -1,4 +1,4 @@
-//! What a client of HTTP/2 can do at no cost of its own: each of it is bounded, and ends the connection.
+//! Attacks that cost a client of HTTP/2 nothing: each is bounded, and ends the connection.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -249,7 +249,7 @@ fn what_belongs_to_connections_of_http1_is_an_error() {
     assert_eq!(*server.shared.relay_dropped.lock().unwrap(), 0);
 }
 
-/// What becomes of the request on stream 1: its status as sent, or the reason of a reset, or nothing at all.
+/// The outcome of the request on stream 1: its status as sent, or the reason of a reset, or nothing at all.
 fn outcome(peer: &mut Raw) -> Result<Vec<u8>, u32> {
     loop {
         match peer.next() {

@@ -1,4 +1,4 @@
-//! What a worker says it takes of a client of HTTP/2, before the client has sent anything.
+//! The limits that a worker states to a client of HTTP/2, before the client has sent anything.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Links that leave the root, in made-up trees: what is found is what the kernel finds, and lies in a folder that is named.
+//! Links that leave the root, in made-up trees: what is found is what the kernel finds, and lies in a folder that is
+//! named.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -8,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use request::path::NormalPath;
-use site::files::folders::{Folder, Folders};
-use site::files::{Files, Found, Names};
+use site::files::folders::{Folders, OpenFolder};
+use site::files::{FileNames, FoundPath, RootFiles};
 
 /// The root, two folders that links may lead into, and one of somebody else's.
 const FOLDERS: [&str; 4] = ["www", "shared", "second", "other"];
-/// What a link's target is made of.
+/// The parts of a link's target.
 const NAMES: [&str; 8] = ["..", "d0", "f0", "f0", "f0", "l0", "l1", "l2"];
 const ROUNDS: u64 = 100;
 
@@ -55,14 +56,14 @@ fn make(top: &Path, random: &mut Random) {
     }
 }
 
-fn files(top: &Path) -> Files {
+fn files(top: &Path) -> RootFiles {
     let open = |name: &str| fs::File::open(top.join(name)).unwrap().into();
     let mut folders = Folders::default();
     folders.set_root(top.join("www").to_str().unwrap());
     for name in ["shared", "second"] {
-        folders.add_link_folder(Folder::new(open(name), top.join(name).to_str().unwrap()));
+        folders.add_link_folder(OpenFolder::new(open(name), top.join(name).to_str().unwrap()));
     }
-    Files::new(open("www"), Rc::new(Names { folders, ..Names::default() }))
+    RootFiles::new(open("www"), Rc::new(FileNames { folders, ..FileNames::default() }))
 }
 
 /// All paths of up to three of these names.
@@ -87,7 +88,7 @@ fn what_links_lead_to_is_what_the_kernel_says_and_in_a_named_folder() {
         let files = files(&top);
         for path in &paths {
             let real = top.join("www").join(&path[1..]).canonicalize();
-            let Ok(Found::File(file)) = files.lookup(&NormalPath::parse(path).unwrap()) else {
+            let Ok(FoundPath::File(file)) = files.lookup(&NormalPath::parse(path).unwrap()) else {
                 refused += usize::from(real.is_ok_and(|real| real.starts_with(top.join("other"))));
                 continue;
             };

@@ -207,7 +207,7 @@ fn neighbours_are_used_if_they_are_new_enough() {
     let new = server.root.join("page.new");
     std::fs::write(&new, text(90)).unwrap();
     std::fs::rename(&new, &page).unwrap();
-    // What has just changed is sent as it is.
+    // A file that has just changed is sent as it is.
     let is_made =
         |answer: &Answer| answer.field("content-encoding").is_some() && answer.body != b"not really gzip";
     let answer = get_until(&server, "/page.html", is_made);

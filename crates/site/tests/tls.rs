@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::tls::{ends, get, over, secure};
 use common::{BIG, HSTS, Server, big, limits};
 use rustls::{HandshakeKind, ProtocolVersion};
-use site::{Limits, MinRate};
+use site::{ClientLimits, MinRate};
 
 #[test]
 fn keeps_alive_across_both_paths() {
@@ -118,7 +118,7 @@ fn a_client_that_reads_late_gets_all() {
 fn slow_readers_are_ended_and_what_broke_off_does_not_look_whole() {
     let ends = ends();
     let rate = MinRate::new(50_000, Duration::from_millis(600));
-    let limits = Limits { body_rate: rate, response_rate: rate, ..limits() };
+    let limits = ClientLimits { body_rate: rate, response_rate: rate, ..limits() };
     let (server, client) = (Server::over(limits, Some(ends.server)), Arc::new(ends.client));
     let small = "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n".repeat(100_000);
     // More than the kernel keeps for a connection.
@@ -298,7 +298,7 @@ fn records_that_were_changed_are_noticed() {
 #[test]
 fn idle_connections_make_room_also_while_they_shake_hands() {
     let ends = ends();
-    let limits = Limits {
+    let limits = ClientLimits {
         connections: 16,
         idle_timeout: Duration::from_secs(30),
         head_timeout: Duration::from_secs(30),
@@ -357,12 +357,13 @@ fn both_ways(peer: &mut common::Peer<common::tls::Secure>, count: usize) -> Dura
 #[test]
 fn a_body_and_its_answer_at_once() {
     let ends = ends();
-    let limits = Limits { body_bytes: 100 << 20, ..limits() };
+    let limits = ClientLimits { body_bytes: 100 << 20, ..limits() };
     let (server, client) = (Server::over(limits, Some(ends.server)), Arc::new(ends.client));
     let count = 20 << 20;
     let mut peer = secure(&server, &client);
     peer.send(&format!("POST /svc/mirror HTTP/1.1\r\nHost: a\r\nContent-Length: {count}\r\n\r\n"));
-    // Whoever writes the answer and whoever reads the body are two tasks: neither takes the other's place with the runtime.
+    // The writer of the answer and the reader of the body are two tasks: neither takes the other's place with the
+    // runtime.
     let longest = both_ways(&mut peer, count);
     assert!(longest < Duration::from_millis(700), "{longest:?}");
 }

@@ -28,7 +28,7 @@ const DELEGATES_MAX: usize = 4;
 
 /// An answer that clients can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct OcspAnswer {
     /// Until when, in seconds since 1970.
     pub until: u64,
     /// The certificate is revoked. Clients are to know it, so this is stapled as well.
@@ -37,7 +37,7 @@ pub struct Answer {
 
 /// Why an answer is not given to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum OcspRefusal {
     /// It is not in the form of an answer.
     Malformed,
     /// The responder says that it cannot answer.
@@ -54,7 +54,7 @@ pub enum Refused {
     Late,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for OcspRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "its answer is no answer of OCSP",
@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl From<der::Error> for Refused {
+impl From<der::Error> for OcspRefusal {
     fn from(_: der::Error) -> Self {
         Self::Malformed
     }
@@ -83,22 +83,23 @@ impl From<der::Error> for Refused {
 ///
 /// # Errors
 /// It is not to be given to clients.
-pub fn check(der: &[u8], subject: &Subject, now: u64) -> Result<Answer, Refused> {
+pub fn check(der: &[u8], subject: &Subject, now: u64) -> Result<OcspAnswer, OcspRefusal> {
     let response: OcspResponse = decode(der)?;
     if response.response_status != OcspResponseStatus::Successful {
-        return Err(Refused::Status(response.response_status));
+        return Err(OcspRefusal::Status(response.response_status));
     }
     let bytes = response.response_bytes.filter(|bytes| bytes.response_type == BASIC);
-    let signed = bytes.ok_or(Refused::Malformed)?.response;
+    let signed = bytes.ok_or(OcspRefusal::Malformed)?.response;
     let basic: BasicOcspResponse = decode(signed.as_bytes())?;
     let answers = &basic.tbs_response_data.responses;
-    let single = answers.iter().find(|single| same(&single.cert_id, &subject.id)).ok_or(Refused::Other)?;
+    let single =
+        answers.iter().find(|single| same(&single.cert_id, &subject.id)).ok_or(OcspRefusal::Other)?;
     let until = in_time(single, now)?;
     is_signed(signed.as_bytes(), &basic, subject, now)?;
     match single.cert_status {
-        CertStatus::Good(_) => Ok(Answer { until, revoked: false }),
-        CertStatus::Revoked(_) => Ok(Answer { until, revoked: true }),
-        CertStatus::Unknown(_) => Err(Refused::Unknown),
+        CertStatus::Good(_) => Ok(OcspAnswer { until, revoked: false }),
+        CertStatus::Revoked(_) => Ok(OcspAnswer { until, revoked: true }),
+        CertStatus::Unknown(_) => Err(OcspRefusal::Unknown),
     }
 }
 
@@ -111,22 +112,22 @@ fn same(one: &CertId, other: &CertId) -> bool {
 }
 
 /// Until when an answer is good, if it is now.
-fn in_time(single: &SingleResponse, now: u64) -> Result<u64, Refused> {
+fn in_time(single: &SingleResponse, now: u64) -> Result<u64, OcspRefusal> {
     let seconds = |time: &x509_ocsp::OcspGeneralizedTime| time.0.to_unix_duration().as_secs();
     let since = seconds(&single.this_update);
     let until = single.next_update.as_ref().map_or(since.saturating_add(LIFE), seconds);
     match () {
-        () if since > now + SKEW => Err(Refused::Early),
-        () if until <= now => Err(Refused::Late),
+        () if since > now + SKEW => Err(OcspRefusal::Early),
+        () if until <= now => Err(OcspRefusal::Late),
         () => Ok(until),
     }
 }
 
 /// Checks the signature: the issuer's, or that of a delegate whose certificate comes along (RFC 6960 4.2.2.2).
-fn is_signed(der: &[u8], basic: &BasicOcspResponse, subject: &Subject, now: u64) -> Result<(), Refused> {
+fn is_signed(der: &[u8], basic: &BasicOcspResponse, subject: &Subject, now: u64) -> Result<(), OcspRefusal> {
     let elements = parts(der)?;
-    let [data, algorithm, _, certificates @ ..] = &elements[..] else { return Err(Refused::Malformed) };
-    let signature = basic.signature.as_bytes().ok_or(Refused::Malformed)?;
+    let [data, algorithm, _, certificates @ ..] = &elements[..] else { return Err(OcspRefusal::Malformed) };
+    let signature = basic.signature.as_bytes().ok_or(OcspRefusal::Malformed)?;
     let verifies = |signer: &CertificateDer<'_>| {
         let named = content(algorithm).unwrap_or_default();
         let signer = EndEntityCert::try_from(signer);
@@ -138,7 +139,7 @@ fn is_signed(der: &[u8], basic: &BasicOcspResponse, subject: &Subject, now: u64)
     if verifies(&subject.issuer) {
         return Ok(());
     }
-    let Some(certificates) = certificates.first() else { return Err(Refused::Unsigned) };
+    let Some(certificates) = certificates.first() else { return Err(OcspRefusal::Unsigned) };
     // [0] EXPLICIT SEQUENCE OF Certificate.
     for der in parts(content(certificates)?)?.into_iter().take(DELEGATES_MAX) {
         let delegate = CertificateDer::from(der);
@@ -146,7 +147,7 @@ fn is_signed(der: &[u8], basic: &BasicOcspResponse, subject: &Subject, now: u64)
             return Ok(());
         }
     }
-    Err(Refused::Unsigned)
+    Err(OcspRefusal::Unsigned)
 }
 
 /// Whether the issuer itself has named this certificate's owner to answer for it, now.

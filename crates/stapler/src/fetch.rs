@@ -11,7 +11,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use names::{Names, Search};
+use names::{LocalNames, Search};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use wire::stapler::STAPLE_MAX;
@@ -31,12 +31,16 @@ const HEAD_MAX: usize = 16 * 1024;
 ///
 /// # Errors
 /// Why there is no answer, in words.
-pub(crate) async fn fetch(names: &Names, responder: &Responder, question: Vec<u8>) -> Result<Bytes, String> {
+pub(crate) async fn fetch(
+    names: &LocalNames,
+    responder: &Responder,
+    question: Vec<u8>,
+) -> Result<Bytes, String> {
     let answer = timeout(DEADLINE, ask(names, responder, question)).await;
     answer.unwrap_or_else(|_| Err(format!("it has not answered within {} s", DEADLINE.as_secs())))
 }
 
-async fn ask(names: &Names, responder: &Responder, question: Vec<u8>) -> Result<Bytes, String> {
+async fn ask(names: &LocalNames, responder: &Responder, question: Vec<u8>) -> Result<Bytes, String> {
     let addresses = match &responder.host {
         // SECURITY: any address is good here, this machine's as well: it is written in a certificate that the operator
         // has installed, and what is sent there says nothing but which certificate that is.

@@ -12,7 +12,7 @@ use http::uri::{Authority, Scheme};
 /// LIMIT: bytes of a URL; those of authorities have about 30.
 const URL_BYTES_MAX: usize = 1024;
 
-/// Who is asked.
+/// The responder that is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Responder {
     /// By name or address.
@@ -38,7 +38,7 @@ impl Responder {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it, in words that continue "its responder".
+    /// The fault of the URL, in words that continue "its responder".
     pub fn parse(url: &str) -> Result<Self, &'static str> {
         if url.len() > URL_BYTES_MAX {
             return Err("has a URL of more than 1024 bytes");
@@ -47,7 +47,7 @@ impl Responder {
             return Err("has a URL that is not ASCII");
         }
         let uri: Uri = url.parse().map_err(|_| "is no URL")?;
-        // RFC 6960 A.1. What is signed needs no TLS, and TLS would need a certificate whose state had to be asked for.
+        // RFC 6960 A.1. A signed answer needs no TLS, and TLS would need a certificate whose state had to be asked for.
         if uri.scheme() != Some(&Scheme::HTTP) {
             return Err("is not asked by `http://`, the only way that is supported");
         }

@@ -1,31 +1,31 @@
 //! The stapler's life: told the certificates and ports, then chains and workers, until the launcher is done with it.
 //!
-//! Runs in: the stapler. Sees: the launcher's messages (trusted: a malformed one ends the process), and two files of the
-//! operator's. Never: waits for a responder before it is ready.
+//! Runs in: the stapler. Sees: the launcher's messages (trusted: a malformed one ends the process), and two files of
+//! the operator's. Never: waits for a responder before it is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use names::{Names, read};
+use names::{LocalNames, read};
 use tokio::sync::Semaphore;
 use wire::stapler::LauncherToStapler;
 use wire::{ChildToLauncher, NO_PARTITION};
 use worker::channel::Channel;
 use worker::counters::Counters;
 use worker::log::Log;
-use worker::{Fault, Start};
+use worker::{ProcessFault, ProcessStart};
 
 use crate::stapler::{ASKED_AT_ONCE, Stapler};
 
-type Control = Channel<LauncherToStapler, ChildToLauncher>;
+type StaplerControl = Channel<LauncherToStapler, ChildToLauncher>;
 
 /// The whole life of the process.
 ///
 /// # Errors
 /// The launcher says what makes no sense, or the system refuses an event loop.
-pub async fn serve(start: Start) -> Result<(), Fault> {
-    let control: Control = Channel::control(start.control, start.say)?;
+pub async fn serve(start: ProcessStart) -> Result<(), ProcessFault> {
+    let control: StaplerControl = Channel::control(start.control, start.say)?;
     let Some(stapler) = set_up(&control, start.log).await? else {
         return Ok(());
     };
@@ -50,7 +50,7 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
                     control.send(&message, None).await?;
                 }
             }
-            (other, _) => return Err(Fault::Launcher(format!("after Begin: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("after Begin: {other:?}"))),
         }
     }
     stapler.log.flush().await;
@@ -58,12 +58,12 @@ pub async fn serve(start: Start) -> Result<(), Fault> {
 }
 
 /// Hears the launcher until it says to begin; `None` if it wants no stapler any more.
-async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Stapler>>, Fault> {
+async fn set_up(control: &StaplerControl, log: Option<OwnedFd>) -> Result<Option<Rc<Stapler>>, ProcessFault> {
     let Some((LauncherToStapler::Limits { flush_ms }, _)) = control.receive().await? else {
-        return Err(Fault::Launcher("it did not begin with the limits".into()));
+        return Err(ProcessFault::Launcher("it did not begin with the limits".into()));
     };
     let log = Log::new(log, NO_PARTITION, flush_ms)?;
-    let (mut titles, mut ports, mut names) = (BTreeMap::new(), BTreeSet::new(), Names::default());
+    let (mut titles, mut ports, mut names) = (BTreeMap::new(), BTreeSet::new(), LocalNames::default());
     while let Some((message, descriptor)) = control.receive().await? {
         match (message, descriptor) {
             (LauncherToStapler::Port { port }, None) => drop(ports.insert(port)),
@@ -85,7 +85,7 @@ async fn set_up(control: &Control, log: Option<OwnedFd>) -> Result<Option<Rc<Sta
                     asked: Semaphore::new(ASKED_AT_ONCE),
                 })));
             }
-            (other, _) => return Err(Fault::Launcher(format!("before Begin: {other:?}"))),
+            (other, _) => return Err(ProcessFault::Launcher(format!("before Begin: {other:?}"))),
         }
     }
     Ok(None)

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA256, digest};
-use names::Names;
+use names::LocalNames;
 use rustls_pki_types::CertificateDer;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -22,28 +22,29 @@ use worker::channel::{Channel, Foreign};
 use worker::counters::Counters;
 use worker::log::Log;
 
-use crate::answer::{Answer, Refused, check};
+use crate::answer::{OcspAnswer, OcspRefusal, check};
 use crate::chains::{CertificateId, Chains};
 use crate::fetch::fetch;
 use crate::schedule::{RETRY, pause};
 use crate::subject::Subject;
 
-/// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand sockets.
+/// LIMIT: questions that are under way at once: a thousand sites do not ask within one second, nor hold a thousand
+/// sockets.
 pub(crate) const ASKED_AT_ONCE: usize = 16;
 
 type SiteChannel = Channel<Nothing, StaplerToSite>;
 
 /// A certificate as it is now.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct StapledCertificate {
     chain: Vec<CertificateDer<'static>>,
     staple: Option<StaplerToSite>,
     known: Staple,
-    /// Who asks about it, if there is somebody to be asked.
+    /// The task that asks about it, if there is a responder to be asked.
     asking: Option<AbortHandle>,
 }
 
-impl Drop for Held {
+impl Drop for StapledCertificate {
     fn drop(&mut self) {
         if let Some(asking) = &self.asking {
             asking.abort();
@@ -54,13 +55,13 @@ impl Drop for Held {
 pub(crate) struct Stapler {
     pub(crate) log: Log,
     pub(crate) counters: Counters,
-    pub(crate) names: RefCell<Names>,
-    /// What people call a certificate.
+    pub(crate) names: RefCell<LocalNames>,
+    /// The names of certificates for people.
     pub(crate) titles: RefCell<BTreeMap<CertificateId, String>>,
     /// Chains of which the launcher has yet to say what they are called.
     pub(crate) early: RefCell<BTreeMap<CertificateId, Vec<CertificateDer<'static>>>>,
     pub(crate) ports: BTreeSet<u16>,
-    pub(crate) held: RefCell<BTreeMap<CertificateId, Held>>,
+    pub(crate) held: RefCell<BTreeMap<CertificateId, StapledCertificate>>,
     pub(crate) clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     pub(crate) asked: Semaphore,
 }
@@ -124,7 +125,7 @@ impl Stapler {
         let known = Staple { stapled: Stapled::Nothing, trouble, until: 0, asked: 0 };
         let asking =
             subject.map(|subject| tokio::task::spawn_local(self.clone().watch(id, subject)).abort_handle());
-        self.held.borrow_mut().insert(id, Held { chain, staple: None, known, asking });
+        self.held.borrow_mut().insert(id, StapledCertificate { chain, staple: None, known, asking });
     }
 
     /// There is a certificate, which people call so; its chain may have come before.
@@ -176,13 +177,13 @@ impl Stapler {
         }
     }
 
-    async fn ask(&self, subject: &Subject) -> Result<(Answer, Vec<u8>), (Trouble, String)> {
+    async fn ask(&self, subject: &Subject) -> Result<(OcspAnswer, Vec<u8>), (Trouble, String)> {
         let unanswered = |why| (Trouble::Unanswered, why);
         let _turn = self.asked.acquire().await.map_err(|error| unanswered(error.to_string()))?;
         let names = self.names.borrow().clone();
         let response = fetch(&names, &subject.responder, subject.question()).await.map_err(unanswered)?;
         let answer = check(&response, subject, now()).map_err(|why| match why {
-            Refused::Unknown => (Trouble::Unknown, why.to_string()),
+            OcspRefusal::Unknown => (Trouble::Unknown, why.to_string()),
             _ => (Trouble::Refused, why.to_string()),
         })?;
         self.counters.answered();
@@ -190,8 +191,8 @@ impl Stapler {
     }
 
     /// Keeps what is stapled now, and tells the site's workers.
-    fn staple(&self, (site, number): CertificateId, answer: Answer, response: Vec<u8>) {
-        let Answer { until, revoked } = answer;
+    fn staple(&self, (site, number): CertificateId, answer: OcspAnswer, response: Vec<u8>) {
+        let OcspAnswer { until, revoked } = answer;
         let stapled = if revoked { Stapled::Revoked } else { Stapled::Good };
         self.know((site, number), |known| (known.stapled, known.until) = (stapled, until));
         let staple = {
@@ -226,7 +227,13 @@ impl Stapler {
     }
 
     /// Says in the log how it is, if that is not how it was.
-    fn log_state(&self, id: CertificateId, subject: &Subject, answer: Answer, logged: &mut Option<String>) {
+    fn log_state(
+        &self,
+        id: CertificateId,
+        subject: &Subject,
+        answer: OcspAnswer,
+        logged: &mut Option<String>,
+    ) {
         let state = if answer.revoked { "revoked" } else { "good" };
         if logged.replace(state.to_owned()).as_deref() == Some(state) {
             return;

@@ -26,11 +26,11 @@ const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
 /// One certificate.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Who knows of it.
+    /// The responder that knows of it.
     pub responder: Responder,
     /// By what it is asked for.
     pub(crate) id: CertId,
-    /// Who has signed it, and signs what is said of it.
+    /// The issuer, which signs the certificate and answers about it.
     pub(crate) issuer: CertificateDer<'static>,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for Unfit {
 }
 
 impl Subject {
-    /// What a chain says of its first certificate; `None` if that names no responder.
+    /// The facts of a chain about its first certificate; `None` if that names no responder.
     ///
     /// # Errors
     /// It names one that cannot be asked.
@@ -87,13 +87,13 @@ impl Subject {
             request_list: vec![request],
             request_extensions: None,
         };
-        // What was read can be written.
+        // A certificate that was read can be written.
         OcspRequest { tbs_request, optional_signature: None }.to_der().unwrap_or_default()
     }
 }
 
-/// Whether the key of `issuer` has signed the certificate: two keys of one authority have one name, and certificates need not
-/// say which of them it was.
+/// Whether the key of `issuer` has signed the certificate: two keys of one authority have one name, and certificates
+/// need not say which of them it was.
 fn has_signed(issuer: &CertificateDer<'_>, own: &CertificateDer<'_>) -> bool {
     let (Ok(issuer), Ok(elements)) = (EndEntityCert::try_from(issuer), parts(own)) else { return false };
     let [signed, algorithm, signature] = &elements[..] else { return false };

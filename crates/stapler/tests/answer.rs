@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use stapler::answer::{Answer, Refused, check};
+use stapler::answer::{OcspAnswer, OcspRefusal, check};
 use stapler::subject::{Subject, Unfit};
 
 const HOUR: u64 = 3600;
@@ -72,7 +72,7 @@ impl Authority {
         Subject::of(&[self.der(name), self.der("ca")]).unwrap().expect("it names a responder")
     }
 
-    /// What is answered to the subject's question by `signer`, with these more words.
+    /// The answer of `signer` to the subject's question, with these more words.
     fn answer(&self, subject: &Subject, signer: &str, state: &str, more: &[&str]) -> Vec<u8> {
         let (asked, answered, index) = (self.at("question"), self.at("answer"), self.at("index.txt"));
         std::fs::write(&asked, subject.question()).unwrap();
@@ -106,7 +106,7 @@ fn answers_of_authorities_with_every_kind_of_key() {
         let subject = authority.subject("x");
         let began = now();
         let good = authority.answer(&subject, "ca", "good", DAY);
-        let Answer { until, revoked } = check(&good, &subject, now()).unwrap();
+        let OcspAnswer { until, revoked } = check(&good, &subject, now()).unwrap();
         assert!(!revoked && (began + 24 * HOUR..=now() + 24 * HOUR).contains(&until), "{kind:?}");
     }
 }
@@ -118,14 +118,14 @@ fn an_answer_has_its_time() {
     let subject = authority.subject("x");
     let began = now();
     let day = authority.answer(&subject, "ca", "good", DAY);
-    assert_eq!(check(&day, &subject, began - HOUR), Err(Refused::Early));
+    assert_eq!(check(&day, &subject, began - HOUR), Err(OcspRefusal::Early));
     assert!(check(&day, &subject, began - 60).is_ok(), "clocks differ a little");
     assert!(check(&day, &subject, began + 23 * HOUR).is_ok());
-    assert_eq!(check(&day, &subject, now() + 24 * HOUR), Err(Refused::Late));
+    assert_eq!(check(&day, &subject, now() + 24 * HOUR), Err(OcspRefusal::Late));
     // One that does not say until when.
     let open = authority.answer(&subject, "ca", "good", &[]);
     assert!(check(&open, &subject, now()).unwrap().until <= now() + 24 * HOUR);
-    assert_eq!(check(&open, &subject, now() + 24 * HOUR), Err(Refused::Late));
+    assert_eq!(check(&open, &subject, now() + 24 * HOUR), Err(OcspRefusal::Late));
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn what_an_answer_says() {
     let revoked = authority.answer(&subject, "ca", "revoked", DAY);
     assert!(check(&revoked, &subject, now()).unwrap().revoked);
     let unknown = authority.answer(&subject, "ca", "unknown", DAY);
-    assert_eq!(check(&unknown, &subject, now()), Err(Refused::Unknown));
+    assert_eq!(check(&unknown, &subject, now()), Err(OcspRefusal::Unknown));
     let good = authority.answer(&subject, "ca", "good", DAY);
-    assert_eq!(check(&good, &authority.subject("y"), now()), Err(Refused::Other));
+    assert_eq!(check(&good, &authority.subject("y"), now()), Err(OcspRefusal::Other));
     // Another authority of the same name.
     let other = Authority::new("says-other", EC);
     other.issue("x", 0x1000, RESPONDER);
-    assert_eq!(check(&good, &other.subject("x"), now()), Err(Refused::Other));
+    assert_eq!(check(&good, &other.subject("x"), now()), Err(OcspRefusal::Other));
     let refused = check(&[0x30, 3, 10, 1, 6], &subject, now()).unwrap_err();
     assert!(refused.to_string().contains("unauthorized"));
 }
@@ -167,13 +167,13 @@ fn who_may_sign() {
         check(&answer, &subject, now()).map(|answer| answer.revoked)
     };
     assert_eq!(by("delegate", &[]), Ok(false));
-    assert_eq!(by("delegate", &["-resp_no_certs"]), Err(Refused::Unsigned), "nobody knows the delegate");
+    assert_eq!(by("delegate", &["-resp_no_certs"]), Err(OcspRefusal::Unsigned), "nobody knows the delegate");
     for stranger in ["web", "any", "foreign", "x"] {
-        assert_eq!(by(stranger, &[]), Err(Refused::Unsigned), "{stranger}");
+        assert_eq!(by(stranger, &[]), Err(OcspRefusal::Unsigned), "{stranger}");
     }
     // The delegate's certificate ends before the answer does.
     let answer = authority.answer(&subject, "delegate", "good", &["-ndays", "30"]);
-    assert_eq!(check(&answer, &subject, now() + 10 * 24 * HOUR), Err(Refused::Unsigned));
+    assert_eq!(check(&answer, &subject, now() + 10 * 24 * HOUR), Err(OcspRefusal::Unsigned));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn no_changed_answer_is_taken_for_another() {
         for bit in [1, 0x80] {
             let mut changed = good.clone();
             changed[place] ^= bit;
-            // What no signature covers may change: the meaning does not.
+            // Parts that no signature covers may change: the meaning does not.
             if let Ok(answer) = check(&changed, &subject, now()) {
                 assert_eq!(answer, accepted, "byte {place}");
             }

@@ -6,7 +6,7 @@ use crate::{Dialect, Engine, Parameter, Piece};
 
 /// A text that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct BodyFault {
     /// Lines after the first line of the text.
     pub(crate) line: usize,
     pub(crate) rule: String,
@@ -16,13 +16,13 @@ pub(crate) struct Fault {
 /// The pieces of a statement, and what is wrong with its text.
 pub(crate) struct Body {
     pub(crate) pieces: Vec<Piece>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<BodyFault>,
 }
 
 /// Finds the parameters of a statement's text.
 pub(crate) fn read(text: &str, dialect: Dialect, parameters: &[Parameter]) -> Body {
     let used = vec![false; parameters.len()];
-    let mut reader = Reader { text, dialect, at: 0, begun: 0, parameters, used, body: Body::new() };
+    let mut reader = BodyReader { text, dialect, at: 0, begun: 0, parameters, used, body: Body::new() };
     reader.read();
     reader.body
 }
@@ -33,7 +33,7 @@ impl Body {
     }
 }
 
-struct Reader<'a> {
+struct BodyReader<'a> {
     text: &'a str,
     dialect: Dialect,
     at: usize,
@@ -44,7 +44,7 @@ struct Reader<'a> {
     body: Body,
 }
 
-impl Reader<'_> {
+impl BodyReader<'_> {
     fn read(&mut self) {
         let end = self.find_end();
         let last = self.text[self.begun.min(end)..end].trim_end();
@@ -89,7 +89,7 @@ impl Reader<'_> {
 
     fn fault(&mut self, rule: String, help: Option<&'static str>) {
         let line = self.text[..self.at].matches('\n').count();
-        self.body.faults.push(Fault { line, rule, help });
+        self.body.faults.push(BodyFault { line, rule, help });
     }
 
     /// Where a string, a quoted name or a comment ends that begins here.
@@ -131,7 +131,8 @@ impl Reader<'_> {
     }
 }
 
-/// Where a string, a quoted name or a comment ends that begins at a place of a text, if one does; `Some(None)` if it has no end.
+/// Where a string, a quoted name or a comment ends that begins at a place of a text, if one does; `Some(None)` if it
+/// has no end.
 pub(crate) fn quoted_end(text: &str, at: usize, dialect: Dialect) -> Option<Option<usize>> {
     let byte = *text.as_bytes().get(at)?;
     if !matches!(byte, b'\'' | b'"' | b'`' | b'-' | b'/' | b'$' | b'#') {
@@ -167,17 +168,18 @@ fn is_escape_string(before: &[u8]) -> bool {
     matches!(before, [.., b'e' | b'E']) && !before.iter().rev().nth(1).is_some_and(is_word)
 }
 
-/// What to write for a parameter without a type.
-pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or bool, with `?` if NULL may be";
+/// The remedy for a parameter without a type.
+pub(crate) const HOW_TO_TYPE: &str = "say above `-- params: name type, ...`, a type being int, real, text, blob or \
+    bool, with `?` if NULL may be";
 
 pub(crate) fn untyped(name: &str) -> String {
     format!("the parameter `:{name}` has no type")
 }
 
 /// The parameters that were declared and are not used.
-pub(crate) fn unused(parameters: &[Parameter], used: &[bool]) -> impl Iterator<Item = Fault> {
+pub(crate) fn unused(parameters: &[Parameter], used: &[bool]) -> impl Iterator<Item = BodyFault> {
     let left = parameters.iter().zip(used).filter(|(_, used)| !**used);
-    left.map(|(parameter, _)| Fault {
+    left.map(|(parameter, _)| BodyFault {
         line: 0,
         rule: format!("the parameter `:{}` is not in the statement", parameter.name),
         help: Some("leave it out of `-- params:`, or use it"),

@@ -1,15 +1,16 @@
 //! A command of Redis's: its words, as redis-cli takes them, and where its parameters are in them.
 //!
-//! Blanks stand between words, and one that has blanks in it stands in quotes: `"..."` with redis-cli's escapes, or `'...'`. A word
-//! `:name` is a parameter, and so is `{:name}` within a word. Words in quotes are text, whatever they say.
+//! Blanks stand between words, and one that has blanks in it stands in quotes: `"..."` with redis-cli's escapes, or
+//! `'...'`. A word `:name` is a parameter, and so is `{:name}` within a word. Words in quotes are text, whatever they
+//! say.
 
-use crate::body::{Body, Fault, HOW_TO_TYPE, untyped, unused};
-use crate::{Parameter, Part, Word};
+use crate::body::{Body, BodyFault, HOW_TO_TYPE, untyped, unused};
+use crate::{Parameter, Word, WordPart};
 
 /// The words of a command, and what is wrong with its text.
 pub(crate) fn read(text: &str, parameters: &[Parameter]) -> (Vec<Word>, Body) {
     let used = vec![false; parameters.len()];
-    let mut reader = Reader { parameters, used, line: 0, words: Vec::new(), faults: Vec::new() };
+    let mut reader = CommandReader { parameters, used, line: 0, words: Vec::new(), faults: Vec::new() };
     for (number, line) in text.lines().enumerate() {
         reader.line = number;
         reader.take_line(line);
@@ -22,16 +23,16 @@ pub(crate) fn read(text: &str, parameters: &[Parameter]) -> (Vec<Word>, Body) {
     (reader.words, Body { pieces: Vec::new(), faults: reader.faults })
 }
 
-struct Reader<'a> {
+struct CommandReader<'a> {
     parameters: &'a [Parameter],
     used: Vec<bool>,
     /// The one that is read, from 0 on.
     line: usize,
     words: Vec<Word>,
-    faults: Vec<Fault>,
+    faults: Vec<BodyFault>,
 }
 
-impl Reader<'_> {
+impl CommandReader<'_> {
     fn take_line(&mut self, line: &str) {
         if line.trim().is_empty() || line.trim_start().starts_with("--") {
             return;
@@ -78,12 +79,12 @@ impl Reader<'_> {
         let (mut word, mut rest) = (Word::new(), text);
         while let Some((before, name, behind)) = next_parameter(rest) {
             self.check_text(before);
-            word.extend((!before.is_empty()).then(|| Part::Bytes(before.into())));
+            word.extend((!before.is_empty()).then(|| WordPart::Bytes(before.into())));
             word.extend(self.parameter(name));
             rest = behind;
         }
         self.check_text(rest);
-        word.extend((!rest.is_empty()).then(|| Part::Bytes(rest.into())));
+        word.extend((!rest.is_empty()).then(|| WordPart::Bytes(rest.into())));
         word
     }
 
@@ -101,13 +102,13 @@ impl Reader<'_> {
         }
     }
 
-    fn parameter(&mut self, name: &str) -> Option<Part> {
+    fn parameter(&mut self, name: &str) -> Option<WordPart> {
         let number = self.parameters.iter().position(|parameter| parameter.name == name);
         match number {
             Some(number) => self.used[number] = true,
             None => self.fault(untyped(name), Some(HOW_TO_TYPE)),
         }
-        number.map(Part::Parameter)
+        number.map(WordPart::Parameter)
     }
 
     /// Takes a word in quotes; returns its bytes in the text.
@@ -123,12 +124,12 @@ impl Reader<'_> {
                 Some("put a blank between them"),
             );
         }
-        self.words.push(vec![Part::Bytes(bytes)]);
+        self.words.push(vec![WordPart::Bytes(bytes)]);
         length
     }
 
     fn fault(&mut self, rule: String, help: Option<&'static str>) {
-        self.faults.push(Fault { line: self.line, rule, help });
+        self.faults.push(BodyFault { line: self.line, rule, help });
     }
 }
 
@@ -183,20 +184,20 @@ fn escape(byte: u8) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Engine, Part, Statement, parse};
+    use crate::{Engine, Statement, WordPart, parse};
 
     fn statement(body: &str) -> Result<Statement, String> {
         let text = format!("-- name: a :one\n-- services: s\n-- params: id int, page text\n{body}\n");
-        let said = |mistakes: Vec<crate::Mistake>| {
+        let said = |mistakes: Vec<crate::StatementMistake>| {
             mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         parse(&text, Some(Engine::Redis)).map(|found| found.statements[0].clone()).map_err(said)
     }
 
     fn words(body: &str) -> Vec<String> {
-        let part = |part: &Part| match part {
-            Part::Bytes(bytes) => bytes.escape_ascii().to_string(),
-            Part::Parameter(number) => format!("<{number}>"),
+        let part = |part: &WordPart| match part {
+            WordPart::Bytes(bytes) => bytes.escape_ascii().to_string(),
+            WordPart::Parameter(number) => format!("<{number}>"),
         };
         statement(body).unwrap().words.iter().map(|word| word.iter().map(part).collect()).collect()
     }

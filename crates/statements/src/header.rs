@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{NAME_MAX, PARAMETERS_MAX, Parameter, Type};
 
-/// What is wrong with an annotation: the rule, and what to write.
-pub(crate) type Fault = (String, Option<String>);
+/// The fault of an annotation: the rule, and what to write.
+pub(crate) type HeaderFault = (String, Option<String>);
 
 /// A line such as `-- services: search, profile`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl<'a> Annotation<'a> {
     }
 
     /// The words of a list, which has at least one.
-    pub(crate) fn list(&self) -> Result<Vec<&'a str>, Fault> {
+    pub(crate) fn list(&self) -> Result<Vec<&'a str>, HeaderFault> {
         let words: Vec<&str> = self.value.split(',').map(str::trim).collect();
         if words.iter().any(|word| word.is_empty()) {
             let help = format!("write `-- {}: a, b`", self.key);
@@ -42,7 +42,7 @@ impl<'a> Annotation<'a> {
     }
 
     /// The services of a list: the names of services of the site.
-    pub(crate) fn services(&self) -> Result<Vec<String>, Fault> {
+    pub(crate) fn services(&self) -> Result<Vec<String>, HeaderFault> {
         let words = self.list()?;
         for word in &words {
             config::check_name(word).map_err(|reason| (reason, None))?;
@@ -51,7 +51,7 @@ impl<'a> Annotation<'a> {
     }
 
     /// Parameters: `id int, name text?`.
-    pub(crate) fn parameters(&self) -> Result<Vec<Parameter>, Fault> {
+    pub(crate) fn parameters(&self) -> Result<Vec<Parameter>, HeaderFault> {
         let mut found: Vec<Parameter> = Vec::new();
         for word in self.list()? {
             let one = parameter(word)?;
@@ -70,7 +70,7 @@ impl<'a> Annotation<'a> {
     }
 
     /// A time, such as `500ms`.
-    pub(crate) fn duration(&self) -> Result<Duration, Fault> {
+    pub(crate) fn duration(&self) -> Result<Duration, HeaderFault> {
         let ms = config::duration_ms(self.value).map_err(|reason| (reason, None))?;
         match ms {
             1..=3_600_000 => Ok(Duration::from_millis(ms)),
@@ -79,20 +79,20 @@ impl<'a> Annotation<'a> {
     }
 
     /// A number of rows.
-    pub(crate) fn rows(&self) -> Result<u32, Fault> {
+    pub(crate) fn rows(&self) -> Result<u32, HeaderFault> {
         let number = self.value.parse().ok().filter(|number| (1..=10_000_000).contains(number));
         number.ok_or_else(|| (format!("`-- {}:` is a number between 1 and 10000000", self.key), None))
     }
 
     /// A number of bytes, such as `4MiB`.
-    pub(crate) fn bytes(&self) -> Result<u32, Fault> {
+    pub(crate) fn bytes(&self) -> Result<u32, HeaderFault> {
         let bytes = config::size_bytes(self.value).map_err(|reason| (reason, None))?;
         let bytes = u32::try_from(bytes).ok().filter(|bytes| (1024..=256 << 20).contains(bytes));
         bytes.ok_or_else(|| (format!("`-- {}:` is between 1KiB and 256MiB", self.key), None))
     }
 }
 
-fn parameter(word: &str) -> Result<Parameter, Fault> {
+fn parameter(word: &str) -> Result<Parameter, HeaderFault> {
     let help = || Some("write for example `-- params: id int, name text?`".to_owned());
     let mut parts = word.split_whitespace();
     let (Some(name), Some(kind), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -113,7 +113,7 @@ fn unknown_type(word: &str) -> String {
 }
 
 /// Whether a statement, a transaction or a parameter may be called so: functions in Rust and Python get the name.
-pub(crate) fn identifier(name: &str) -> Result<(), Fault> {
+pub(crate) fn identifier(name: &str) -> Result<(), HeaderFault> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if name.is_empty()
         || name.len() > NAME_MAX

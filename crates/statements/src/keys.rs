@@ -1,13 +1,14 @@
 //! Keys of Redis's that two statements can both reach: a value of the one makes a key of the other.
 //!
-//! Two statements with the same key, `visits:{:page}` in both, are meant to. `user:{:id}` and `user:{:id}:secret` are not: `7:secret` is
-//! a value as well.
+//! Two statements with the same key, `visits:{:page}` in both, are meant to. `user:{:id}` and `user:{:id}:secret` are
+//! not: `7:secret` is a value as well.
 
 use std::fmt::Write as _;
 
-use crate::{Mistake, Parameter, Part, Statement, Statements, Type, Word};
+use crate::{Parameter, Statement, StatementMistake, Statements, Type, Word, WordPart};
 
-/// The first and the last word that is a key, negative from the end on, and from one to the next: as the server says it of a command.
+/// The first and the last word that is a key, negative from the end on, and from one to the next: as the server says it
+/// of a command.
 pub type KeyPlaces = (i64, i64, i64);
 
 /// The places of the keys among so many words.
@@ -20,13 +21,13 @@ pub fn key_places((first, last, step): KeyPlaces, count: usize) -> impl Iterator
 }
 
 impl Statements {
-    /// What is odd about keys: for each two that are not the same and can be, the statements that come first with them.
-    pub fn overlaps(&self, places: impl Fn(usize, &Statement) -> KeyPlaces) -> Vec<Mistake> {
-        let mut kinds: Vec<Key<'_>> = Vec::new();
+    /// The oddities of keys: for each two that are not the same and can be, the statements that come first with them.
+    pub fn overlaps(&self, places: impl Fn(usize, &Statement) -> KeyPlaces) -> Vec<StatementMistake> {
+        let mut kinds: Vec<StatementKey<'_>> = Vec::new();
         for (number, statement) in self.statements.iter().enumerate() {
             for at in key_places(places(number, statement), statement.words.len()) {
                 let Some(word) = statement.words.get(at) else { continue };
-                let key = Key { statement, word };
+                let key = StatementKey { statement, word };
                 if !kinds.iter().any(|known| known.is_same(&key)) {
                     kinds.push(key);
                 }
@@ -39,9 +40,9 @@ impl Statements {
     }
 }
 
-fn overlap(one: &Key<'_>, other: &Key<'_>) -> Mistake {
+fn overlap(one: &StatementKey<'_>, other: &StatementKey<'_>) -> StatementMistake {
     let (a, b) = (one.statement, other.statement);
-    Mistake {
+    StatementMistake {
         line: a.line,
         rule: format!(
             "`{}` in line {} and `{}` in line {} can reach the same key: a value can make one of `{}` and `{}`",
@@ -60,18 +61,18 @@ fn overlap(one: &Key<'_>, other: &Key<'_>) -> Mistake {
 }
 
 /// A key as a statement has it.
-struct Key<'s> {
+struct StatementKey<'s> {
     statement: &'s Statement,
     word: &'s Word,
 }
 
-/// What stands at a place of a key.
+/// The text at a place of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
     Byte(u8),
-    /// What integers have.
+    /// The characters of integers.
     Digits,
-    /// What real numbers have.
+    /// The characters of real numbers.
     Number,
     Any,
 }
@@ -79,12 +80,12 @@ enum Set {
 /// Whether it stands there once, or as often as wanted.
 type Item = (Set, bool);
 
-impl Key<'_> {
+impl StatementKey<'_> {
     /// Whether both are written alike, whatever their parameters are called and may be.
     fn is_same(&self, other: &Self) -> bool {
-        let same = |pair: (&Part, &Part)| match pair {
-            (Part::Bytes(one), Part::Bytes(other)) => one == other,
-            (Part::Parameter(_), Part::Parameter(_)) => true,
+        let same = |pair: (&WordPart, &WordPart)| match pair {
+            (WordPart::Bytes(one), WordPart::Bytes(other)) => one == other,
+            (WordPart::Parameter(_), WordPart::Parameter(_)) => true,
             _ => false,
         };
         self.word.len() == other.word.len() && self.word.iter().zip(other.word).all(same)
@@ -96,9 +97,9 @@ impl Key<'_> {
     }
 
     fn items(&self) -> Vec<Item> {
-        let of = |part: &Part| match part {
-            Part::Bytes(bytes) => bytes.iter().map(|byte| (Set::Byte(*byte), false)).collect(),
-            Part::Parameter(number) => {
+        let of = |part: &WordPart| match part {
+            WordPart::Bytes(bytes) => bytes.iter().map(|byte| (Set::Byte(*byte), false)).collect(),
+            WordPart::Parameter(number) => {
                 self.statement.parameters.get(*number).map(of_values).unwrap_or_default()
             }
         };
@@ -109,8 +110,8 @@ impl Key<'_> {
         self.word.iter().fold(String::new(), |mut shown, part| {
             // The only error is that memory is short.
             let _ = match part {
-                Part::Bytes(bytes) => write!(shown, "{}", String::from_utf8_lossy(bytes)),
-                Part::Parameter(number) => {
+                WordPart::Bytes(bytes) => write!(shown, "{}", String::from_utf8_lossy(bytes)),
+                WordPart::Parameter(number) => {
                     let name = self.statement.parameters.get(*number).map_or("", |one| &one.name);
                     write!(shown, "{{:{name}}}")
                 }
@@ -120,7 +121,7 @@ impl Key<'_> {
     }
 }
 
-/// What the values of a parameter are, written out.
+/// The characters of a parameter's values, written out.
 fn of_values(parameter: &Parameter) -> Vec<Item> {
     match parameter.kind {
         Type::Bool => vec![(Set::Digits, false)],
@@ -192,10 +193,9 @@ mod tests {
         let found = overlaps(&[("id text", "HGETALL user:{:id}"), ("id int", "GET user:{:id}:secret")]);
         assert_eq!(
             found,
-            [
-                "line 1: `s0` in line 1 and `s1` in line 5 can reach the same key: a value can make one of `user:{:id}` and \
-              `user:{:id}:secret`; begin the keys of one with a text of its own, or declare the parameter an `int`, which has digits alone"
-            ]
+            ["line 1: `s0` in line 1 and `s1` in line 5 can reach the same key: a value can make one of \
+              `user:{:id}` and `user:{:id}:secret`; begin the keys of one with a text of its own, or declare the \
+              parameter an `int`, which has digits alone"]
         );
         for (one, other) in [
             (("a text", "GET user:{:a}"), ("", "GET user:admin")),

@@ -1,10 +1,12 @@
 //! Files of named statements: what a service may ask of a database, and which service may.
 //!
-//! Runs in: data proxies, and the `bulkhead` command; pure. Sees: files of the operator's. Never: reads SQL, but for where its
-//! strings, comments and parameters are, and, to show it to the operator, which tables its words name; or asks a server.
+//! Runs in: data proxies, and the `bulkhead` command; pure. Sees: files of the operator's. Never: reads SQL, but for
+//! where its strings, comments and parameters are, and, to show it to the operator, which tables its words name; or
+//! asks a server.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a service calls what its
-//! database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know `-- name: ... :one`.
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a service calls what
+//! its database proxy offers by name, and never sends SQL); the shape of the files is sqlc's, whose users know
+//! `-- name: ... :one`.
 //!
 //! ```sql
 //! -- name: user_by_id :one
@@ -35,7 +37,7 @@ pub use config::Engine;
 pub use keys::{KeyPlaces, key_places};
 pub use parse::parse;
 pub use usual::names;
-pub use words::{Table, first_word, has_word, only_reads};
+pub use words::{NamedTable, first_word, has_word, only_reads};
 
 /// LIMIT: bytes of a file.
 pub const FILE_MAX: usize = 1 << 20;
@@ -54,14 +56,14 @@ pub const MAX_BYTES: u32 = 4 << 20;
 /// How long a statement may take, unless it says `-- timeout:`.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whose language a file has: where a string ends, and what stands for a parameter, differ; `None` for SQLite's. In PostgreSQL's, `?`
-/// is an operator, and `E'...'` has escapes; in MariaDB's and MySQL's, `#` begins a comment, and strings have no escapes
-/// (`NO_BACKSLASH_ESCAPES`). Redis's are commands.
+/// Whose language a file has: where a string ends, and what stands for a parameter, differ; `None` for SQLite's. In
+/// PostgreSQL's, `?` is an operator, and `E'...'` has escapes; in MariaDB's and MySQL's, `#` begins a comment, and
+/// strings have no escapes (`NO_BACKSLASH_ESCAPES`). Redis's are commands.
 pub type Dialect = Option<Engine>;
 
-/// What a statement gives back.
+/// The result of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StatementKind {
     /// The first row, if there is any.
     One,
     /// Rows.
@@ -72,7 +74,7 @@ pub enum Kind {
     ExecRows,
 }
 
-impl Kind {
+impl StatementKind {
     /// How a file calls it.
     pub const ALL: [(&'static str, Self); 4] =
         [(":one", Self::One), (":many", Self::Many), (":exec", Self::Exec), (":execrows", Self::ExecRows)];
@@ -83,7 +85,7 @@ impl Kind {
     }
 }
 
-/// What a value may be.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// 64 bits with a sign.
@@ -119,7 +121,7 @@ impl Type {
 pub struct Parameter {
     /// As it stands in the statement, behind a colon.
     pub name: String,
-    /// What it may be.
+    /// Its type.
     pub kind: Type,
     /// Whether it may be NULL as well: `int?`.
     pub nullable: bool,
@@ -139,8 +141,8 @@ pub(crate) enum Piece {
 pub struct Statement {
     /// By which it is called.
     pub name: String,
-    /// What it gives back.
-    pub kind: Kind,
+    /// Its result.
+    pub kind: StatementKind,
     /// The services that may call it by itself; none if it is for transactions alone.
     pub services: Vec<String>,
     /// In the order in which callers give them.
@@ -161,11 +163,11 @@ pub struct Statement {
 }
 
 /// A word of a command: text and parameters, one after the other.
-pub type Word = Vec<Part>;
+pub type Word = Vec<WordPart>;
 
 /// A part of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum WordPart {
     /// Bytes, as written.
     Bytes(Vec<u8>),
     /// The place of a parameter, by its number from 0 on.
@@ -203,7 +205,7 @@ pub struct Transaction {
     pub line: usize,
 }
 
-/// What a file has.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statements {
     /// In the order of the file.
@@ -213,7 +215,8 @@ pub struct Statements {
 }
 
 impl Statements {
-    /// The services that the file names and that are none of these, each with the line of the statement that names it first.
+    /// The services that the file names and that are none of these, each with the line of the statement that names it
+    /// first.
     pub fn unknown_services(&self, services: &[impl AsRef<str>]) -> Vec<(&str, usize)> {
         let mut named = self.services();
         named.retain(|(name, _)| !services.iter().any(|known| known.as_ref() == *name));
@@ -236,22 +239,22 @@ impl Statements {
     }
 }
 
-/// What is wrong with a file, and where.
+/// A fault of a file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct StatementMistake {
     /// From 1 on.
     pub line: usize,
     /// The rule that is broken, and by what.
     pub rule: String,
-    /// What to write, where that can be said.
+    /// The remedy, where there is one.
     pub help: Option<String>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for StatementMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.rule)?;
         self.help.iter().try_for_each(|help| write!(f, "; {help}"))
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for StatementMistake {}

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::header::{Annotation, Fault, identifier};
+use crate::header::{Annotation, HeaderFault, identifier};
 use crate::{
-    Dialect, Engine, FILE_MAX, Kind, MAX_BYTES, MAX_ROWS, Mistake, Parameter, STATEMENTS_MAX, STEPS_MAX,
-    Statement, Statements, TIMEOUT, Transaction, body, command,
+    Dialect, Engine, FILE_MAX, MAX_BYTES, MAX_ROWS, Parameter, STATEMENTS_MAX, STEPS_MAX, Statement,
+    StatementKind, StatementMistake, Statements, TIMEOUT, Transaction, body, command,
 };
 
 const NAME: &str = "name";
@@ -19,7 +19,7 @@ const OF_TRANSACTION: &[&str] = &["services", "statements", "timeout"];
 ///
 /// # Errors
 /// Every mistake that was found, in the order of lines.
-pub fn parse(text: &str, dialect: Dialect) -> Result<Statements, Vec<Mistake>> {
+pub fn parse(text: &str, dialect: Dialect) -> Result<Statements, Vec<StatementMistake>> {
     let mut parser = Parser { dialect, ..Parser::default() };
     if text.len() > FILE_MAX {
         parser.mistake(
@@ -34,11 +34,11 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Statements, Vec<Mistake>> {
     if parser.mistakes.is_empty() { Ok(parser.found) } else { Err(parser.mistakes) }
 }
 
-/// What stands from one `-- name:` or `-- transaction:` to the next.
+/// The lines from one `-- name:` or `-- transaction:` to the next.
 struct Section<'a> {
     begin: Annotation<'a>,
     annotations: Vec<Annotation<'a>>,
-    /// What is below the annotations, and the line where that begins, from 1 on.
+    /// The text below the annotations, and its first line, from 1 on.
     body: (&'a str, usize),
 }
 
@@ -46,7 +46,7 @@ struct Section<'a> {
 struct Parser<'a> {
     dialect: Dialect,
     found: Statements,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<StatementMistake>,
     /// The lines where names were given.
     names: HashMap<&'a str, usize>,
     /// The statements that transactions name, which may come later: the transaction, the names, the line.
@@ -100,12 +100,12 @@ impl<'a> Parser<'a> {
         let name = words.next().unwrap_or_default();
         let kind = match (words.next(), words.next()) {
             (Some(word), None) => {
-                Kind::ALL.into_iter().find_map(|(known, kind)| (known == word).then_some(kind))
+                StatementKind::ALL.into_iter().find_map(|(known, kind)| (known == word).then_some(kind))
             }
             _ => None,
         };
         let Some(kind) = kind else {
-            let kinds: Vec<&str> = Kind::ALL.iter().map(|(word, _)| *word).collect();
+            let kinds: Vec<&str> = StatementKind::ALL.iter().map(|(word, _)| *word).collect();
             let rule = format!("behind the name stands what the statement gives back: {}", kinds.join(", "));
             return self.mistake(begin.line, rule, Some(format!("write `-- name: {name} :many`")));
         };
@@ -205,8 +205,8 @@ impl<'a> Parser<'a> {
         self.mistake(line, "it does not say which services may call it".into(), Some(help));
     }
 
-    /// A statement may leave its services out if a transaction has it: then it is called as a part of that alone. One that nobody can
-    /// call is good for nothing.
+    /// A statement may leave its services out if a transaction has it: then it is called as a part of that alone. One
+    /// that nobody can call is good for nothing.
     fn check_grants(&mut self) {
         let transactions = &self.found.transactions;
         let used: Vec<usize> = transactions.iter().flat_map(|group| group.steps.iter().copied()).collect();
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         &mut self,
         known: &HashMap<&str, Annotation<'k>>,
         key: &str,
-        read: impl FnOnce(&Annotation<'k>) -> Result<T, Fault>,
+        read: impl FnOnce(&Annotation<'k>) -> Result<T, HeaderFault>,
     ) -> Option<T> {
         let annotation = known.get(key)?;
         read(annotation).map_err(|fault| self.fault(annotation.line, fault)).ok()
@@ -258,12 +258,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn fault(&mut self, line: usize, (rule, help): Fault) {
+    fn fault(&mut self, line: usize, (rule, help): HeaderFault) {
         self.mistake(line, rule, help);
     }
 
     fn mistake(&mut self, line: usize, rule: String, help: Option<String>) {
-        self.mistakes.push(Mistake { line, rule, help });
+        self.mistakes.push(StatementMistake { line, rule, help });
     }
 }
 
@@ -272,7 +272,7 @@ fn is_comment(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with("--")
 }
 
-/// What is above the first section, and the sections.
+/// The text above the first section, and the sections.
 fn sections(text: &str) -> (&str, Vec<Section<'_>>) {
     let mut begins: Vec<(usize, Annotation<'_>)> = Vec::new();
     let (mut at, mut lines) = (0, Vec::new());

@@ -34,7 +34,7 @@ fn lines(text: &str) -> Vec<(usize, String)> {
 fn a_file_says_who_may_ask_what() {
     let found = parse(GOOD, None).unwrap();
     let [by_id, rename, all] = &found.statements[..] else { panic!("{found:?}") };
-    assert_eq!((by_id.kind, by_id.timeout, by_id.line), (Kind::One, Duration::from_millis(500), 3));
+    assert_eq!((by_id.kind, by_id.timeout, by_id.line), (StatementKind::One, Duration::from_millis(500), 3));
     assert_eq!(by_id.services, ["search", "profile"]);
     assert_eq!(by_id.sql(|number| format!("${}", number + 1)), "SELECT id, name FROM users WHERE id = $1");
     assert_eq!(rename.parameters[0], Parameter { name: "name".into(), kind: Type::Text, nullable: true });
@@ -48,7 +48,8 @@ fn a_file_says_who_may_ask_what() {
 
 #[test]
 fn a_parameter_may_stand_twice_and_anywhere() {
-    let text = "-- name: a :one\n-- services: s\n-- params: x int, y text\nSELECT :y,:x+:x,$$:y$$, $t$ :y; $t$,a[1:2]\n";
+    let text = "-- name: a :one\n-- services: s\n-- params: x int, y text\nSELECT :y,:x+:x,$$:y$$, $t$ :y; \
+        $t$,a[1:2]\n";
     let found = parse(text, None).unwrap();
     let sql = found.statements[0].sql(|number| format!("<{number}>"));
     assert_eq!(sql, "SELECT <1>,<0>+<0>,$$:y$$, $t$ :y; $t$,a[1:2]");
@@ -139,7 +140,8 @@ fn a_statement_says_something_and_uses_what_it_declares() {
 
 #[test]
 fn a_statement_of_a_transaction_may_name_no_services() {
-    let text = "-- name: take :exec\nSELECT 1\n-- transaction: t\n-- services: s\n-- statements: take, put\n-- name: put :exec\nSELECT 2\n";
+    let text = "-- name: take :exec\nSELECT 1\n-- transaction: t\n-- services: s\n-- statements: take, put\n-- name: \
+        put :exec\nSELECT 2\n";
     let found = parse(text, None).unwrap();
     assert!(found.statements.iter().all(Statement::is_for_transactions), "{found:?}");
     assert_eq!(found.services(), [("s", 3)]);

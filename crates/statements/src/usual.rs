@@ -1,9 +1,11 @@
-//! The usual commands of Redis's, for those who cannot ask a server: which of them only read, and which of their words are keys.
+//! The usual commands of Redis's, for those who cannot ask a server: which of them only read, and which of their words
+//! are keys.
 //!
-//! What it says of them is what Redis 7 says (`COMMAND INFO`), as a test compares. A data proxy asks its server, and does not look here.
+//! The facts are those of Redis 7 (`COMMAND INFO`), as a test compares. A data proxy asks its server, and does not look
+//! here.
 
 use crate::keys::KeyPlaces;
-use crate::{Part, Statement, Word};
+use crate::{Statement, Word, WordPart};
 
 /// Those that only read.
 const READS: &[&str] = &[
@@ -129,7 +131,7 @@ impl Statement {
 /// By which names a server may know a command, in lower case: its first word, and with its second one.
 pub fn names(words: &[Word]) -> Vec<String> {
     let text = |word: &Word| match &word[..] {
-        [Part::Bytes(bytes)] => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
+        [WordPart::Bytes(bytes)] => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
         _ => None,
     };
     let Some(first) = words.first().and_then(text) else { return Vec::new() };

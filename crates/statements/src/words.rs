@@ -1,4 +1,4 @@
-//! What the words of a statement say of it: whether it writes, and which tables it names.
+//! Classifies a statement by its words: whether it writes, and which tables it names.
 //!
 //! The database alone knows: a view, a function and a trigger reach tables that no word names.
 
@@ -7,7 +7,7 @@ use crate::{Dialect, Engine, Statement};
 
 /// A table that a statement names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Table {
+pub struct NamedTable {
     /// As it is written, with its schema if that stands before it.
     pub name: String,
     /// Whether the statement changes it.
@@ -24,7 +24,7 @@ impl Statement {
     }
 
     /// The tables that it names behind `FROM`, `JOIN`, `INTO`, `UPDATE` and the like, each once.
-    pub fn tables(&self, dialect: Dialect) -> Vec<Table> {
+    pub fn tables(&self, dialect: Dialect) -> Vec<NamedTable> {
         tables(&self.sql(|_| "?".into()), dialect)
     }
 }
@@ -58,7 +58,7 @@ pub fn first_word(text: &str) -> String {
 }
 
 /// The tables that a text names.
-pub(crate) fn tables(text: &str, dialect: Dialect) -> Vec<Table> {
+pub(crate) fn tables(text: &str, dialect: Dialect) -> Vec<NamedTable> {
     let tokens = tokens(text, dialect);
     let finder = Finder {
         tokens: &tokens,
@@ -71,7 +71,7 @@ pub(crate) fn tables(text: &str, dialect: Dialect) -> Vec<Table> {
 
 /// A piece of SQL that means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'a> {
+enum SqlToken<'a> {
     /// A word, or a number.
     Word(&'a str),
     /// A name in quotes, without them.
@@ -80,7 +80,7 @@ enum Token<'a> {
     Symbol(char),
 }
 
-fn tokens(text: &str, dialect: Dialect) -> Vec<Token<'_>> {
+fn tokens(text: &str, dialect: Dialect) -> Vec<SqlToken<'_>> {
     let (mut tokens, mut at) = (Vec::new(), 0);
     while let Some(first) = text[at..].chars().next() {
         let begun = at;
@@ -88,9 +88,9 @@ fn tokens(text: &str, dialect: Dialect) -> Vec<Token<'_>> {
             at = end.unwrap_or(text.len());
             let is_name = first == '`' || first == '"' && dialect != Some(Engine::Mysql);
             if is_name {
-                tokens.push(Token::Name(text[begun..at].trim_matches(first)));
+                tokens.push(SqlToken::Name(text[begun..at].trim_matches(first)));
             } else if matches!(first, '\'' | '"' | '$') {
-                tokens.push(Token::Symbol(first));
+                tokens.push(SqlToken::Symbol(first));
             }
             continue;
         }
@@ -98,17 +98,17 @@ fn tokens(text: &str, dialect: Dialect) -> Vec<Token<'_>> {
             && dialect.is_none()
             && let Some(length) = text[at..].find(']')
         {
-            tokens.push(Token::Name(&text[at + 1..at + length]));
+            tokens.push(SqlToken::Name(&text[at + 1..at + length]));
             at += length + 1;
             continue;
         }
         let length = text[at..].find(|c: char| !is_of_word(c)).unwrap_or(text.len() - at);
         if length == 0 {
             at += first.len_utf8();
-            tokens.extend((!first.is_whitespace()).then_some(Token::Symbol(first)));
+            tokens.extend((!first.is_whitespace()).then_some(SqlToken::Symbol(first)));
         } else {
             at += length;
-            tokens.push(Token::Word(&text[begun..at]));
+            tokens.push(SqlToken::Word(&text[begun..at]));
         }
     }
     tokens
@@ -118,7 +118,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-impl Token<'_> {
+impl SqlToken<'_> {
     fn is(self, wanted: &str) -> bool {
         matches!(self, Self::Word(word) if word.eq_ignore_ascii_case(wanted))
     }
@@ -129,29 +129,29 @@ impl Token<'_> {
 }
 
 /// Names that a `WITH` of the statement makes: `name AS (`, `name (a, b) AS MATERIALIZED (`.
-fn made_here<'a>(tokens: &[Token<'a>]) -> Vec<&'a str> {
+fn made_here<'a>(tokens: &[SqlToken<'a>]) -> Vec<&'a str> {
     if !tokens.iter().any(|token| token.is("with")) {
         return Vec::new();
     }
     let behind = |at: usize| {
         let mut rest = tokens[at + 1..].iter().skip_while(|token| token.is_any(&["not", "materialized"]));
-        rest.next() == Some(&Token::Symbol('('))
+        rest.next() == Some(&SqlToken::Symbol('('))
     };
     let starts = tokens.iter().enumerate().filter(|&(at, token)| token.is("as") && behind(at));
     let before = |at: usize| match tokens[..at].last()? {
-        Token::Symbol(')') => {
-            tokens[..at].iter().rposition(|token| *token == Token::Symbol('('))?.checked_sub(1)
+        SqlToken::Symbol(')') => {
+            tokens[..at].iter().rposition(|token| *token == SqlToken::Symbol('('))?.checked_sub(1)
         }
         _ => Some(at - 1),
     };
     let name = |(at, _)| match tokens[before(at)?] {
-        Token::Word(name) | Token::Name(name) => Some(name),
-        Token::Symbol(_) => None,
+        SqlToken::Word(name) | SqlToken::Name(name) => Some(name),
+        SqlToken::Symbol(_) => None,
     };
     starts.filter_map(name).collect()
 }
 
-/// What stands between parentheses, or around all of them.
+/// The text between parentheses, or around all of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     /// Whether it is a statement of its own, whose `FROM` names tables; that of `EXTRACT(YEAR FROM day)` does not.
@@ -169,26 +169,26 @@ impl Group {
 }
 
 struct Finder<'t, 'a> {
-    tokens: &'t [Token<'a>],
+    tokens: &'t [SqlToken<'a>],
     made: Vec<&'a str>,
     groups: Vec<Group>,
-    found: Vec<Table>,
+    found: Vec<NamedTable>,
 }
 
 impl Finder<'_, '_> {
-    fn find(mut self) -> Vec<Table> {
+    fn find(mut self) -> Vec<NamedTable> {
         for (at, &token) in self.tokens.iter().enumerate() {
             match token {
-                Token::Symbol('(') => self.groups.push(Group::default()),
-                // What has too many does not come past the database.
-                Token::Symbol(')') if self.groups.len() > 1 => drop(self.groups.pop()),
-                Token::Symbol(',') => {
+                SqlToken::Symbol('(') => self.groups.push(Group::default()),
+                // The database refuses a statement with too many.
+                SqlToken::Symbol(')') if self.groups.len() > 1 => drop(self.groups.pop()),
+                SqlToken::Symbol(',') => {
                     if let Some(writes) = self.group().lists {
                         self.name(at + 1, writes);
                     }
                 }
-                Token::Word(_) => self.word(at, token),
-                Token::Symbol(_) | Token::Name(_) => {}
+                SqlToken::Word(_) => self.word(at, token),
+                SqlToken::Symbol(_) | SqlToken::Name(_) => {}
             }
         }
         self.found
@@ -200,8 +200,8 @@ impl Finder<'_, '_> {
         &mut self.groups[last]
     }
 
-    fn word(&mut self, at: usize, token: Token<'_>) {
-        let before = at.checked_sub(1).map_or(Token::Symbol(' '), |before| self.tokens[before]);
+    fn word(&mut self, at: usize, token: SqlToken<'_>) {
+        let before = at.checked_sub(1).map_or(SqlToken::Symbol(' '), |before| self.tokens[before]);
         let is_lock_or_action = before.is_any(&["for", "key", "do", "on"]);
         if token.is("select") {
             *self.group() = Group::outermost();
@@ -258,16 +258,16 @@ impl Finder<'_, '_> {
             at += if self.tokens[at].is("or") { 2 } else { 1 };
         }
         let mut name = String::new();
-        while let Some(&(Token::Word(part) | Token::Name(part))) = self.tokens.get(at) {
+        while let Some(&(SqlToken::Word(part) | SqlToken::Name(part))) = self.tokens.get(at) {
             name += part;
             at += 1;
-            if self.tokens.get(at) != Some(&Token::Symbol('.')) {
+            if self.tokens.get(at) != Some(&SqlToken::Symbol('.')) {
                 break;
             }
             name.push('.');
             at += 1;
         }
-        let is_function = !writes && self.tokens.get(at) == Some(&Token::Symbol('('));
+        let is_function = !writes && self.tokens.get(at) == Some(&SqlToken::Symbol('('));
         let is_made_here = self.made.iter().any(|made| made.eq_ignore_ascii_case(&name));
         let is_no_table = ["select", "values", "set", "outfile", "dumpfile", "unnest"];
         if name.is_empty()
@@ -279,7 +279,7 @@ impl Finder<'_, '_> {
         }
         match self.found.iter_mut().find(|known| known.name.eq_ignore_ascii_case(&name)) {
             Some(known) => known.writes |= writes,
-            None => self.found.push(Table { name, writes }),
+            None => self.found.push(NamedTable { name, writes }),
         }
     }
 }
@@ -312,7 +312,8 @@ mod tests {
             ("DELETE FROM t USING u, v WHERE t.a = u.a", "t! u v"),
             ("MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN DELETE", "t! s"),
             (
-                "WITH x AS (DELETE FROM t RETURNING i), y (a, b) AS MATERIALIZED (SELECT 1, 2 FROM u) SELECT * FROM x, y",
+                "WITH x AS (DELETE FROM t RETURNING i), y (a, b) AS MATERIALIZED (SELECT 1, 2 FROM u) SELECT * \
+                 FROM x, y",
                 "t! u",
             ),
             ("SELECT extract(year FROM day), trim(BOTH 'x' FROM s) FROM t WHERE a IS DISTINCT FROM b", "t"),

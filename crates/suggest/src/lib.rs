@@ -1,10 +1,10 @@
 //! "Did you mean": the known word nearest to a mistyped one.
 //!
-//! Runs in: the launcher (root), admin and the `bulkhead` command; pure. Sees: keys and words of the operator's file, and
-//! names that an operator types. Never: takes the suggestion in the operator's place.
+//! Runs in: the launcher (root), admin and the `bulkhead` command; pure. Sees: keys and words of the operator's file,
+//! and names that an operator types. Never: takes the suggestion in the operator's place.
 
-/// LIMIT: longer than any key, and than the name of a service with its site; the work is the product of two lengths, and
-/// a wild key may be a megabyte.
+/// LIMIT: longer than any key, and than the name of a service with its site; the work is the product of two lengths,
+/// and a wild key may be a megabyte.
 const WORD_CHARS_MAX: usize = 128;
 
 /// The process that `name` is most likely meant to be, where a service may be named without its site.

@@ -17,6 +17,7 @@ use crate::limits::{self, Holder, Lack, ProcessLimit, RAISE_MEMORY};
 use crate::memory::MemoryRoom;
 use crate::need::{self, DESCRIPTORS_EACH, DESCRIPTORS_SENT};
 use crate::process::Stage;
+use crate::setup::links;
 
 /// LIMIT: processes for which a successor of a site's process leaves room; the one that it replaces goes a moment later.
 const LEFT_BY_SUCCESSORS: u64 = 4;
@@ -212,7 +213,7 @@ impl Supervisor {
         let site = &self.context.config.sites[usize::from(spec.site)];
         let is_relayed_to = spec.role == Role::Site && site.path != "/";
         let fronts = if is_relayed_to { self.hearing(Role::Site) } else { Vec::new() };
-        let relays = |front: &u64| self.context.messages().relays(self.spec_of(*front), spec);
+        let relays = |front: &u64| links::relays(&self.context.config, self.spec_of(*front), spec);
         let fronts: Vec<u64> = fronts.into_iter().filter(relays).collect();
         let told: Vec<u64> =
             self.index.of_role(Role::Gate).chain(self.index.of_site(spec.site)).chain(fronts).collect();
@@ -230,7 +231,7 @@ impl Supervisor {
         let slots: Vec<usize> = self.room.slots().filter(is_told).collect();
         for slot in slots {
             let spec = &self.specs[slot];
-            let is_front = || self.context.messages().relays(self.spec_of(serial), spec);
+            let is_front = || links::relays(&self.context.config, self.spec_of(serial), spec);
             let is_told = role == Role::Gate || spec.site == site || is_front();
             if is_told && spec.role.is_worker() && self.is_partition_without_room(slot) {
                 self.send_no_room(serial, slot);

@@ -9,7 +9,7 @@
 
 use wire::Role;
 
-use crate::spawn::jails::DATA_PROXY_BEGINS;
+use crate::spawn::uid_processes::DATA_PROXY_BEGINS;
 
 /// Bytes of the launcher, the reaper and the closer (3 MiB), and of the programs' files as far as they are used.
 pub(crate) const BYTES_BESIDE: u64 = 24 << 20;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::thread::available_parallelism;
 
 use config::Config;
-use wire::Role;
+use wire::{Role, Scope};
 
 use crate::Supervisor;
 use crate::error::Error;
@@ -16,12 +16,10 @@ use crate::limits::{self, Bound};
 use crate::memory::{self, Memory};
 use crate::setup::process_table::process_table;
 use crate::spawn::inheritance;
-use crate::spawn::process_spec::{BROKER_OF, ProcessSpec};
+use crate::spawn::process_spec::ProcessSpec;
 
 /// The launcher, the reaper and the closer.
 pub(crate) const BESIDE: u64 = 3;
-/// Roles of one process: logger, admin, signer and stapler.
-const SINGLE_ROLES: u64 = 4;
 /// LIMIT: processes that work for the launcher for a moment (examinations, helpers, a rehearsal), for which sites leave room.
 const HELPERS: u64 = 8;
 /// Descriptors of the launcher for a process: its control channel, its log, both ends of its standard error, its pidfd, and the access
@@ -38,7 +36,12 @@ pub(crate) fn reserve(roles: u64) -> u64 {
 
 /// How many processes work for all sites, at the most.
 pub(crate) fn role_count(config: &Config, gates: usize) -> u64 {
-    SINGLE_ROLES + gates as u64 + config.conditioning.filters.len() as u64
+    let is_single = |role: &&Role| {
+        let facts = role.facts();
+        **role != Role::Launcher && facts.scope == Scope::Server && !facts.is_numbered
+    };
+    let singles = Role::ALL.iter().filter(is_single).count() as u64;
+    singles + gates as u64 + config.conditioning.filters.len() as u64
 }
 
 /// What there may be too little of.
@@ -215,6 +218,7 @@ pub fn from_here(config: &Config) -> Result<Need, Error> {
 mod tests {
     use super::*;
     use crate::limits::{Holder, ProcessLimit, RAISE_MEMORY};
+    use crate::spawn::process_spec::BROKER_OF;
 
     fn spec(role: Role, name: &str, index: usize) -> ProcessSpec {
         let (partition, site, worker, generation, identity) = (0, 0, 0, 0, None);

@@ -18,6 +18,7 @@ use wire::Role;
 use crate::Supervisor;
 use crate::life::Life;
 use crate::process::Stage;
+use crate::setup::links;
 
 /// LIMIT: processes that are begun to be started in one turn of the loop; others are heard between two turns.
 const STARTS_PER_TURN: usize = 8;
@@ -84,7 +85,7 @@ impl Supervisor {
         match from.role {
             Role::Gate => true,
             Role::Site if from.site == wanted.site => wanted.role == Role::Service,
-            Role::Site => wanted.role == Role::Site && self.context.messages().relays(from, wanted),
+            Role::Site => links::relays(&self.context.config, from, wanted),
             _ => false,
         }
     }

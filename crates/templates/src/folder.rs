@@ -1,7 +1,7 @@
 //! Reading a folder of templates.
 //!
-//! Sees: the operator's files, by names in the folder. Never: leaves the folder, follows a link out of it, or reads more than the
-//! limits allow.
+//! Sees: the operator's files, by names in the folder. Never: leaves the folder, follows a link out of it, or reads
+//! more than the limits allow.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
-use crate::{DEPTH_MAX, Mistake, Sources, TEMPLATE_BYTES_MAX, TEMPLATES_MAX};
+use crate::{DEPTH_MAX, Sources, TEMPLATE_BYTES_MAX, TEMPLATES_MAX, TemplateMistake};
 
 /// LIMIT: mistakes that are told of one folder.
 const MISTAKES_MAX: usize = 20;
@@ -18,9 +18,9 @@ const MISTAKES_MAX: usize = 20;
 /// Reads every file below a folder, but those whose names begin with a dot or end in `~`.
 ///
 /// # Errors
-/// What cannot be read, is no text, or is too much.
-pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<Mistake>> {
-    let mut reader = Reader { root: folder, sources: Sources::default(), mistakes: Vec::new() };
+/// The files that cannot be read, are no text, or are too much.
+pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<TemplateMistake>> {
+    let mut reader = FolderReader { root: folder, sources: Sources::default(), mistakes: Vec::new() };
     reader.folder("", 0);
     match reader.mistakes.is_empty() {
         true => Ok(reader.sources),
@@ -28,13 +28,13 @@ pub fn read(folder: &OwnedFd) -> Result<Sources, Vec<Mistake>> {
     }
 }
 
-struct Reader<'f> {
+struct FolderReader<'f> {
     root: &'f OwnedFd,
     sources: Sources,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<TemplateMistake>,
 }
 
-impl Reader<'_> {
+impl FolderReader<'_> {
     fn open(&self, name: &str) -> Result<OwnedFd, Errno> {
         let name = if name.is_empty() { "." } else { name };
         // A pipe must not keep the reader waiting.
@@ -45,7 +45,7 @@ impl Reader<'_> {
 
     fn mistake(&mut self, name: &str, rule: impl Into<String>) {
         let name = if name.is_empty() { "the folder" } else { name };
-        self.mistakes.push(Mistake::of_file(name, rule.into()));
+        self.mistakes.push(TemplateMistake::of_file(name, rule.into()));
     }
 
     fn is_enough(&self) -> bool {
@@ -121,9 +121,11 @@ fn text(file: File) -> Result<String, String> {
 fn unread(error: Errno) -> String {
     match error {
         Errno::XDEV => "it is a link that leads out of the folder of templates".into(),
-        Errno::ACCESS => "its publisher may not read it: let others read it, or, if the whole folder is another one now, run \
-                          `bulkhead relaunch SITE:templates`"
-            .into(),
+        Errno::ACCESS => {
+            "its publisher may not read it: let others read it, or, if the whole folder is another one \
+                          now, run `bulkhead relaunch SITE:templates`"
+                .into()
+        }
         error => format!("it cannot be read: {error}"),
     }
 }

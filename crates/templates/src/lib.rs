@@ -1,11 +1,11 @@
 //! Templates of a site: reading a folder of them, compiling all at once, rendering one within limits.
 //!
-//! Runs in: publishers, which read and check; services, which render; the command `check`. Sees: the operator's files; in a service,
-//! what its publisher sends. Never: opens a file that is not below the folder it was given, or lets a template call anything but
-//! what minijinja has built in: no file, no network, no clock.
+//! Runs in: publishers, which read and check; services, which render; the command `check`. Sees: the operator's files;
+//! in a service, what its publisher sends. Never: opens a file that is not below the folder it was given, or lets a
+//! template call anything but what minijinja has built in: no file, no network, no clock.
 //!
-//! The syntax is Jinja2's, by the crate minijinja. Publisher and services use this one crate, so what one compiles, the other
-//! does.
+//! The syntax is Jinja2's, by the crate minijinja. Publisher and services use this one crate, so what one compiles, the
+//! other does.
 
 mod folder;
 mod mistake;
@@ -27,7 +27,7 @@ use wire::Text;
 use wire::templates::{PublicValue, TEMPLATE_NAME_MAX};
 
 pub use folder::read;
-pub use mistake::Mistake;
+pub use mistake::TemplateMistake;
 pub use nesting::TOKENS_NESTED_MAX;
 pub use parts::Incoming;
 pub use render::RenderError;
@@ -44,12 +44,13 @@ pub const DEPTH_MAX: usize = 8;
 pub const VALUES_MAX: usize = 256;
 /// LIMIT: bytes of a rendered page.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
-/// LIMIT: steps of minijinja in rendering one page, which is some tenths of a second: meanwhile the process does nothing else.
+/// LIMIT: steps of minijinja in rendering one page, which is some tenths of a second: meanwhile the process does
+/// nothing else.
 pub const FUEL: u64 = 5_000_000;
 /// LIMIT: includes, macros and blocks within each other.
 const NESTING_MAX: usize = 64;
 
-/// What the public values are called in templates.
+/// The name of the public values in templates.
 pub const VALUES: &str = "values";
 
 /// The sources and public values of one version.
@@ -129,11 +130,11 @@ impl TemplateSet {
     ///
     /// # Errors
     /// Every mistake of every template.
-    pub fn compile(sources: Sources) -> Result<Self, Vec<Mistake>> {
+    pub fn compile(sources: Sources) -> Result<Self, Vec<TemplateMistake>> {
         let version = sources.version();
         let Sources { templates, values } = sources;
         let mut environment = Environment::new();
-        // What is misspelt is a mistake, not an empty place on a page.
+        // A misspelt name is a mistake, not an empty place on a page.
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(NESTING_MAX);
@@ -150,7 +151,7 @@ impl TemplateSet {
             }
             let source: Arc<str> = source.into();
             let added = environment.add_template_owned(name.clone(), source.to_string());
-            mistakes.extend(added.err().map(|error| Mistake::new(&name, &source, &error)));
+            mistakes.extend(added.err().map(|error| TemplateMistake::new(&name, &source, &error)));
         }
         mistakes.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
         mistakes.dedup();
@@ -170,8 +171,8 @@ impl TemplateSet {
 
 /// Prints a value as the template's name says.
 ///
-/// SECURITY: JSON has no `<`, `>`, `&` and `'` of a value in it. A `.json` may be included in a `<script>` of a page, where
-/// `</script>` in a text would end the script.
+/// SECURITY: JSON has no `<`, `>`, `&` and `'` of a value in it. A `.json` may be included in a `<script>` of a page,
+/// where `</script>` in a text would end the script.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     if matches!(state.auto_escape(), AutoEscape::Json) && !value.is_safe() {
         let json = filters::tojson(value, None, Kwargs::from_iter(std::iter::empty::<(&str, Value)>()))?;

@@ -1,4 +1,4 @@
-//! What is wrong with a template: where, and what stands there.
+//! A mistake in a template: its place, and the text there.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ const EXCERPT_MAX: usize = 120;
 
 /// A mistake in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct TemplateMistake {
     /// The template's path below the folder of templates.
     pub file: String,
     /// The line, from 1 on; 0 where it is about the whole file.
@@ -18,7 +18,7 @@ pub struct Mistake {
     pub excerpt: String,
 }
 
-impl Mistake {
+impl TemplateMistake {
     /// The mistake that minijinja has found in a source.
     pub(crate) fn new(file: &str, source: &str, error: &minijinja::Error) -> Self {
         let rule = match error.detail() {
@@ -41,7 +41,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for TemplateMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, rule, excerpt } = self;
         match line {

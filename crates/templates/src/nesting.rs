@@ -2,27 +2,28 @@
 //!
 //! Sees: the operator's files; in a service, what its publisher sends. Never: calls itself.
 //!
-//! SECURITY: minijinja bounds brackets and statements within each other. What it reads in a loop (`a + a + a`, `a.b.b`, `a|f|f`) or by a call of
-//! the same function (`- - a`, `not not a`, `a ** a`, `elif`) becomes a tree as deep as it is long, and compiling it or letting go of it
-//! would run over the end of the stack.
+//! SECURITY: minijinja bounds brackets and statements within each other. An expression that it reads in a loop
+//! (`a + a + a`, `a.b.b`, `a|f|f`) or by a call of the same function (`- - a`, `not not a`, `a ** a`, `elif`) becomes a
+//! tree as deep as it is long, and compiling it or letting go of it would run over the end of the stack.
 
 use minijinja::machinery::{Token, tokenize};
 
-use crate::Mistake;
+use crate::TemplateMistake;
 
-/// LIMIT: tokens of an expression that may stand in each other: between two commas of the same brackets, and in all brackets around
-/// them. An `elif` counts as two. The deepest tree of so many takes less than half of a thread's stack of 2 MiB.
+/// LIMIT: tokens of an expression that may stand in each other: between two commas of the same brackets, and in all
+/// brackets around them. An `elif` counts as two. The deepest tree of so many takes less than half of a thread's stack
+/// of 2 MiB.
 pub const TOKENS_NESTED_MAX: usize = 400;
 
-/// What is wrong with a source that is nested too deep.
-pub(crate) fn mistake(file: &str, source: &str) -> Option<Mistake> {
+/// The mistake of a source that is nested too deep.
+pub(crate) fn mistake(file: &str, source: &str) -> Option<TemplateMistake> {
     let line = too_deep(source)?;
     let rule = format!(
         "an expression has more than {TOKENS_NESTED_MAX} words and signs in one piece, or an `if` more than {} `elif`; \
          take it apart with `set`",
         TOKENS_NESTED_MAX / 2
     );
-    Some(Mistake::at(file, source, line, rule))
+    Some(TemplateMistake::at(file, source, line, rule))
 }
 
 /// The first line with too much; up to the first thing that is no token, behind which nothing is read.

@@ -1,7 +1,7 @@
 //! A version in parts, as it is sent and as it is kept: taken apart, and put together again.
 //!
-//! Sees: in a service, messages of a publisher; in a publisher, what the process before has kept. Never: takes more than a version
-//! may have.
+//! Sees: in a service, messages of a publisher; in a publisher, what the process before has kept. Never: takes more
+//! than a version may have.
 //!
 //! Both directions of one thing stand side by side in one file.
 
@@ -38,14 +38,14 @@ fn template(name: &str, source: &[u8]) -> impl Iterator<Item = PublisherToServic
     std::iter::once(first).chain(rest)
 }
 
-/// What has come of a version so far.
+/// The parts of a version so far.
 #[derive(Debug, Default)]
 pub struct Incoming {
     version: u64,
     sources: Sources,
     /// The template whose end is to come.
     open: Option<(String, Vec<u8>)>,
-    /// What is wrong with it.
+    /// The fault of the version.
     fault: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl Incoming {
     /// The version, once all of it has come: it is the one that was announced, and that its content says.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the version.
     pub fn whole(self, version: u64) -> Result<Sources, String> {
         let is_whole = self.open.is_none() && self.version == version;
         match self.fault {

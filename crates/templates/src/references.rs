@@ -1,20 +1,21 @@
-//! Templates that other templates name: minijinja looks for them only when it renders, which is too late to hear of a typing error.
+//! Templates that other templates name: minijinja looks for them only when it renders, which is too late to hear of a
+//! typing error.
 
 use std::collections::BTreeMap;
 
 use minijinja::machinery::{Token, tokenize};
 
-use crate::Mistake;
+use crate::TemplateMistake;
 
-/// Every `include`, `extends`, `import` and `from` of a name that there is not. A name that is computed, or one of a list, is
-/// looked for when the page is rendered; so is one with `ignore missing`.
-pub(crate) fn mistakes(templates: &BTreeMap<String, String>) -> Vec<Mistake> {
+/// Every `include`, `extends`, `import` and `from` of a name that there is not. A name that is computed, or one of a
+/// list, is looked for when the page is rendered; so is one with `ignore missing`.
+pub(crate) fn mistakes(templates: &BTreeMap<String, String>) -> Vec<TemplateMistake> {
     let mut found = Vec::new();
     for (file, source) in templates {
         for (name, line) in named(source) {
             if !templates.contains_key(&name) {
                 let rule = format!("there is no template {name:?}");
-                found.push(Mistake::at(file, source, line, rule));
+                found.push(TemplateMistake::at(file, source, line, rule));
             }
         }
     }

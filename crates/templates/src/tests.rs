@@ -129,8 +129,8 @@ fn a_folder_is_read_to_its_depth_and_never_left() {
     assert!(told()[0].contains("not UTF-8"), "{:?}", told());
 }
 
-/// All ways in which the grammar lets one thing stand in another of its kind: what stands before each, what is in the middle, and what comes
-/// behind each.
+/// All ways in which the grammar lets one thing stand in another of its kind: what stands before each, what is in the
+/// middle, and what comes behind each.
 const NESTED: [(&str, &str, &str); 44] = [
     ("-", "a", ""),
     ("- ", "a", ""),
@@ -240,7 +240,7 @@ fn what_is_long_and_not_deep_is_taken_and_what_is_deep_has_its_place() {
     assert!(found[0].starts_with("a.html:203: an expression has more than 400 words and signs"), "{found:?}");
 }
 
-/// What is printed, in each kind of template, which is included, imported or extended by each kind.
+/// The output, in each kind of template, which is included, imported or extended by each kind.
 #[test]
 fn what_is_printed_is_escaped_for_wherever_it_is_included() {
     let evil = "</script><script>alert(1)//'\"&\\";
@@ -273,7 +273,7 @@ fn what_is_printed_is_escaped_for_wherever_it_is_included() {
             }
         }
     }
-    // What comes of it is the same text for who reads the JSON.
+    // The result is the same text for a reader of the JSON.
     let set = compile(&[("a.json", "{{ evil }}")]);
     let made = set.render("a.json", context! { evil }).unwrap();
     assert_eq!(made, r#""\u003c/script\u003e\u003cscript\u003ealert(1)//\u0027\"\u0026\\""#);

@@ -1,10 +1,11 @@
 //! bcrypt, a slice at a time: the comparison of one password with one hash takes as long as hundreds of requests, and a
 //! worker has one thread.
 //!
-//! Untrusted input: the password; the hash, which an operator wrote. Must never: keep the thread longer than it is told,
-//! or tell by its time how much of a digest fits.
+//! Untrusted input: the password; the hash, which an operator wrote. Must never: keep the thread longer than it is
+//! told, or tell by its time how much of a digest fits.
 //!
-//! The jail lets no worker have a second thread. Provos and Mazières, *A Future-Adaptable Password Scheme*, USENIX 1999.
+//! The jail lets no worker have a second thread. Provos and Mazières, *A Future-Adaptable Password Scheme*, USENIX
+//! 1999.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 const COSTS: std::ops::RangeInclusive<u32> = 4..=14;
 /// Bytes of a password that count.
 pub const PASSWORD_BYTES_MAX: usize = 72;
-/// What is encrypted under the password.
+/// The text that is encrypted under the password.
 const MAGIC: &[u8; 24] = b"OrpheanBeholderScryDoubt";
 /// The last byte of the encrypted text is not kept.
 const DIGEST_BYTES: usize = 23;

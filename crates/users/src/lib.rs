@@ -1,8 +1,8 @@
 //! Users and passwords (RFC 7617), from a file in the form that `htpasswd -B` writes.
 //!
-//! Runs in: site workers, under the site's uid; pure, no input or output. Untrusted input: the `Authorization` field, and
-//! the file, which an operator wrote. Must never: log a password, or take longer for a user that there is than for one
-//! that there is not.
+//! Runs in: site workers, under the site's uid; pure, no input or output. Untrusted input: the `Authorization` field,
+//! and the file, which an operator wrote. Must never: log a password, or take longer for a user that there is than for
+//! one that there is not.
 
 mod bcrypt;
 
@@ -18,9 +18,9 @@ pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// LIMIT: bytes of a field; a name and a password of 72 bytes, the most that bcrypt takes, and room.
 const FIELD_BYTES_MAX: usize = 1024;
 
-/// What is wrong with a file.
+/// The faults of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum UsersFault {
     /// A line with something else than a user; its number, from 1 on.
     #[error("line {0}: it is no user with a bcrypt hash of a cost from 4 to 14 (htpasswd -B)")]
     Line(usize),
@@ -36,14 +36,14 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct Users {
     hashes: HashMap<String, Hash>,
-    /// What a name is compared with that no user has.
+    /// A hash for names that no user has, so that checking them takes as long.
     nobody: Hash,
 }
 
 impl Users {
-    /// The users that the contents of a file name, and what is wrong with it. A fault costs the users of its line, and no
-    /// others.
-    pub fn parse(file: &[u8]) -> (Users, Vec<Fault>) {
+    /// The users that the contents of a file name, and what is wrong with it. A fault costs the users of its line, and
+    /// no others.
+    pub fn parse(file: &[u8]) -> (Users, Vec<UsersFault>) {
         let (mut hashes, mut faults) = (HashMap::new(), Vec::new());
         let text = std::str::from_utf8(file);
         for (number, line) in text.unwrap_or_default().lines().enumerate() {
@@ -54,12 +54,12 @@ impl Users {
             let user = line.split_once(':').filter(|(name, _)| !name.is_empty());
             match user.and_then(|(name, hash)| Some((name, Hash::parse(hash)?))) {
                 Some((name, hash)) => drop(hashes.insert(name.to_owned(), hash)),
-                None => faults.push(Fault::Line(number + 1)),
+                None => faults.push(UsersFault::Line(number + 1)),
             }
         }
         match text {
-            Err(_) => faults.push(Fault::Encoding),
-            Ok(_) if hashes.is_empty() => faults.push(Fault::Empty),
+            Err(_) => faults.push(UsersFault::Encoding),
+            Ok(_) if hashes.is_empty() => faults.push(UsersFault::Empty),
             Ok(_) => {}
         }
         let nobody = Hash::of_nobody(hashes.values().map(Hash::cost).max().unwrap_or(4));
@@ -134,12 +134,12 @@ mod tests {
     fn files() {
         let hash = ::bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap().to_string();
         let (users, faults) = Users::parse(format!("# users\n\nann:{hash}\nbob:plain\n:x\n").as_bytes());
-        assert_eq!((users.len(), faults), (1, vec![Fault::Line(4), Fault::Line(5)]));
+        assert_eq!((users.len(), faults), (1, vec![UsersFault::Line(4), UsersFault::Line(5)]));
         assert!(!users.is_empty() && Users::parse(b"# nobody\n").0.is_empty());
         assert!(10_000 * format!("a.name@example.org:{hash}\n").len() < FILE_BYTES_MAX);
-        assert!(Fault::Line(4).to_string().contains("line 4"));
-        assert_eq!(Users::parse(b"# nobody\n").1, [Fault::Empty]);
-        assert_eq!(Users::parse(b"ann:\xff").1, [Fault::Encoding]);
+        assert!(UsersFault::Line(4).to_string().contains("line 4"));
+        assert_eq!(Users::parse(b"# nobody\n").1, [UsersFault::Empty]);
+        assert_eq!(Users::parse(b"ann:\xff").1, [UsersFault::Encoding]);
     }
 
     #[test]

@@ -179,6 +179,25 @@ pub fn render_oom_steps() -> String {
     out
 }
 
+/// The facts about each role, as Markdown.
+pub fn render_processes() -> String {
+    let mut out = String::from(
+        "| program | how many | runs as | what it sees | what it never has |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for role in Role::ALL {
+        let facts = role.facts();
+        let user = match (role, facts.uid_of) {
+            (Role::Launcher, _) => "root",
+            (_, "site") => "the site's uid",
+            (_, "service") => "the service's uid",
+            _ => "a uid of its own",
+        };
+        let _ =
+            writeln!(out, "| {} | {} | {user} | {} | {} |", facts.name, facts.count, facts.sees, facts.lacks);
+    }
+    out
+}
+
 /// The table as Markdown.
 pub fn render() -> String {
     let mut out =

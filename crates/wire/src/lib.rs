@@ -33,7 +33,7 @@ pub use bundle::{
     BUNDLES_MAX, Bundle, Bundles, FromGuarded, FromWorker, Kind, NUMBERLESS, PREREAD_MAX, ToGuard, ToGuarded,
     ToWorker,
 };
-pub use channels::{CHANNELS, Edge, carries, carries_any, render, render_oom_steps};
+pub use channels::{CHANNELS, Edge, carries, carries_any, render, render_oom_steps, render_processes};
 pub use codec::{Bytes, DecodeError, Layout, MESSAGE_MAX, Message, NUMBERS_MAX, Text, VERSION};
 pub use connector::{
     FromConnector, LauncherToConnector, SERVER_NAME_MAX, SOCKET_NAME_MAX, ToConnector, Unreachable,

@@ -1,22 +1,30 @@
-//! The roles: what is a fact about each kind of process, in one row.
+//! The roles: the facts about each kind of process, in one row.
 //!
 //! Runs in: every process. Sees no untrusted bytes. Never: says what a process does, which its crate and its file in the launcher do.
 //!
 //! A new role is a row here. What others ask of a role is a field of [`RoleFacts`], so that no list of roles stands elsewhere.
 
-/// What is a fact about a role.
+/// The facts about a role.
 #[derive(Clone, Copy, Debug)]
 pub struct RoleFacts {
     /// The name of the crate, the program and the process.
     pub name: &'static str,
-    /// What its processes are for.
+    /// The work of its processes, in a few words: for `explain`, which says more of those of a site.
+    pub does: &'static str,
+    /// How many there are, for people.
+    pub count: &'static str,
+    /// The data of others that they see, for people.
+    pub sees: &'static str,
+    /// The rights and data that they never have, for people.
+    pub lacks: &'static str,
+    /// Whether its processes work for the server or for a site.
     pub scope: Scope,
-    /// What the name of a process ends in, after the name of the site, service or data source that it works for. No name of those has
+    /// The end of a process's name, after that of the site, service or data source that it works for. No name of those has
     /// a colon.
     pub suffix: &'static str,
     /// Whether there may be several of the server, which are called by their number.
     pub is_numbered: bool,
-    /// What the name of its uid begins with in the table of uids: `data/blog/catalog`.
+    /// The beginning of its uid's name in the table of uids: `data/blog/catalog`.
     pub uid_of: &'static str,
     /// Whose program it is.
     pub program: Whose,
@@ -39,11 +47,15 @@ pub struct RoleFacts {
     pub stops_after: Role,
     /// After which role its processes are replaced by an upgrade; after [`Role::Launcher`]: first.
     pub replaced_after: Role,
+    /// Whether others have channels to its processes: where a successor is given up, they are made again to the one that stays.
+    pub has_peers: bool,
+    /// Whether some of its processes are in the machine's network: they make connections for others.
+    pub has_network: bool,
     /// The roles whose processes of the same site may need it.
     pub users: &'static [Role],
 }
 
-/// What the processes of a role are for.
+/// Whom the processes of a role work for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The whole server. Commands know them by the name of the role: no site may be called so.
@@ -89,9 +101,13 @@ pub enum AccessLogRight {
 }
 
 impl RoleFacts {
-    /// What works for one site, and what a row leaves out.
+    /// The defaults of a row: those of a role that works for one site.
     const OF_A_SITE: Self = Self {
         name: "",
+        does: "",
+        count: "one per site",
+        sees: "",
+        lacks: "",
         scope: Scope::Site,
         suffix: "",
         is_numbered: false,
@@ -105,11 +121,18 @@ impl RoleFacts {
         access_log: AccessLogRight::None,
         stops_after: Role::Launcher,
         replaced_after: Role::Launcher,
+        has_peers: true,
+        has_network: false,
         users: &[],
     };
-    /// What works for all.
-    const OF_ALL: Self =
-        Self { scope: Scope::Server, oom_step: 200, heartbeat: Heartbeat::Always, ..Self::OF_A_SITE };
+    /// The defaults of a role that works for all sites.
+    const OF_ALL: Self = Self {
+        count: "one",
+        scope: Scope::Server,
+        oom_step: 200,
+        heartbeat: Heartbeat::Always,
+        ..Self::OF_A_SITE
+    };
 }
 
 /// Makes the type, the list of all, and the table of facts.
@@ -125,7 +148,7 @@ macro_rules! roles {
             /// Every role.
             pub const ALL: &'static [Self] = &[$(Self::$role),*];
 
-            /// What is a fact about it.
+            /// The facts about it.
             pub const fn facts(self) -> &'static RoleFacts {
                 match self {
                     $(Self::$role => const { &RoleFacts { $($key: $value,)* ..RoleFacts::$rest } },)*
@@ -137,40 +160,114 @@ macro_rules! roles {
 
 roles! {
     /// `bulkheadd`, which is root and starts all others.
-    Launcher = 0: name: "bulkheadd", oom_step: 0, heartbeat: Heartbeat::Never, kib: 0, ..OF_ALL;
+    Launcher = 0: name: "bulkheadd",
+        does: "the launcher, which starts and ends all others",
+        count: "one",
+        sees: "the configuration; exits of its children; numbers from them",
+        lacks: "a byte from the network, a string from a child, an HTTP parser, a second thread",
+        oom_step: 0, heartbeat: Heartbeat::Never, kib: 0, has_peers: false, ..OF_ALL;
     /// Accepts connections and finds their partition.
-    Gate = 1: name: "gate", is_numbered: true, heartbeat: Heartbeat::Short, kib: 512, cpu_weight: 2, access_log: AccessLogRight::Every,
-        replaced_after: Role::Filter, ..OF_ALL;
+    Gate = 1: name: "gate",
+        does: "all gates, which accept connections; they have one uid",
+        count: "one per core",
+        sees: "the first bytes of each connection",
+        lacks: "keys, files, the rest of a connection that it passed on",
+        is_numbered: true, heartbeat: Heartbeat::Short, kib: 512, cpu_weight: 2, access_log: AccessLogRight::Every,
+        replaced_after: Role::Filter, has_peers: false, ..OF_ALL;
     /// Serves one site.
-    Site = 2: name: "site", uid_of: "site", is_worker: true, heartbeat: Heartbeat::InUse, cpu_weight: 4, access_log: AccessLogRight::Site,
-        stops_after: Role::Filter, replaced_after: Role::Service, ..OF_A_SITE;
+    Site = 2: name: "site",
+        does: "serves a site",
+        count: "one or more per site",
+        sees: "that site's connections, TLS and HTTP/2 included; its folders of files, and one file that it may \
+            write to, in which bodies wait, as descriptors",
+        lacks: "a private key; another site's files or connections, but for requests under TLS to sites with a \
+            `path` below its host",
+        uid_of: "site", is_worker: true, heartbeat: Heartbeat::InUse, cpu_weight: 4, access_log: AccessLogRight::Site,
+        stops_after: Role::Filter, replaced_after: Role::Service, has_peers: false, ..OF_A_SITE;
     /// Runs one service.
-    Service = 3: name: "service", uid_of: "service", program: Whose::Operators, is_worker: true, oom_step: OOM_STEP_MAX, heartbeat: Heartbeat::InUse,
+    Service = 3: name: "service",
+        does: "runs a service",
+        count: "one or more per `[[site.service]]`: the operator's program, or `datadoor` in its place where it has \
+            `remote`",
+        sees: "requests for its path; `datadoor`: calls of another machine, which has shown a certificate, and \
+            their answers",
+        lacks: "the network: granted connections are handed to it; capabilities; another partition's files, memory \
+            or connections; a way to the launcher but \"ready\" and counters",
+        uid_of: "service", program: Whose::Operators, is_worker: true, oom_step: OOM_STEP_MAX, heartbeat: Heartbeat::InUse,
         kib: 520, access_log: AccessLogRight::Site, stops_after: Role::Site, replaced_after: Role::Publisher,
-        users: &[Role::Site], ..OF_A_SITE;
+        users: &[Role::Site], has_peers: false, ..OF_A_SITE;
     /// Writes the logs.
-    Logger = 4: name: "logger", kib: 768, stops_after: Role::Admin, ..OF_ALL;
+    Logger = 4: name: "logger",
+        does: "the logger, which writes every log",
+        count: "one",
+        sees: "log records and what processes print",
+        lacks: "a file that it opened itself",
+        kib: 768, stops_after: Role::Admin, has_peers: false, ..OF_ALL;
     /// Passes the administrator's orders on. An upgrade replaces it last: it passes the answer on.
-    Admin = 5: name: "admin", stops_after: Role::Stapler, replaced_after: Role::Gate, ..OF_ALL;
+    Admin = 5: name: "admin",
+        does: "passes the administrator's orders on",
+        count: "one",
+        sees: "orders of root (or of who started Bulkhead)",
+        lacks: "anything to say to the launcher but numbers",
+        stops_after: Role::Stapler, replaced_after: Role::Gate, has_peers: false, ..OF_ALL;
     /// A filter of the operator's, any program: gets requests from the gates, and passes them on or drops them.
-    Filter = 6: name: "filter", is_numbered: true, uid_of: "filter", program: Whose::Operators, oom_step: 300, heartbeat: Heartbeat::Never, kib: 352,
-        stops_after: Role::Gate, replaced_after: Role::Site, ..OF_ALL;
+    Filter = 6: name: "filter",
+        does: "all filters, which see every request; each has a uid of its own",
+        count: "one per `[[conditioning.filter]]`: a program of the operator's",
+        sees: "the head and the connection of every request",
+        lacks: "the network, bodies unless it reads them, a way to the launcher, the logs or a worker",
+        is_numbered: true, uid_of: "filter", program: Whose::Operators, oom_step: 300, heartbeat: Heartbeat::Never, kib: 352,
+        stops_after: Role::Gate, replaced_after: Role::Site, has_peers: false, ..OF_ALL;
     /// Holds the private keys of all sites, and signs with them.
-    Signer = 7: name: "signer", stops_after: Role::Publisher, replaced_after: Role::Logger, ..OF_ALL;
+    Signer = 7: name: "signer",
+        does: "the signer, which holds the private keys of all sites",
+        count: "one, where sites have certificates",
+        sees: "private keys, as descriptors; what sites ask it to sign",
+        lacks: "the network, a file that it opened itself, a signature over anything but a handshake",
+        stops_after: Role::Publisher, replaced_after: Role::Logger, ..OF_ALL;
     /// Makes one site's connections to its upstreams and FastCGI servers, or those that one service was granted.
-    Connector = 8: name: "connector", suffix: ":connector", uid_of: "connector", kib: 256, stops_after: Role::DataProxy, replaced_after: Role::Stapler,
-        users: &[Role::Site, Role::Service, Role::DataProxy], ..OF_A_SITE;
+    Connector = 8: name: "connector",
+        does: "makes connections",
+        count: "one per site with servers behind it, per service with `network`, per `[[site.data]]` at a server",
+        sees: "which server is to be reached; answers of DNS servers, if one has a name",
+        lacks: "a byte of what is said on a connection; another port or socket than those of its routes, grants or \
+            source, and 53 if a server has a name",
+        suffix: ":connector", uid_of: "connector", kib: 256, stops_after: Role::DataProxy, replaced_after: Role::Stapler,
+        users: &[Role::Site, Role::Service, Role::DataProxy], has_network: true, ..OF_A_SITE;
     /// Asks the responders of authorities about sites' certificates.
-    Stapler = 9: name: "stapler", kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, ..OF_ALL;
+    Stapler = 9: name: "stapler",
+        does: "the stapler, which asks responders whether certificates are valid",
+        count: "one, where sites have certificates",
+        sees: "certificates; answers of authorities' responders and of DNS servers",
+        lacks: "a key; a word of a site's or a client's; other ports than 53 and those of `ocsp_ports`",
+        kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, has_network: true, ..OF_ALL;
     /// Answers the calls by which one service asks for sockets and connections. It reads what these point at, which the kernel lets
     /// processes of the same uid do.
-    Broker = 10: name: "broker", suffix: ":broker", uid_of: "service", kib: 352, stops_after: Role::Service, replaced_after: Role::Connector,
+    Broker = 10: name: "broker",
+        does: "answers a service's calls",
+        count: "one per service with `network`",
+        sees: "the calls by which the service connects",
+        lacks: "the network; anything that is not the service's own",
+        suffix: ":broker", uid_of: "service", kib: 352, stops_after: Role::Service, replaced_after: Role::Connector,
         users: &[Role::Site, Role::Service], ..OF_A_SITE;
     /// Carries out named statements on one of a site's databases. It has a connection to SQLite for each thread.
-    DataProxy = 11: name: "dataproxy", suffix: ":data", uid_of: "data", kib: 2240, stops_after: Role::Broker, replaced_after: Role::Broker,
+    DataProxy = 11: name: "dataproxy",
+        does: "carries out named statements",
+        count: "one per `[[site.data]]`",
+        sees: "names of statements and values from services; the operator's files of statements, of a password, and \
+            of a certificate with its key; what the server says, or the other machine that has the database",
+        lacks: "the network; a file outside the folder of its database; SQL from a service",
+        suffix: ":data", uid_of: "data", kib: 2240, stops_after: Role::Broker, replaced_after: Role::Broker,
         users: &[Role::Service], ..OF_A_SITE;
     /// Reads one site's templates, and publishes them to the site's services.
-    Publisher = 12: name: "publisher", suffix: ":templates", uid_of: "publisher", kib: 416, stops_after: Role::Connector, replaced_after: Role::DataProxy,
+    Publisher = 12: name: "publisher",
+        does: "reads templates",
+        count: "one per site with `[site.templates]`",
+        sees: "the operator's templates, by the descriptor of their folder; of services, whether they have compiled \
+            a version; the version that the publisher before has kept",
+        lacks: "the network; another file; what services put into pages; a file that it can write, but for memory in \
+            which it keeps versions for its successor",
+        suffix: ":templates", uid_of: "publisher", kib: 416, stops_after: Role::Connector, replaced_after: Role::DataProxy,
         users: &[Role::Service], ..OF_A_SITE;
 }
 

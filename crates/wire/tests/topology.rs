@@ -15,7 +15,12 @@ fn edges(chosen: impl Fn(&Edge) -> bool) -> Vec<(Role, Role, &'static str)> {
 #[test]
 fn the_page_shows_the_tables() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/roles.md");
-    for (name, table) in [("topology", wire::render()), ("oom steps", wire::render_oom_steps())] {
+    let tables = [
+        ("processes", wire::render_processes()),
+        ("topology", wire::render()),
+        ("oom steps", wire::render_oom_steps()),
+    ];
+    for (name, table) in tables {
         let text = std::fs::read_to_string(&path).unwrap();
         let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
         let start =
@@ -31,6 +36,19 @@ fn the_page_shows_the_tables() {
             assert_eq!(shown, table, "run `BLESS=1 cargo test -p wire` to rewrite docs/internals/roles.md");
         }
     }
+}
+
+/// The programs of ours, for what reads no Rust: the Makefile and the tests.
+#[test]
+fn the_list_of_programs_is_that_of_the_roles() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("roles.txt");
+    let ours = Role::ALL.iter().filter(|role| !role.is_operators());
+    let names: String = ours.map(|role| format!("{}\n", role.name())).collect();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &names).unwrap();
+    }
+    let shown = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(shown, names, "run `BLESS=1 cargo test -p wire` to rewrite {}", path.display());
 }
 
 /// Whatever the kernel kills when memory runs out, nothing goes before it that others need more.
@@ -49,7 +67,7 @@ fn what_more_depends_on_is_killed_later() {
     );
 }
 
-/// Who needs a process goes before it at the end, and is replaced after it.
+/// A process goes before those that it needs at the end, and is replaced after them.
 #[test]
 fn what_others_need_goes_last_and_is_replaced_first() {
     let place = |order: &[Role], role: Role| order.iter().position(|one| *one == role).unwrap();

@@ -38,7 +38,7 @@ pub enum ChannelEnd {
 }
 
 /// A message with the descriptor that came along; `None` at the end of the channel.
-pub type Arrived<In> = Option<(In, Option<OwnedFd>)>;
+pub type ReceivedMessage<In> = Option<(In, Option<OwnedFd>)>;
 
 /// Makes the event loop watch a non-blocking descriptor for what comes and for room; must be called inside the runtime.
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
@@ -55,8 +55,9 @@ pub(crate) fn watch_for(descriptor: OwnedFd, events: Interest) -> io::Result<Asy
 
 /// Tries until there is room in a socket: `attempt` gives `None` while there is none.
 ///
-/// Sockets of processes that talk are watched for what comes alone, as in [`crate::pair`]: whoever reads a message makes room, and
-/// would wake the sender of each for nothing. A copy of the descriptor is watched for as long as somebody waits for room.
+/// Sockets of processes that talk are watched for what comes alone, as in [`crate::pair`]: whoever reads a message
+/// makes room, and would wake the sender of each for nothing. A copy of the descriptor is watched for as long as
+/// somebody waits for room.
 pub(crate) async fn with_room<T>(
     socket: BorrowedFd<'_>,
     mut attempt: impl FnMut() -> Option<T>,
@@ -93,7 +94,7 @@ pub struct Channel<In, Out> {
 }
 
 impl<In, Out> Drop for Channel<In, Out> {
-    /// Whoever closes a channel closes what waits in it.
+    /// Closing a channel closes the descriptors that wait in it.
     fn drop(&mut self) {
         if !self.is_shared {
             sys::seqpacket::empty(self.socket.get_ref());
@@ -101,7 +102,7 @@ impl<In, Out> Drop for Channel<In, Out> {
     }
 }
 
-/// What a peer may do to a channel.
+/// The rights of a peer to a channel.
 #[derive(Debug)]
 pub enum ChannelError {
     /// The kernel refused.
@@ -192,7 +193,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     ///
     /// # Errors
     /// [`ChannelError::Malformed`] leaves the channel usable. Cancel-safe.
-    pub async fn receive(&self) -> Result<Arrived<In>, ChannelError> {
+    pub async fn receive(&self) -> Result<ReceivedMessage<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
             // Only an attempt made under this guard may clear readiness, or a wake-up could be lost.
@@ -203,7 +204,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         }
     }
 
-    /// As [`Self::receive`], where several descriptors may come along: they are in `descriptors` then, and nothing else.
+    /// As [`Self::receive`], where several descriptors may come along: they are in `descriptors` then, and nothing
+    /// else.
     pub async fn receive_many(&self, descriptors: &mut Vec<OwnedFd>) -> Result<Option<In>, ChannelError> {
         loop {
             let mut ready = self.socket.readable().await.map_err(ChannelError::Io)?;
@@ -221,7 +223,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     }
 
     /// Hears a peer that may be compromised until it is gone, or has sent too much nonsense, which is told as that of
-    /// `whom`. `take` gets each message with a descriptor that nobody waits to be closed, or why it is none, and says how much nonsense that was.
+    /// `whom`. `take` gets each message with a descriptor that nobody waits to be closed, or why it is none, and says
+    /// how much nonsense that was.
     pub async fn receive_all(
         &self,
         whom: impl std::fmt::Display,
@@ -245,8 +248,8 @@ impl<In: Message, Out: Message> Channel<In, Out> {
         ChannelEnd::Gone
     }
 
-    /// As [`Self::receive_all`], where several descriptors may come along; what `take` leaves of them is left to whoever may wait
-    /// for their closing.
+    /// As [`Self::receive_all`], where several descriptors may come along; what `take` leaves of them is left to
+    /// whoever may wait for their closing.
     pub async fn receive_all_many(
         &self,
         whom: impl std::fmt::Display,
@@ -272,7 +275,7 @@ impl<In: Message, Out: Message> Channel<In, Out> {
     }
 
     /// As [`Self::receive`], without waiting: the outer `None` means that nothing is there.
-    pub fn try_receive(&self) -> Option<Result<Arrived<In>, ChannelError>> {
+    pub fn try_receive(&self) -> Option<Result<ReceivedMessage<In>, ChannelError>> {
         let one = |buffer: &mut [u8]| {
             let got = sys::seqpacket::receive(&self.socket, buffer)?;
             Ok(got.map(|got| (got.len, got.descriptor)))

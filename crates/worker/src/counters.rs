@@ -1,4 +1,4 @@
-//! What a process counts of itself, for `bulkhead status`.
+//! The counters of a process, for `bulkhead status`.
 //!
 //! Runs in: every process but the launcher. Sees no untrusted bytes. Never: blocks.
 
@@ -44,7 +44,7 @@ impl Counters {
     }
 }
 
-/// What a process has shed, by reason, for `bulkhead status --conditioning`.
+/// The connections and requests that a process has dropped, by reason, for `bulkhead status --conditioning`.
 #[derive(Debug, Default)]
 pub struct DropCounters(RefCell<Shed>);
 

@@ -1,7 +1,7 @@
 //! Connections to servers, which a connector makes for those that have no network.
 //!
-//! Runs in: site workers and data proxies, under their own uids. Untrusted input: the connector's messages, as far as that may be
-//! compromised. Must never: wait for the connector without a deadline.
+//! Runs in: site workers and data proxies, under their own uids. Untrusted input: the connector's messages, as far as
+//! that may be compromised. Must never: wait for the connector without a deadline.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -23,17 +23,17 @@ const CONNECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// LIMIT: how many connectors are asked for a connection, each of which has died meanwhile.
 const CONNECTORS_MAX: u32 = 3;
 
-type Line = Channel<FromConnector, ToConnector>;
-type Answer<S> = Result<S, Unreachable>;
+type ConnectorChannel = Channel<FromConnector, ToConnector>;
+type ConnectResult<S> = Result<S, Unreachable>;
 
 /// The way to the connector, whose sockets become connections of the kind `S`.
 pub struct Dialer<S> {
-    line: RefCell<Option<Rc<Line>>>,
+    line: RefCell<Option<Rc<ConnectorChannel>>>,
     attached: Notify,
     /// Connections that were asked for.
-    wanted: RefCell<HashMap<u64, oneshot::Sender<Answer<S>>>>,
+    wanted: RefCell<HashMap<u64, oneshot::Sender<ConnectResult<S>>>>,
     next_id: Cell<u64>,
-    /// What is done when a target is at other addresses.
+    /// Callbacks for targets whose addresses change.
     on_moved: RefCell<HashMap<u16, Box<dyn Fn()>>>,
     /// Sockets that connect with their first bytes.
     stock: RefCell<HashMap<u16, Rc<Stock>>>,
@@ -42,7 +42,7 @@ pub struct Dialer<S> {
 /// A connection that was asked for; it is not wanted any more once this is dropped.
 struct Wish<'a, S> {
     dialer: &'a Dialer<S>,
-    line: Rc<Line>,
+    line: Rc<ConnectorChannel>,
     id: u64,
 }
 
@@ -73,7 +73,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
     /// # Errors
     /// There is no room for it.
     pub fn attach(self: &Rc<Self>, channel: OwnedFd) -> io::Result<()> {
-        let line: Rc<Line> = Rc::new(Channel::new(channel)?);
+        let line: Rc<ConnectorChannel> = Rc::new(Channel::new(channel)?);
         *self.line.borrow_mut() = Some(line.clone());
         self.attached.notify_waiters();
         let dialer = self.clone();
@@ -121,7 +121,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
     }
 
     /// A connector is gone.
-    fn lose(&self, line: &Rc<Line>) {
+    fn lose(&self, line: &Rc<ConnectorChannel>) {
         let mut present = self.line.borrow_mut();
         if present.as_ref().is_some_and(|present| Rc::ptr_eq(present, line)) {
             *present = None;
@@ -131,7 +131,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
         }
     }
 
-    fn take(&self, id: u64, answer: Answer<S>) -> u32 {
+    fn take(&self, id: u64, answer: ConnectResult<S>) -> u32 {
         if let Some(waiting) = self.wanted.borrow_mut().remove(&id) {
             let _ = waiting.send(answer);
         }
@@ -140,7 +140,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
     }
 
     fn take_socket(&self, id: u64, socket: OwnedFd) -> u32 {
-        // What nobody waits for becomes no stream, which the event loop would close.
+        // A socket that no caller waits for becomes no stream, which the event loop would close.
         if !self.wanted.borrow().contains_key(&id) {
             leave(socket);
             return self.take(id, Err(Unreachable::Forbidden));
@@ -198,8 +198,9 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
         Err(Unreachable::Refused)
     }
 
-    /// A socket that connects to `target` with the first bytes that are written to it, if there is one. Whether a server is there
-    /// is known only then: who finds nobody asks for a connection, and says so ([`Self::found_nobody`]).
+    /// A socket that connects to `target` with the first bytes that are written to it, if there is one. Whether a
+    /// server is there is known only then: who finds nobody asks for a connection, and says so
+    /// ([`Self::found_nobody`]).
     pub fn aimed(&self, target: u16) -> Option<S> {
         let stock = self.stock.borrow_mut().entry(target).or_default().clone();
         let (socket, is_low) = stock.take();
@@ -222,7 +223,7 @@ impl<S: TryFrom<Connection, Error = io::Error> + 'static> Dialer<S> {
         self.stock.borrow().get(&target).into_iter().for_each(|stock| stock.give_up());
     }
 
-    async fn line(&self) -> Rc<Line> {
+    async fn line(&self) -> Rc<ConnectorChannel> {
         loop {
             let attached = self.attached.notified();
             if let Some(line) = &*self.line.borrow() {

@@ -23,13 +23,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Delayed, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{AddressRange, DelayQueue, Priority, Queue, QueuedItem, ShareLimits, Shares};
 use sys::foreign::Foreign;
 use wire::{BUNDLES_MAX, Conditioning, Shed};
 
-use destination::{CREDITS_MAX, Destination, Kind};
-pub use guarded::Guarded;
-use outgoing::{Client, Ready, Waits};
+use destination::{CREDITS_MAX, Destination, SendCondition};
+pub use guarded::GuardedConnections;
+use outgoing::{CountedClient, Ready, WaitingPartition};
 pub use outgoing::{Outgoing, Owner};
 
 /// Which requests are refused for how they look.
@@ -50,8 +50,8 @@ pub fn share_limits(conditioning: &Conditioning) -> ShareLimits {
     }
 }
 
-impl Waits for Dispatcher {
-    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn()) {
+impl WaitingPartition for Dispatcher {
+    fn connection_ended(self: Rc<Self>, client: CountedClient, serve_others: &dyn Fn()) {
         self.count_out(client);
         // Those that wait for this room before those that only wait for the share of its client.
         serve_others();
@@ -86,9 +86,9 @@ pub struct Dispatcher {
     /// Those that came in this turn of the loop, for which there was room: they leave together at its end.
     outbox: RefCell<VecDeque<Ready>>,
     /// Those that no worker has room for.
-    queue: RefCell<Queue<(Outgoing, Client)>>,
+    queue: RefCell<Queue<(Outgoing, CountedClient)>>,
     /// Those whose ranges hold their shares already.
-    delayed: RefCell<Delayed<Outgoing>>,
+    delayed: RefCell<DelayQueue<Outgoing>>,
     shares: RefCell<Option<Shares>>,
     wait_max: Duration,
     waiting_max: usize,
@@ -97,8 +97,8 @@ pub struct Dispatcher {
     held_max: usize,
     /// How many connections a guarded server can serve at once, if that is known: it holds no more.
     capacity: Cell<Option<u32>>,
-    /// Who holds what, if a guarded server is behind the partition.
-    guarded: OnceCell<Rc<Guarded>>,
+    /// The connections held by a guarded server's processes, if such a server is behind the partition.
+    guarded: OnceCell<Rc<GuardedConnections>>,
     next_id: Cell<u64>,
     sweeping: Cell<bool>,
     /// Whether the owner knows that a worker is wanted.
@@ -160,7 +160,7 @@ impl Dispatcher {
     /// waits then does so here, where it is in order, and not in the channel.
     pub fn limit(&self, capacity: u32) {
         self.capacity.set(Some(capacity));
-        // What is kept would hold places in which others could be served.
+        // Kept connections would hold places in which others could be served.
         self.guarded.get().into_iter().for_each(|guarded| guarded.keep_nothing());
         self.shares_of(capacity);
     }
@@ -175,7 +175,7 @@ impl Dispatcher {
 
     /// Adds the channel of a worker, which gives credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        let destination = Destination::new(descriptor, Kind::Credits)?;
+        let destination = Destination::new(descriptor, SendCondition::Credits)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
         self.is_wanted.set(false);
         self.count_workers();
@@ -185,8 +185,12 @@ impl Dispatcher {
     }
 
     /// Adds the channel that all processes of a guarded server share; what they hold they say to `guarded`.
-    pub fn attach_shared(self: &Rc<Self>, descriptor: OwnedFd, guarded: &Rc<Guarded>) -> std::io::Result<()> {
-        let this: Rc<dyn Waits> = self.clone();
+    pub fn attach_shared(
+        self: &Rc<Self>,
+        descriptor: OwnedFd,
+        guarded: &Rc<GuardedConnections>,
+    ) -> std::io::Result<()> {
+        let this: Rc<dyn WaitingPartition> = self.clone();
         let first = self.guarded.set(guarded.clone()).is_ok();
         if first {
             guarded.add_partition(Rc::downgrade(&this));
@@ -194,15 +198,15 @@ impl Dispatcher {
         if self.capacity.get().is_some() {
             guarded.keep_nothing();
         }
-        self.attach_kind(descriptor, Kind::Server(guarded.clone(), Rc::downgrade(&this)))
+        self.attach_kind(descriptor, SendCondition::Server(guarded.clone(), Rc::downgrade(&this)))
     }
 
     /// Adds the channel to a filter.
     pub fn attach_filter(self: &Rc<Self>, descriptor: OwnedFd) -> std::io::Result<()> {
-        self.attach_kind(descriptor, Kind::Filter)
+        self.attach_kind(descriptor, SendCondition::Filter)
     }
 
-    fn attach_kind(self: &Rc<Self>, descriptor: OwnedFd, kind: Kind) -> std::io::Result<()> {
+    fn attach_kind(self: &Rc<Self>, descriptor: OwnedFd, kind: SendCondition) -> std::io::Result<()> {
         let destination = Destination::new(descriptor, kind)?;
         self.destinations.borrow_mut().insert(0, destination.clone());
         tokio::task::spawn_local(self.clone().watch_room(destination));
@@ -216,7 +220,7 @@ impl Dispatcher {
     }
 
     /// Has workers hand nothing more back, and waits for what they had on its way: whoever leaves after this loses no
-    /// connection. What came can still be sent to them.
+    /// connection. Connections that came can still be sent to them.
     pub async fn refuse(&self) {
         let destinations = self.destinations.borrow().clone();
         for destination in destinations {
@@ -250,12 +254,12 @@ impl Dispatcher {
     }
 
     /// The ranges of addresses that most of what workers hold belongs to.
-    pub fn ranges_held(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges_held(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.shares.borrow().as_ref().map_or_else(Vec::new, |shares| shares.ranges(at_most))
     }
 
     /// The ranges of addresses that most of what waits belongs to.
-    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges_waiting(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         let mut ranges = self.queue.borrow().ranges(at_most);
         ranges.extend(self.delayed.borrow().ranges(at_most));
         ranges
@@ -273,7 +277,7 @@ impl Dispatcher {
         self.keep_deadlines();
     }
 
-    fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: Client, deadline: Option<Instant>) {
+    fn dispatch(self: &Rc<Self>, outgoing: Outgoing, client: CountedClient, deadline: Option<Instant>) {
         let ready = Ready { outgoing, client, deadline };
         if !self.queue.borrow().is_empty() {
             self.enqueue(ready);
@@ -334,7 +338,7 @@ impl Dispatcher {
         }
     }
 
-    fn give_up(&self, outgoing: Outgoing, client: Client) {
+    fn give_up(&self, outgoing: Outgoing, client: CountedClient) {
         self.unavailable.set(self.unavailable.get() + 1);
         self.count_out(client);
         self.owner.undelivered(outgoing);
@@ -382,7 +386,7 @@ impl Dispatcher {
         queued.into_iter().chain(self.delayed.borrow_mut().next_deadline()).min()
     }
 
-    fn expired(&self, now: Instant) -> Option<(Outgoing, Client)> {
+    fn expired(&self, now: Instant) -> Option<(Outgoing, CountedClient)> {
         self.queue.borrow_mut().expired(now).map(|late| late.item)
     }
 
@@ -415,7 +419,7 @@ impl Dispatcher {
     }
 
     fn serve_queue(&self) {
-        // Whoever asks a guarded server for room has its turn when there is some.
+        // A client that asks a guarded server for room has its turn when there is some.
         while !self.queue.borrow().is_empty() {
             let room = self.room();
             let mut batch: VecDeque<_> = std::iter::from_fn(|| self.pop()).take(room).collect();
@@ -433,36 +437,36 @@ impl Dispatcher {
     fn requeue(&self, ready: Ready) {
         let Ready { outgoing, client, deadline } = ready;
         let deadline = deadline.unwrap_or_else(|| Instant::now() + self.wait_max);
-        let waiting = Waiting { address: outgoing.peer.ip(), deadline, item: (outgoing, client) };
+        let waiting = QueuedItem { address: outgoing.peer.ip(), deadline, item: (outgoing, client) };
         self.queue.borrow_mut().requeue(waiting);
     }
 
     fn pop(&self) -> Option<Ready> {
-        let Waiting { deadline, item: (outgoing, client), .. } = self.queue.borrow_mut().pop()?;
+        let QueuedItem { deadline, item: (outgoing, client), .. } = self.queue.borrow_mut().pop()?;
         Some(Ready { outgoing, client, deadline: Some(deadline) })
     }
 
-    fn count_out(&self, client: Client) {
+    fn count_out(&self, client: CountedClient) {
         if let (Some(client), Some(shares)) = (client, &mut *self.shares.borrow_mut()) {
             shares.release(client);
         }
     }
 
     /// A worker no longer holds a connection: those that waited for the share of its client may have their turn.
-    fn release(self: &Rc<Self>, client: Client) {
+    fn release(self: &Rc<Self>, client: CountedClient) {
         self.count_out(client);
         self.admit_delayed();
     }
 
     fn admit_delayed(self: &Rc<Self>) {
         while self.queue.borrow().len() < self.waiting_max
-            && let Some(Waiting { address, deadline, item }) = self.next_admitted()
+            && let Some(QueuedItem { address, deadline, item }) = self.next_admitted()
         {
             self.dispatch(item, Some(address), Some(deadline));
         }
     }
 
-    fn next_admitted(&self) -> Option<Waiting<Outgoing>> {
+    fn next_admitted(&self) -> Option<QueuedItem<Outgoing>> {
         let mut delayed = self.delayed.borrow_mut();
         match &mut *self.shares.borrow_mut() {
             Some(shares) if !delayed.is_empty() => delayed.pop_admitted(shares),

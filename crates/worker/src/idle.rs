@@ -1,7 +1,7 @@
 //! A worker that nobody needs says so, for the launcher to stop it.
 //!
-//! Runs in: site and service workers. Sees: how many connections there are. Never: ends by itself: only the launcher knows whether
-//! one is wanted, and starts the next.
+//! Runs in: site and service workers. Sees: how many connections there are. Never: ends by itself: only the launcher
+//! knows whether one is wanted, and starts the next.
 //!
 //! Source: Mihara, "Hi-sap" (2009), the content access scheduler.
 

@@ -23,9 +23,9 @@ mod stock;
 
 use std::time::Duration;
 
-/// LIMIT: how long a service or a function of a site's own may take to begin its response; a client has given up by then.
-/// The site's worker answers 504 after that, and the SDK knows how much time is left.
+/// LIMIT: how long a service or a function of a site's own may take to begin its response; a client has given up by
+/// then. The site's worker answers 504 after that, and the SDK knows how much time is left.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub use channel::watch;
-pub use start::{Fault, Start, allow_dump, run};
+pub use start::{ProcessFault, ProcessStart, allow_dump, run};

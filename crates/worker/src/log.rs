@@ -31,10 +31,10 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 
 /// The log of this process; a clone writes to the same place.
 #[derive(Clone, Debug)]
-pub struct Log(Rc<Shared>);
+pub struct Log(Rc<LogState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LogState {
     /// The logger; without it, events go to standard error and accesses nowhere.
     channel: Option<OwnedFd>,
     site: Cell<u16>,
@@ -84,7 +84,7 @@ impl Log {
         if let Some(descriptor) = &channel {
             rustix::io::ioctl_fionbio(descriptor, true)?;
         }
-        let log = Self(Rc::new(Shared {
+        let log = Self(Rc::new(LogState {
             channel,
             site: Cell::new(site),
             flush_ms: Cell::new(flush_ms),
@@ -254,14 +254,14 @@ impl Log {
     }
 }
 
-/// What became of a batch.
+/// The outcome of offering a batch to the logger.
 enum Offer {
     Sent,
     Full,
     Gone,
 }
 
-impl Shared {
+impl LogState {
     fn offer(&self, batch: &Pending) -> Offer {
         let Some(channel) = &self.channel else {
             return Offer::Gone;
@@ -368,7 +368,7 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, test());
     }
 
-    /// What has arrived: the batches' first numbers and counts of records.
+    /// The batches that have arrived: their first numbers and counts of records.
     fn arrived(logger: &OwnedFd) -> Vec<(u64, u64)> {
         let mut buffer = vec![0; wire::MESSAGE_MAX];
         let mut batches = Vec::new();

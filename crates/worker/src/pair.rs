@@ -1,11 +1,11 @@
 //! A connected socket that the event loop watches for what comes, and for room only once there was none.
 //!
-//! Runs in: a site's worker and a service's, on either end of a pair; site workers and data proxies, on connections to servers.
-//! Sees: the bytes of both. Never: blocks.
+//! Runs in: a site's worker and a service's, on either end of a pair; site workers and data proxies, on connections to
+//! servers. Sees: the bytes of both. Never: blocks.
 //!
-//! Whoever reads from a Unix socket makes room for the other end, and the kernel wakes whoever watches that for room: with
-//! every request and every response somebody would be woken for nothing, and take the processor from who has just read. On a
-//! new connection by TCP, the event loop would have to say that there is room before anything was written.
+//! A reader of a Unix socket makes room for the other end, and the kernel wakes the process that watches that end for
+//! room: with every request and every response a process would be woken for nothing, and take the processor from the
+//! reader. On a new connection by TCP, the event loop would have to say that there is room before anything was written.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -25,12 +25,13 @@ pub struct Pair {
     /// `None` once it could not be watched any more.
     socket: Option<AsyncFd<OwnedFd>>,
     asks_for_room: bool,
-    /// Who waits for what comes: the event loop forgets that when the socket is watched anew.
+    /// The task that waits for bytes: the event loop forgets a waiting task when the socket is watched anew.
     reader: Option<Waker>,
 }
 
 impl Pair {
-    /// Takes over a connected socket; must be called inside the runtime. The socket may be one that blocks: each call asks not to be.
+    /// Takes over a connected socket; must be called inside the runtime. The socket may be one that blocks: each call
+    /// asks not to be.
     ///
     /// # Errors
     /// There is no room for it.
@@ -192,9 +193,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Counted(AtomicU32);
+    struct WakeCounter(AtomicU32);
 
-    impl Wake for Counted {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -225,7 +226,7 @@ mod tests {
     fn who_reads_is_woken_although_the_socket_is_watched_anew() {
         run(async {
             let (mut one, mut other) = pair();
-            let reader = Arc::new(Counted::default());
+            let reader = Arc::new(WakeCounter::default());
             let waker = Waker::from(reader.clone());
             assert!(one.poll_read_ready(&mut Context::from_waker(&waker)).is_pending());
             let large = vec![0; 1 << 20];
@@ -240,7 +241,7 @@ mod tests {
     fn what_was_read_wakes_nobody_at_the_other_end() {
         run(async {
             let (mut one, mut other) = pair();
-            let waiting = Arc::new(Counted::default());
+            let waiting = Arc::new(WakeCounter::default());
             let waker = Waker::from(waiting.clone());
             assert!(one.poll_read_ready(&mut Context::from_waker(&waker)).is_pending());
             one.write_all(b"x").await.unwrap();

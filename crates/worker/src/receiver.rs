@@ -31,12 +31,12 @@ const CREDITS: u16 = 64;
 
 /// How many it may have on their way while it uses all that it is given, and the worker has room for them.
 ///
-/// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at most
-/// so many new ones. More would be more than a worker that hangs takes down with it.
+/// LIMIT: a turn of the loop of a worker with thousands of busy connections takes tens of milliseconds, and brings at
+/// most so many new ones. More would be more than a worker that hangs takes down with it.
 const CREDITS_BURST: u16 = 512;
 
-/// LIMIT: how long a connection that no gate takes is kept for a gate that is about to be attached. A gate leaves once its
-/// successor's channels are under way; a busy worker reads of them within a turn of its loop.
+/// LIMIT: how long a connection that no gate takes is kept for a gate that is about to be attached. A gate leaves once
+/// its successor's channels are under way; a busy worker reads of them within a turn of its loop.
 const RETURN_TIME: Duration = Duration::from_secs(1);
 
 type SourceChannel = Channel<ToWorker, FromWorker>;
@@ -44,11 +44,11 @@ type SourceChannel = Channel<ToWorker, FromWorker>;
 /// All sources of one worker.
 #[derive(Debug)]
 pub struct Receiver {
-    sources: RefCell<Vec<Rc<Source>>>,
+    sources: RefCell<Vec<Rc<ReceiverSource>>>,
     arrived: RefCell<VecDeque<Arrival>>,
     arrival: Notify,
-    /// The worker retires, or has no connection any more. Whoever waits for the first is woken for nothing else: a connection does
-    /// not look again for what it was woken.
+    /// The worker retires, or has no connection any more. A task that waits for the first is woken for nothing else: a
+    /// connection does not look again for what it was woken.
     changed: Notify,
     /// There is another source, or there will be none.
     attached: Notify,
@@ -62,11 +62,11 @@ pub struct Receiver {
 
 /// One source.
 #[derive(Debug)]
-struct Source {
+struct ReceiverSource {
     channel: SourceChannel,
     /// Whether it relays requests of several clients on each connection.
     relays: bool,
-    /// What is to be said to it.
+    /// The returns to be reported to it.
     returns: RefCell<Returns>,
     /// Credits that the source has and has not used.
     granted: Cell<u32>,
@@ -77,7 +77,7 @@ struct Source {
     refuses: Cell<bool>,
 }
 
-/// What a source has not been told since the last message.
+/// The returns that a source has not been told since the last message.
 #[derive(Debug, Default)]
 struct Returns {
     /// Whether connections have arrived: it waits for a word, also if their credits do not come back.
@@ -106,7 +106,7 @@ pub struct Arrival {
     pub local: SocketAddr,
     /// Whether a site worker is at the other end.
     pub relayed: bool,
-    /// What is spoken on it, as its source says.
+    /// The protocol spoken on it, as its source says.
     pub kind: Kind,
     /// Says that the connection ended when dropped.
     pub guard: ConnectionGuard,
@@ -116,7 +116,7 @@ pub struct Arrival {
 #[derive(Debug)]
 pub struct ConnectionGuard {
     id: u64,
-    from: Weak<Source>,
+    from: Weak<ReceiverSource>,
     receiver: Rc<Receiver>,
 }
 
@@ -138,7 +138,7 @@ impl Receiver {
 
     /// Adds a source and grants it its first credits.
     pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, relays: bool) -> std::io::Result<()> {
-        let source = Rc::new(Source {
+        let source = Rc::new(ReceiverSource {
             channel: Channel::new(descriptor)?,
             relays,
             returns: RefCell::new(Returns { credits: CREDITS, ..Returns::default() }),
@@ -213,8 +213,8 @@ impl Receiver {
         }
     }
 
-    /// Waits until there has been no connection for `time`, of which it looks at so many `steps`: whoever serves need not look at
-    /// the clock.
+    /// Waits until there has been no connection for `time`, of which it looks at so many `steps`: whoever serves need
+    /// not look at the clock.
     pub async fn rested(&self, time: Duration, steps: u32) {
         let (mut quiet, mut seen) = (0, self.counters.snapshot().connections);
         while quiet < steps {
@@ -226,7 +226,7 @@ impl Receiver {
     }
 
     /// Receives what one source sends until it closes or misbehaves.
-    async fn listen(self: Rc<Self>, source: Rc<Source>) {
+    async fn listen(self: Rc<Self>, source: Rc<ReceiverSource>) {
         let name = if source.relays { "the worker that relays to it" } else { "a gate" };
         let mut descriptors = Vec::new();
         loop {
@@ -264,7 +264,7 @@ impl Receiver {
     /// Takes the connections of one message in: all of them, or none and why.
     fn take(
         self: &Rc<Self>,
-        source: &Rc<Source>,
+        source: &Rc<ReceiverSource>,
         bundles: impl ExactSizeIterator<Item = Bundle>,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), &'static str> {
@@ -306,7 +306,7 @@ impl Receiver {
     }
 
     /// Notes something to be returned to a source, and sees to it that it is sent once per turn of the loop.
-    fn queue_return(self: &Rc<Self>, source: &Rc<Source>, note: impl FnOnce(&mut Returns)) {
+    fn queue_return(self: &Rc<Self>, source: &Rc<ReceiverSource>, note: impl FnOnce(&mut Returns)) {
         let mut returns = source.returns.borrow_mut();
         let nothing_pending = returns.is_empty();
         note(&mut returns);
@@ -316,13 +316,13 @@ impl Receiver {
     }
 
     /// Sends what is to be returned to a source.
-    async fn flush(self: Rc<Self>, source: Rc<Source>) {
+    async fn flush(self: Rc<Self>, source: Rc<ReceiverSource>) {
         // A turn of the loop later, what the same turn brings is in the same message.
         tokio::task::yield_now().await;
         self.send_returns(&source).await;
     }
 
-    async fn send_returns(&self, source: &Source) {
+    async fn send_returns(&self, source: &ReceiverSource) {
         loop {
             let Returns { has_taken, credits, mut done } = source.returns.take();
             let rest = done.split_off(done.len().min(NUMBERS_MAX));
@@ -341,9 +341,9 @@ impl Receiver {
         }
     }
 
-    /// How many credits are to be returned to a source in the place of `credits`: more if it has used up all of them, so
-    /// that others wait there, and there is room for them; fewer when it does not need them any more.
-    fn adapted(&self, source: &Source, credits: u16) -> u16 {
+    /// How many credits are to be returned to a source in the place of `credits`: more if it has used up all of them,
+    /// so that others wait there, and there is room for them; fewer when it does not need them any more.
+    fn adapted(&self, source: &ReceiverSource, credits: u16) -> u16 {
         let window = source.window.get();
         if window == 0 {
             source.window.set(CREDITS);
@@ -365,10 +365,10 @@ impl Receiver {
         credits + adapted - window
     }
 
-    /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may have
-    /// a successor and be about to end.
-    fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<Source>> {
-        let takes = |source: &Rc<Source>| !source.relays && !source.refuses.get();
+    /// The source to hand `guard`'s connection back to: where it came from, or else the newest gate: an older one may
+    /// have a successor and be about to end.
+    fn return_path(&self, guard: &ConnectionGuard) -> Option<Rc<ReceiverSource>> {
+        let takes = |source: &Rc<ReceiverSource>| !source.relays && !source.refuses.get();
         guard
             .from
             .upgrade()
@@ -378,7 +378,11 @@ impl Receiver {
 
     /// As [`Self::return_path`], and waits until `deadline` for a source to be attached if there is none. A worker that
     /// retires does not wait: at the end of everything, there are no gates any more.
-    async fn return_path_until(&self, guard: &ConnectionGuard, deadline: Instant) -> Option<Rc<Source>> {
+    async fn return_path_until(
+        &self,
+        guard: &ConnectionGuard,
+        deadline: Instant,
+    ) -> Option<Rc<ReceiverSource>> {
         loop {
             let found = self.return_path(guard);
             if found.is_some() || self.draining() {

@@ -1,7 +1,8 @@
-//! Lines of the error log about requests that were refused: each reason at once, and then no more often than people read.
+//! Lines of the error log about requests that were refused: each reason at once, and then no more often than people
+//! read.
 //!
-//! Untrusted input: what clients send; the logger escapes it. Must never: let clients fill the log, or keep silent about
-//! what was left out.
+//! Untrusted input: what clients send; the logger escapes it. Must never: let clients fill the log, or keep silent
+//! about what was left out.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,8 +10,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use conditioning::checks::Fault;
-use request::head::Refusal;
+use conditioning::checks::HeadFault;
+use request::head::HeadRefusal;
 use wire::log::Level;
 
 use crate::log::Log;
@@ -24,10 +25,10 @@ const TARGET_BYTES_MAX: usize = 300;
 const _: () = assert!(request::head::TARGET_BYTES_MAX == conditioning::checks::TARGET_BYTES_MAX, "one limit");
 
 /// How a request is refused of whose head the checks say this.
-pub fn refusal(fault: Fault) -> Refusal {
+pub fn refusal(fault: HeadFault) -> HeadRefusal {
     match fault {
-        Fault::Target => Refusal::TargetTooLong,
-        fault => Refusal::Strange(fault.words()),
+        HeadFault::Target => HeadRefusal::TargetTooLong,
+        fault => HeadRefusal::Strange(fault.words()),
     }
 }
 
@@ -60,8 +61,8 @@ impl fmt::Display for Untold {
 
 /// A request that was refused, as the log tells of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Refused<'a> {
-    /// What the client was told.
+pub struct RefusedRequest<'a> {
+    /// The status that the client got.
     pub status: u16,
     /// The client.
     pub client: IpAddr,
@@ -75,9 +76,9 @@ pub struct Refused<'a> {
     pub reason: &'static str,
     /// The rule of the site that it is about, so that one server that fails does not hide another; 0 for none.
     pub rule: u16,
-    /// What more there is to say of this one, such as a file or an upstream; may be empty.
+    /// The object of the refusal, such as a file or an upstream; may be empty.
     pub about: &'a str,
-    /// What the operator can do; may be empty.
+    /// The remedy for the operator; may be empty.
     pub remedy: &'a str,
 }
 
@@ -87,24 +88,24 @@ pub struct Refusals(RefCell<HashMap<(&'static str, u16), LogLimiter>>);
 
 impl Refusals {
     /// Logs a refusal, unless one for the same reason and rule was logged just now.
-    pub fn note(&self, log: &Log, refused: Refused<'_>) {
+    pub fn note(&self, log: &Log, refused: RefusedRequest<'_>) {
         let told =
             self.0.borrow_mut().entry((refused.reason, refused.rule)).or_default().tell(Instant::now());
         if let Some(others) = told {
-            log.event(Level::Warning, Line { refused, others });
+            log.event(Level::Warning, RefusalLine { refused, others });
         }
     }
 }
 
 /// A line.
-struct Line<'a> {
-    refused: Refused<'a>,
+struct RefusalLine<'a> {
+    refused: RefusedRequest<'a>,
     others: u64,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for RefusalLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused { status, client, method, host, target, reason, about, remedy, .. } = self.refused;
+        let RefusedRequest { status, client, method, host, target, reason, about, remedy, .. } = self.refused;
         write!(f, "{status} for {client}")?;
         let target = &target[..target.len().min(TARGET_BYTES_MAX)];
         let text = String::from_utf8_lossy;
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn what_a_line_says() {
-        let refused = Refused {
+        let refused = RefusedRequest {
             status: 403,
             client: "192.0.2.1".parse().unwrap(),
             method: b"GET",
@@ -146,19 +147,19 @@ mod tests {
             about: "`public/x`, by uid 51001",
             remedy: "chmod o+r",
         };
-        let said = Line { refused, others: 2 }.to_string();
+        let said = RefusalLine { refused, others: 2 }.to_string();
         assert_eq!(
             said,
             "403 for 192.0.2.1 \"GET a.test/x\": the file may not be read; `public/x`, by uid 51001; chmod o+r (and 2 \
              others since the last such line)"
         );
         let long = vec![b'a'; 1000];
-        let bare = Refused { method: b"", target: b"", about: "", remedy: "", ..refused };
+        let bare = RefusedRequest { method: b"", target: b"", about: "", remedy: "", ..refused };
         assert_eq!(
-            Line { refused: bare, others: 0 }.to_string(),
+            RefusalLine { refused: bare, others: 0 }.to_string(),
             "403 for 192.0.2.1: the file may not be read"
         );
-        let cut = Line { refused: Refused { target: &long, ..refused }, others: 0 }.to_string();
+        let cut = RefusalLine { refused: RefusedRequest { target: &long, ..refused }, others: 0 }.to_string();
         assert!(cut.len() < 500, "{cut}");
     }
 }

@@ -60,7 +60,7 @@ impl<T> Routes<T> {
         }
     }
 
-    /// What all lines lead to.
+    /// The targets of all lines.
     pub fn targets(&self) -> impl Iterator<Item = &T> {
         let hosts = self.names.iter().chain(&self.patterns);
         hosts.flat_map(|(_, paths)| paths).map(|(_, target)| target)

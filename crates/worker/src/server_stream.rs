@@ -36,15 +36,15 @@ impl TryFrom<OwnedFd> for ServerStream {
     }
 }
 
-/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of. Whether the socket blocks
-/// makes no difference to a [`Pair`].
+/// Takes over a connected socket; fails if that is no stream that a server could be at the other end of. Whether the
+/// socket blocks makes no difference to a [`Pair`].
 impl TryFrom<Connection> for ServerStream {
     type Error = io::Error;
 
     fn try_from(connection: Connection) -> io::Result<Self> {
         let socket = match connection {
             Connection::Tcp(socket) => {
-                // What comes in small pieces must not wait for acknowledgements.
+                // Small pieces must not wait for acknowledgements.
                 set_tcp_nodelay(&socket, true)?;
                 return Ok(Self::Tcp(Pair::new(socket)?));
             }

@@ -12,9 +12,9 @@ use tokio::runtime::LocalOptions;
 
 use crate::channel::ChannelError;
 
-/// What a process begins with.
+/// The channels with which a process starts.
 #[derive(Debug)]
-pub struct Start {
+pub struct ProcessStart {
     /// The channel from and to the launcher.
     pub control: OwnedFd,
     /// Where this process speaks to the launcher, if not there.
@@ -23,9 +23,9 @@ pub struct Start {
     pub log: Option<OwnedFd>,
 }
 
-/// What ends a process of ours before its time.
+/// The faults that end a process of ours before its time.
 #[derive(Debug)]
-pub enum Fault {
+pub enum ProcessFault {
     /// The kernel refused.
     Io(std::io::Error),
     /// The launcher said what makes no sense.
@@ -34,7 +34,7 @@ pub enum Fault {
     Operator(String),
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ProcessFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Io(error) => write!(f, "the system refused: {error}"),
@@ -44,15 +44,15 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProcessFault {}
 
-impl From<std::io::Error> for Fault {
+impl From<std::io::Error> for ProcessFault {
     fn from(error: std::io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<ChannelError> for Fault {
+impl From<ChannelError> for ProcessFault {
     fn from(error: ChannelError) -> Self {
         match error {
             ChannelError::Io(error) => Self::Io(error),
@@ -72,8 +72,8 @@ pub fn allow_dump(allow: bool) -> std::io::Result<()> {
 
 /// Runs `main` on a runtime of this one thread, where it may spawn local tasks, with what this process inherited.
 ///
-/// What `main` returns as an error goes to standard error, that is, to the error log, with exit status 1.
-pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>) -> ExitCode {
+/// Runs `main`; an error of it goes to standard error, that is, to the error log, with exit status 1.
+pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(ProcessStart) -> Result<(), E>) -> ExitCode {
     let inherited = match Inherited::take() {
         Ok(inherited) => inherited,
         Err(error) => {
@@ -86,7 +86,7 @@ pub fn run<E: std::fmt::Display>(main: impl AsyncFnOnce(Start) -> Result<(), E>)
         eprintln!("error: this process could not be shut to others: {error}");
         return ExitCode::FAILURE;
     }
-    let start = Start { control: inherited.control, say: inherited.say, log: inherited.log };
+    let start = ProcessStart { control: inherited.control, say: inherited.say, log: inherited.log };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,

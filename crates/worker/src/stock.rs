@@ -1,9 +1,10 @@
 //! Sockets in stock: each connects to its target with the first bytes that are written to it.
 //!
-//! Runs in: site workers. Untrusted input: none that it looks at. Must never: keep a socket that nobody has wanted for a second.
+//! Runs in: site workers. Untrusted input: none that it looks at. Must never: keep a socket that nobody has wanted for
+//! a second.
 //!
-//! Nobody at the other end hears of one before it is used, so that it takes no process of a server's, as a connection made
-//! in advance would.
+//! Nobody at the other end hears of one before it is used, so that it takes no process of a server's, as a connection
+//! made in advance would.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,8 +13,8 @@ use std::time::Duration;
 use sys::foreign::Foreign;
 use tokio::time::{Instant, sleep};
 
-/// A target is busy whose last connection was wanted so lately: there are sockets in stock for busy ones alone. They go when
-/// nobody has wanted one for as long.
+/// A target is busy whose last connection was wanted so lately: there are sockets in stock for busy ones alone. They go
+/// when nobody has wanted one for as long.
 const BUSY: Duration = Duration::from_secs(1);
 /// More are asked for when no more than so many are left.
 const LOW: usize = 4;
@@ -57,7 +58,7 @@ impl Stock {
         self.is_asked.set(true);
     }
 
-    /// What was asked for has come; how much nonsense that was.
+    /// Stores the sockets that have come in answer; returns how many of them were not asked for.
     pub fn put(self: &Rc<Self>, sockets: impl Iterator<Item = Foreign>) -> u32 {
         let was_asked = self.is_asked.replace(false);
         let room = if was_asked { SOCKETS_MAX - self.sockets.borrow().len() } else { 0 };
@@ -140,7 +141,7 @@ mod tests {
             stock.put(sockets(2));
             stock.give_up();
             assert!(matches!(stock.take(), (None, false)));
-            // What nobody has asked for.
+            // A socket that was not asked for.
             assert_eq!((stock.put(sockets(1)), stock.take().0.is_none()), (1, true));
         });
     }

@@ -87,7 +87,7 @@ fn a_worker_that_never_says_what_ended_gets_no_more_than_it_may_hold() {
     });
 }
 
-/// What a bare worker receives next: the bundles of one message, each with its descriptor.
+/// Receives as a bare worker: the bundles of one message, each with its descriptor.
 async fn message(line: &OwnedFd) -> Vec<Bundle> {
     let (mut buffer, mut descriptors) = (vec![0; wire::MESSAGE_MAX], Vec::new());
     loop {
@@ -130,7 +130,7 @@ fn what_comes_in_one_turn_leaves_in_one_message_as_far_as_credits_go() {
         for port in 1..=7 {
             send(port, if port == 3 { b"GET" } else { b"" });
         }
-        // What was read before goes by itself.
+        // A bundle with bytes that were read before goes by itself.
         let mut ids = Vec::new();
         for expected in [vec![1, 2], vec![3], vec![4, 5]] {
             let bundles = message(&theirs).await;
@@ -140,7 +140,7 @@ fn what_comes_in_one_turn_leaves_in_one_message_as_far_as_credits_go() {
         }
         assert_eq!(ids, [0, 1, 2, 3, 4]);
         assert_eq!(counts.delivered.get(), 5);
-        // What waits follows when there are credits; so many go in one message, and no more.
+        // Waiting bundles follow when there are credits; so many go in one message, and no more.
         for port in 8..=100 {
             send(port, b"");
         }

@@ -59,7 +59,7 @@ impl Bench {
         }
     }
 
-    /// What each worker gets of so many connections that come at once: their numbers.
+    /// The numbers of connections that each worker gets of so many that come at once.
     async fn send(&self, count: usize) -> Vec<Vec<u64>> {
         let before = self.counts.delivered.get();
         self.come(count);

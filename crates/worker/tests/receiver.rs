@@ -13,7 +13,7 @@ use worker::channel::Channel;
 use worker::counters::{Counters, DropCounters};
 use worker::receiver::{Arrival, Receiver};
 
-/// What a worker grants a source at first: docs/internals/limits.md.
+/// The credits that a worker grants a source at first: docs/internals/limits.md.
 const CREDITS: u16 = 64;
 const MOMENT: Duration = Duration::from_millis(50);
 
@@ -189,7 +189,7 @@ fn what_a_leaving_gate_refuses_goes_to_its_successor_and_what_it_was_sent_before
         assert!(told.contains(&FromWorker::Back { id: 5, preread: Bytes(vec![]) }), "{told:?}");
         let back = FromWorker::Back { id: NUMBERLESS, preread: Bytes(b"rest".to_vec()) };
         assert_eq!(said(&successor).await, back);
-        // What it still has to send is taken.
+        // The rest that it has to send is taken.
         leaving.try_send(&connection(7, Kind::Plain), Some(stream().as_fd())).unwrap();
         assert_eq!(receiver.next().await.unwrap().preread, b"GET");
     });
@@ -410,7 +410,8 @@ fn a_source_that_uses_all_its_credits_gets_more_while_there_is_room() {
             let FromWorker::Returns { credits, .. } = said(&peer).await else { panic!("no credits") };
             assert_eq!(u64::from(credits), window);
         }
-        // While it uses few of them, these do not come back until it has 64 again; the worker only says that they have arrived.
+        // While it uses few of them, these do not come back until it has 64 again; the worker only says that they have
+        // arrived.
         for number in 0..=window - u64::from(CREDITS) {
             held.push(arrival(&receiver, &peer, sent + number).await);
             let credits = u16::from(number == window - u64::from(CREDITS));

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use bulkhead_service::http::header::{ACCEPT, ALLOW, CACHE_CONTROL};
 use bulkhead_service::{Bytes, Context, Error, Method, Request, Response, Service, StatusCode};
-use probe::hints::Kind;
+use probe::hints::ProbedKind;
 use probe::score::{self, Score};
-use probe::{Hints, Report};
+use probe::{Hints, ProbeReport};
 
 use database::{Asked, Database};
 
@@ -54,7 +54,7 @@ enum Form {
 impl Service for Breakout {
     async fn init(cx: &Context) -> Result<Self, Error> {
         let mut hints = cx.option("--hints").map_or_else(|_| Ok(Hints::default()), Hints::parse)?;
-        hints.kind = Kind::Service;
+        hints.kind = ProbedKind::Service;
         let path = cx.option("--path").unwrap_or("/breakout").to_owned();
         Ok(Self { hints, path, database: Database::new(cx)?, found: RefCell::new(None) })
     }
@@ -109,7 +109,7 @@ impl Breakout {
     }
 }
 
-fn json(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
+fn json(report: &ProbeReport, score: &Score, asked: Option<&[Asked]>) -> String {
     let mut json = report.to_json();
     json["score"] = score.to_json();
     if let Some(asked) = asked {

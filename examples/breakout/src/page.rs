@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 use bulkhead_service::escape;
-use probe::Report;
+use probe::ProbeReport;
 use probe::attempt::Result;
-use probe::run::Entry;
+use probe::run::ProbeEntry;
 use probe::score::{Score, level};
 
 use crate::database::{self, Asked};
@@ -26,11 +26,11 @@ const GROUPS: [(char, &str); 7] = [
     ('G', "Identity"),
 ];
 
-fn of_group(report: &Report, group: char) -> impl Iterator<Item = &Entry> {
+fn of_group(report: &ProbeReport, group: char) -> impl Iterator<Item = &ProbeEntry> {
     report.entries.iter().filter(move |entry| entry.attempt.group == group)
 }
 
-fn succeeded(report: &Report) -> impl Iterator<Item = &Entry> {
+fn succeeded(report: &ProbeReport) -> impl Iterator<Item = &ProbeEntry> {
     report.entries.iter().filter(|entry| entry.result() == Result::Succeeded)
 }
 
@@ -49,7 +49,7 @@ impl Outcome {
     /// In the order in which a group shows them.
     const ALL: [Self; 4] = [Self::GotOut, Self::Allowed, Self::Refused, Self::NotApplicable];
 
-    fn of(report: &Report, entry: &Entry) -> Self {
+    fn of(report: &ProbeReport, entry: &ProbeEntry) -> Self {
         match entry.result() {
             Result::Refused => Self::Refused,
             Result::Succeeded if report.unexpected().contains(&entry.attempt.id) => Self::GotOut,
@@ -76,13 +76,13 @@ impl Outcome {
         }
     }
 
-    fn count(self, report: &Report) -> usize {
+    fn count(self, report: &ProbeReport) -> usize {
         report.entries.iter().filter(|entry| Self::of(report, entry) == self).count()
     }
 }
 
 /// What the attacker got, in one sentence.
-fn summary(report: &Report) -> String {
+fn summary(report: &ProbeReport) -> String {
     let got: Vec<&str> = succeeded(report).map(|entry| entry.attempt.name).collect();
     let count = report.entries.len();
     match got.as_slice() {
@@ -94,7 +94,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// The page.
-pub fn html(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
+pub fn html(report: &ProbeReport, score: &Score, asked: Option<&[Asked]>) -> String {
     let mut groups = asked.map(database::section).unwrap_or_default();
     for (letter, title) in GROUPS {
         // Formatting into a String does not fail.
@@ -165,7 +165,7 @@ fn exposure(score: &Score) -> String {
     )
 }
 
-fn group(report: &Report, letter: char, title: &str) -> String {
+fn group(report: &ProbeReport, letter: char, title: &str) -> String {
     let count =
         |wanted| of_group(report, letter).filter(|entry| Outcome::of(report, entry) == wanted).count();
     if of_group(report, letter).count() == 0 {
@@ -188,7 +188,7 @@ fn group(report: &Report, letter: char, title: &str) -> String {
     )
 }
 
-fn row(entry: &Entry, outcome: Outcome) -> String {
+fn row(entry: &ProbeEntry, outcome: Outcome) -> String {
     format!(
         "<tr class=\"{}\" id=\"{id}\"><td title=\"{id}\">{}</td><td><span>{}</span></td><td>{}</td><td>{}</td></tr>",
         outcome.class(),
@@ -201,7 +201,7 @@ fn row(entry: &Entry, outcome: Outcome) -> String {
 }
 
 /// The text: a line for each attempt.
-pub fn text(report: &Report, score: &Score, asked: Option<&[Asked]>) -> String {
+pub fn text(report: &ProbeReport, score: &Score, asked: Option<&[Asked]>) -> String {
     let mut text = format!("What an attacker who owns this process gets: {}\n", summary(report));
     let tenths = score.tenths();
     for (letter, title) in GROUPS {

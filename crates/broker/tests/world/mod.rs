@@ -32,7 +32,7 @@ pub struct World {
     listeners: RefCell<Vec<OwnedFd>>,
 }
 
-/// What stands for a process: when it goes, all its tasks go, and with them what they have open.
+/// The stand-in for a process: when it goes, all its tasks go, and with them the descriptors that they have open.
 struct Process {
     tasks: Rc<LocalSet>,
     running: JoinHandle<()>,

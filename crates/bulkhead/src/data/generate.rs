@@ -123,7 +123,7 @@ fn read(data: &DataSource) -> Result<Statements, Fault> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(Fault::io(format_args!("cannot read {shown}")))?;
     let dialect = data.server().map(|server| server.engine);
-    let said = |mistakes: Vec<statements::Mistake>| {
+    let said = |mistakes: Vec<statements::StatementMistake>| {
         mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     statements::parse(&text, dialect).map_err(|mistakes| Fault::Failed(said(mistakes)))

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use statements::{Kind, Parameter, Statement, Transaction, Type};
+use statements::{Parameter, Statement, StatementKind, Transaction, Type};
 
 use super::generate::{Callable, Column, camel, check_column, steps};
 
@@ -88,9 +88,11 @@ fn function(statement: &Statement, columns: &[Column]) -> String {
     let row = if columns.is_empty() { "Any".to_owned() } else { camel(name) };
     let into = if columns.is_empty() { String::new() } else { format!(", into={row}") };
     let (gives, call) = match statement.kind {
-        Kind::One => (format!("Optional[{row}]"), format!("one(\"{name}\"{values}{into})")),
-        Kind::Many => (format!("list[{row}]"), format!("many(\"{name}\"{values}{into})")),
-        Kind::Exec | Kind::ExecRows => ("int".to_owned(), format!("exec(\"{name}\"{values})")),
+        StatementKind::One => (format!("Optional[{row}]"), format!("one(\"{name}\"{values}{into})")),
+        StatementKind::Many => (format!("list[{row}]"), format!("many(\"{name}\"{values}{into})")),
+        StatementKind::Exec | StatementKind::ExecRows => {
+            ("int".to_owned(), format!("exec(\"{name}\"{values})"))
+        }
     };
     format!(
         "\n    async def {}(self{parameters}) -> {gives}:\n        return await self.source.{call}\n",

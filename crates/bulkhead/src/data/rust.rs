@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use statements::{Kind, Parameter, Statement, Transaction, Type};
+use statements::{Parameter, Statement, StatementKind, Transaction, Type};
 
 use super::generate::{Callable, Column, camel, check_column, steps};
 
@@ -82,9 +82,9 @@ fn function(statement: &Statement, columns: &[Column]) -> Result<String, String>
     let values = tuple(statement.parameters.iter().map(|one| word(&one.name)));
     let row = if columns.is_empty() { "Vec<AnyValue>".to_owned() } else { camel(name) };
     let (gives, call) = match statement.kind {
-        Kind::One => (format!("Option<{row}>"), "one"),
-        Kind::Many => (format!("Vec<{row}>"), "many"),
-        Kind::Exec | Kind::ExecRows => ("u64".to_owned(), "exec"),
+        StatementKind::One => (format!("Option<{row}>"), "one"),
+        StatementKind::Many => (format!("Vec<{row}>"), "many"),
+        StatementKind::Exec | StatementKind::ExecRows => ("u64".to_owned(), "exec"),
     };
     Ok(format!(
         "    pub async fn {}(&self{parameters}) -> Result<{gives}, DataError> {{\n        self.0.{call}(\"{name}\", {values}).await\n    }}\n\n",

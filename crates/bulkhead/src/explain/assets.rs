@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use config::{Config, DataSource, Service, Site};
-use statements::Table;
+use statements::NamedTable;
 
 use super::granted::Granted;
 use super::inventory::{Assets, Listing};
@@ -96,7 +96,7 @@ pub fn data_name(site: &Site, data: &DataSource) -> String {
 }
 
 /// A table's name, with its source's.
-pub fn table_name(source: &str, table: &Table) -> String {
+pub fn table_name(source: &str, table: &NamedTable) -> String {
     format!("{source}.{}", table.name.to_ascii_lowercase())
 }
 

@@ -4,17 +4,17 @@
 //! reads where its words leave that open.
 
 use serde_json::{Value, json};
-use statements::Table;
+use statements::NamedTable;
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::Role;
 
 use super::Report;
 use super::assets::data_name;
-use super::contacts::Post;
 use super::granted::{Call, tables};
 use crate::table::align;
 
 /// The calls of a service, or for each service of a data proxy how many it may make; nothing for others.
-pub fn text(report: &Report, post: &Post) -> String {
+pub fn text(report: &Report, post: &ProcessSpec) -> String {
     let rows = match post.role {
         Role::Service => of_service(report, post),
         Role::DataProxy => of_proxy(report, post),
@@ -33,7 +33,7 @@ pub fn text(report: &Report, post: &Post) -> String {
 }
 
 /// The sources of a service, by their names with the site's and without.
-fn sources<'r>(report: &'r Report, post: &Post) -> Vec<(String, &'r str)> {
+fn sources<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(String, &'r str)> {
     let Some((site, service)) = post.site(&report.config).zip(post.service(&report.config)) else {
         return Vec::new();
     };
@@ -41,7 +41,7 @@ fn sources<'r>(report: &'r Report, post: &Post) -> Vec<(String, &'r str)> {
     own.map(|data| (data_name(site, data), data.name.as_str())).collect()
 }
 
-fn of_service(report: &Report, post: &Post) -> Vec<Vec<String>> {
+fn of_service(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
     let name = post.service(&report.config).map_or("", |service| &service.name);
     let of_source = |(source, short): (String, &str)| -> Vec<Vec<String>> {
         let calls = report.granted.of_service(&source, name);
@@ -59,22 +59,22 @@ fn does(call: &Call) -> &'static str {
     }
 }
 
-fn row(cells: [&str; 3], tables: &[Table]) -> Vec<String> {
+fn row(cells: [&str; 3], tables: &[NamedTable]) -> Vec<String> {
     let [reads, writes] =
         split(tables).map(|names| if names.is_empty() { "-".into() } else { names.join(", ") });
     cells.map(str::to_owned).into_iter().chain([reads, writes]).collect()
 }
 
 /// The tables that are only read, and those that are changed.
-fn split(tables: &[Table]) -> [Vec<&str>; 2] {
+fn split(tables: &[NamedTable]) -> [Vec<&str>; 2] {
     [false, true].map(|writes| {
         tables.iter().filter(|table| table.writes == writes).map(|table| table.name.as_str()).collect()
     })
 }
 
 /// The services that have a source, with the calls of each.
-fn callers<'r>(report: &'r Report, post: &Post) -> Vec<(&'r str, Vec<&'r Call>)> {
-    let Some((site, data)) = post.site(&report.config).zip(post.data(&report.config)) else {
+fn callers<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(&'r str, Vec<&'r Call>)> {
+    let Some((site, data)) = post.site(&report.config).zip(post.data_source(&report.config)) else {
         return Vec::new();
     };
     let source = data_name(site, data);
@@ -83,7 +83,7 @@ fn callers<'r>(report: &'r Report, post: &Post) -> Vec<(&'r str, Vec<&'r Call>)>
     services.map(|service| (service.name.as_str(), calls(&service.name))).collect()
 }
 
-fn of_proxy(report: &Report, post: &Post) -> Vec<Vec<String>> {
+fn of_proxy(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
     let of_caller = |(service, calls): (&str, Vec<&Call>)| {
         let changing = calls.iter().filter(|call| call.writes).count();
         row([service, &calls.len().to_string(), &changing.to_string()], &tables(calls))
@@ -92,7 +92,7 @@ fn of_proxy(report: &Report, post: &Post) -> Vec<Vec<String>> {
 }
 
 /// The same for programs: what a service may call; what may be called of a data proxy, with by whom.
-pub fn json(report: &Report, post: &Post) -> Vec<Value> {
+pub fn json(report: &Report, post: &ProcessSpec) -> Vec<Value> {
     let of_call = |source: &str, service: &str, call: &Call| {
         let [reads, writes] = split(&call.tables);
         json!({
@@ -101,7 +101,7 @@ pub fn json(report: &Report, post: &Post) -> Vec<Value> {
         })
     };
     let site = post.site(&report.config);
-    match (post.role, site, post.service(&report.config), post.data(&report.config)) {
+    match (post.role, site, post.service(&report.config), post.data_source(&report.config)) {
         (Role::Service, _, Some(service), _) => {
             let sources = sources(report, post);
             let calls = sources.iter().flat_map(|(source, _)| {
@@ -130,7 +130,7 @@ mod tests {
         Report::new("shop.toml".into(), config, granted, Err("no server is running".into()))
     }
 
-    fn post(report: &Report, name: &str) -> Post {
+    fn post(report: &Report, name: &str) -> ProcessSpec {
         report.posts.iter().find(|post| post.name == name).unwrap().clone()
     }
 

@@ -6,44 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use config::{Config, DataSource, Service, Site};
-use supervisor::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, TEMPLATES_OF};
+use config::{Config, Site};
+use supervisor::setup::links::are_linked;
+use supervisor::setup::process_table::process_table;
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::{Edge, Role};
-
-use super::assets::{data_name, service_name};
-
-/// A process that a configuration asks for. All gates are one, as they have one uid; all filters are one, as each of
-/// them has the same to lose.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Post {
-    /// What it does.
-    pub role: Role,
-    /// Its name, as people write it.
-    pub name: String,
-    /// Its site, by its number in the configuration.
-    pub site: Option<usize>,
-    /// Which service of its site it runs, or works for.
-    pub service: Option<usize>,
-    /// Which data source of its site it holds.
-    pub data: Option<usize>,
-}
-
-impl Post {
-    /// The site that it serves or belongs to.
-    pub fn site<'c>(&self, config: &'c Config) -> Option<&'c Site> {
-        config.sites.get(self.site?).map(|site| &**site)
-    }
-
-    /// The service that it runs, or works for.
-    pub fn service<'c>(&self, config: &'c Config) -> Option<&'c Service> {
-        self.site(config)?.services.get(self.service?)
-    }
-
-    /// The data source that it holds.
-    pub fn data<'c>(&self, config: &'c Config) -> Option<&'c DataSource> {
-        self.site(config)?.data.get(self.data?)
-    }
-}
 
 /// One direction of a channel between two processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,49 +23,42 @@ pub struct Contact {
     pub descriptors: &'static str,
 }
 
-/// Every process, in the order of tables: outermost first.
-pub fn posts(config: &Config) -> Vec<Post> {
-    let role = |role: Role| Post { role, name: role.name().into(), site: None, service: None, data: None };
-    let mut posts = vec![role(Role::Launcher), role(Role::Gate)];
-    posts.extend((!config.conditioning.filters.is_empty()).then(|| role(Role::Filter)));
-    for (number, site) in config.sites.iter().enumerate() {
-        let of_site =
-            |role: Role, name: String, data| Post { role, name, site: Some(number), service: None, data };
-        posts.push(of_site(Role::Site, site.name.clone(), None));
-        for (service, about) in site.services.iter().enumerate() {
-            let of_service = |role: Role, ending: &str| Post {
-                role,
-                name: service_name(site, about) + ending,
-                site: Some(number),
-                service: Some(service),
-                data: None,
-            };
-            posts.push(of_service(Role::Service, ""));
-            if about.network.is_granted() {
-                posts
-                    .extend([of_service(Role::Broker, BROKER_OF), of_service(Role::Connector, CONNECTOR_OF)]);
-            }
-        }
-        let proxies = site
-            .data
-            .iter()
-            .enumerate()
-            .map(|(data, about)| of_site(Role::DataProxy, data_name(site, about) + DATA_OF, Some(data)));
-        posts.extend(proxies);
-        let at_servers = site.data.iter().enumerate().filter(|(_, about)| about.target().is_some());
-        posts.extend(at_servers.map(|(data, about)| {
-            of_site(Role::Connector, data_name(site, about) + DATA_OF + CONNECTOR_OF, Some(data))
-        }));
-        let publisher = || of_site(Role::Publisher, site.name.clone() + TEMPLATES_OF, None);
-        posts.extend(site.templates.is_some().then(publisher));
-        let connector = || of_site(Role::Connector, site.name.clone() + CONNECTOR_OF, None);
-        posts.extend(site.backends().next().is_some().then(connector));
-    }
-    let certified = config.sites.iter().any(|site| site.tls.is_some());
-    posts.extend(certified.then(|| role(Role::Signer)));
-    posts.extend((certified && config.tls.ocsp).then(|| role(Role::Stapler)));
-    posts.extend([role(Role::Logger), role(Role::Admin)]);
-    posts
+/// Every process that the launcher plans, in the order of tables: outermost first. All gates are one, as they have one uid; all filters
+/// are one, as each of them has the same to lose.
+pub fn posts(config: &Config) -> Vec<ProcessSpec> {
+    // Only uids can be missing, and none are asked for.
+    let mut posts = process_table(config, 1, None).unwrap_or_default();
+    posts.retain(|post| post.is_first() && (post.role != Role::Filter || post.index == 0));
+    posts.sort_by_cached_key(|post| {
+        (post.site_number().is_none(), post.site_number(), place_in_site(config, post))
+    });
+    let first_of_all = posts.partition_point(|post| post.site_number().is_some());
+    let (of_sites, of_all) = posts.split_at_mut(first_of_all);
+    of_all.sort_by_key(|post| stop_place(post.role));
+    let outer = of_all.partition_point(|post| stop_place(post.role) < stop_place(Role::Site));
+    let (outer, inner) = of_all.split_at(outer);
+    [&[launcher()], outer, of_sites, inner].concat()
+}
+
+/// The launcher, which starts all others.
+fn launcher() -> ProcessSpec {
+    ProcessSpec::of_the_server(Role::Launcher, Role::Launcher.name(), 0)
+}
+
+/// Where a role stands in the order in which roles go: who passes work on stands before who does it.
+fn stop_place(role: Role) -> Option<usize> {
+    Role::STOP_ORDER.iter().position(|&other| other == role)
+}
+
+/// Where a process stands among those of its site: what works for a service stands by the service, and so on.
+fn place_in_site(config: &Config, post: &ProcessSpec) -> (usize, usize, Option<usize>) {
+    let of = match (post.service(config), post.data_source(config)) {
+        _ if post.role == Role::Site => 0,
+        (Some(_), _) => 1,
+        (_, Some(_)) => 2,
+        _ => 3,
+    };
+    (of, post.index, stop_place(post.role))
 }
 
 /// Which sites have a host.
@@ -131,10 +91,10 @@ pub struct Directory {
 
 impl Directory {
     /// Of these.
-    pub fn of(posts: &[Post]) -> Self {
+    pub fn of(posts: &[ProcessSpec]) -> Self {
         let mut directory = Self { sites: Vec::new(), server: Vec::new() };
         for (number, post) in posts.iter().enumerate() {
-            match post.site {
+            match post.site_number() {
                 None => directory.server.push(number),
                 Some(site) if site == directory.sites.len() => directory.sites.push(number..number + 1),
                 Some(site) => directory.sites[site].end = number + 1,
@@ -154,7 +114,7 @@ pub struct Topology<'a> {
     /// The table of channels.
     pub channels: &'a [Edge],
     /// All processes.
-    pub posts: &'a [Post],
+    pub posts: &'a [ProcessSpec],
     /// Where they are.
     pub directory: &'a Directory,
 }
@@ -178,7 +138,7 @@ impl Topology<'_> {
                 let peer = &self.posts[number];
                 let (sender, receiver) = if is_sender { (own, peer) } else { (peer, own) };
                 let has_roles = (sender.role, receiver.role) == (edge.from, edge.to);
-                number != post && has_roles && linked(self.config, edge, sender, receiver)
+                number != post && has_roles && are_linked(self.config, edge, sender, receiver)
             });
             let (message, descriptors) = (edge.message, edge.descriptors.unwrap_or("none"));
             peers.map(move |&peer| Contact { peer, message, descriptors })
@@ -188,8 +148,8 @@ impl Topology<'_> {
 
     /// The processes that one may have a channel to. A site's have none to those of another site, but its worker to the workers of
     /// sites on the same host.
-    fn near(&self, own: &Post) -> BTreeSet<usize> {
-        let Some((number, site)) = own.site.zip(own.site(self.config)) else {
+    fn near(&self, own: &ProcessSpec) -> BTreeSet<usize> {
+        let Some((number, site)) = own.site_number().zip(own.site(self.config)) else {
             return (0..self.posts.len()).collect();
         };
         let workers = self.hosts.beside(site).into_iter().filter(|_| own.role == Role::Site);
@@ -204,52 +164,13 @@ impl Topology<'_> {
     }
 }
 
-/// Whether the launcher connects these two, if their roles have a channel at all.
-fn linked(config: &Config, edge: &Edge, one: &Post, two: &Post) -> bool {
-    let takes = |post: &Post| post.service(config).is_some_and(|service| service.takes_connections);
-    let relays = |front: &Post, other: &Post| {
-        front.site(config).zip(other.site(config)).is_some_and(|(front, other)| config.relays(front, other))
-    };
-    let calls = |service: &Post, proxy: &Post| {
-        let has = |(service, data): (&Service, &DataSource)| service.data.contains(&data.name);
-        service.site == proxy.site && service.service(config).zip(proxy.data(config)).is_some_and(has)
-    };
-    let reads = |service: &Post, publisher: &Post| {
-        service.site == publisher.site && service.service(config).is_some_and(|service| service.templates)
-    };
-    match (one.role, two.role) {
-        (Role::Gate, Role::Service) => takes(two),
-        (Role::Service, Role::Gate) => takes(one),
-        (Role::Site, Role::Service) | (Role::Service, Role::Site) => one.site == two.site,
-        // Connections go one way, and what is said of them the other.
-        (Role::Site, Role::Site) if edge.message == "ToWorker" => relays(one, two),
-        (Role::Site, Role::Site) => relays(two, one),
-        (Role::Site, Role::Connector) | (Role::Connector, Role::Site) => {
-            (one.site, one.service, one.data) == (two.site, two.service, two.data)
-        }
-        (Role::Broker, Role::Connector) | (Role::Connector, Role::Broker) => {
-            (one.site, one.service) == (two.site, two.service)
-        }
-        (Role::DataProxy, Role::Connector) | (Role::Connector, Role::DataProxy) => {
-            (one.site, one.data) == (two.site, two.data)
-        }
-        (Role::Service, Role::DataProxy) => calls(one, two),
-        (Role::DataProxy, Role::Service) => calls(two, one),
-        (Role::Service, Role::Publisher) => reads(one, two),
-        (Role::Publisher, Role::Service) => reads(two, one),
-        (Role::Site, Role::Signer | Role::Stapler) => one.site(config).is_some_and(|site| site.tls.is_some()),
-        (Role::Signer | Role::Stapler, Role::Site) => two.site(config).is_some_and(|site| site.tls.is_some()),
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::assets::tests::{demo, parse};
     use super::*;
     use wire::CHANNELS;
 
-    fn number(posts: &[Post], name: &str) -> usize {
+    fn number(posts: &[ProcessSpec], name: &str) -> usize {
         posts.iter().position(|post| post.name == name).unwrap()
     }
 
@@ -308,8 +229,8 @@ mod tests {
             "packages/package",
             "packages/crash",
             "other",
-            "logger",
             "admin",
+            "logger",
         ];
         assert_eq!(names, expected);
     }

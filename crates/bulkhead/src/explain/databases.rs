@@ -23,7 +23,7 @@ pub fn with_service<'a>(
     found = found.one(Kind::Data, &source, Loss::Part, &why(granted, &source, service));
     for table in tables(calls.clone()) {
         let does = if table.writes { "change" } else { "read" };
-        let of_table = |known: &statements::Table| known.name.eq_ignore_ascii_case(&table.name);
+        let of_table = |known: &statements::NamedTable| known.name.eq_ignore_ascii_case(&table.name);
         let names = calls.clone().filter(|call| call.tables.iter().any(of_table)).map(|call| &*call.name);
         let how = format!("it calls statements that {does} it: {}", names.collect::<Vec<_>>().join(", "));
         found = found.one(Kind::Table, &table_name(&source, &table), Loss::Part, &how);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use config::{Config, DataSource};
-use statements::{Dialect, Statement, Statements, Table};
+use statements::{Dialect, NamedTable, Statement, Statements};
 
 use super::assets::data_name;
 
@@ -23,7 +23,7 @@ pub struct Call {
     /// Whether it changes something, as far as its words say.
     pub writes: bool,
     /// The tables that it names, each once.
-    pub tables: Vec<Table>,
+    pub tables: Vec<NamedTable>,
 }
 
 /// All calls of each data source, by its name with its site's; or why they are not known.
@@ -73,19 +73,19 @@ impl Granted {
     }
 
     /// The tables that a source's statements name, each once.
-    pub fn tables(&self, source: &str) -> Vec<Table> {
+    pub fn tables(&self, source: &str) -> Vec<NamedTable> {
         tables(self.calls(source))
     }
 }
 
 /// The tables of calls, each once.
-pub fn tables<'c>(calls: impl IntoIterator<Item = &'c Call>) -> Vec<Table> {
+pub fn tables<'c>(calls: impl IntoIterator<Item = &'c Call>) -> Vec<NamedTable> {
     let mut all = Vec::new();
     calls.into_iter().flat_map(|call| &call.tables).for_each(|table| add(&mut all, table.clone()));
     all
 }
 
-fn add(all: &mut Vec<Table>, table: Table) {
+fn add(all: &mut Vec<NamedTable>, table: NamedTable) {
     match all.iter_mut().find(|known| known.name.eq_ignore_ascii_case(&table.name)) {
         Some(known) => known.writes |= table.writes,
         None => all.push(table),
@@ -94,7 +94,7 @@ fn add(all: &mut Vec<Table>, table: Table) {
 
 fn calls(data: &DataSource, text: &str) -> Result<Vec<Call>, String> {
     let dialect: Dialect = data.server().map(|server| server.engine);
-    let mistake = |mistakes: Vec<statements::Mistake>| {
+    let mistake = |mistakes: Vec<statements::StatementMistake>| {
         mistakes.first().map_or_else(String::new, std::string::ToString::to_string)
     };
     let file = statements::parse(text, dialect).map_err(mistake)?;
@@ -157,7 +157,7 @@ pub mod tests {
         (config, granted)
     }
 
-    fn shown(tables: &[Table]) -> Vec<String> {
+    fn shown(tables: &[NamedTable]) -> Vec<String> {
         tables.iter().map(|table| format!("{}{}", table.name, if table.writes { "!" } else { "" })).collect()
     }
 

@@ -32,6 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use config::Config;
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::CHANNELS;
 
 use crate::fault::Fault;
@@ -39,7 +40,7 @@ use crate::left_out::{self, LeftOutFiles};
 use crate::locate;
 use crate::table::print;
 
-use contacts::{Directory, Hosts, Post, Topology, posts};
+use contacts::{Directory, Hosts, Topology, posts};
 use granted::Granted;
 use model::Model;
 use others::Other;
@@ -78,7 +79,7 @@ enum Extent {
 struct Gathered {
     config: Config,
     /// Every process of ours.
-    posts: Vec<Post>,
+    posts: Vec<ProcessSpec>,
     /// The server, or why it cannot be asked.
     server: Result<Running, String>,
     /// The process that is asked about.
@@ -108,7 +109,7 @@ struct Report {
     /// What services may ask of databases.
     granted: Granted,
     /// Every process of ours; the model has them in the same order.
-    posts: Vec<Post>,
+    posts: Vec<ProcessSpec>,
     hosts: Hosts,
     directory: Directory,
     ours: Model,
@@ -146,7 +147,7 @@ impl Report {
 
     /// Of how much the answer about a process is, or that about all.
     fn extent(&self, chosen: Option<usize>) -> Extent {
-        let is_of_site = chosen.is_some_and(|post| self.posts[post].site.is_some());
+        let is_of_site = chosen.is_some_and(|post| self.posts[post].site_number().is_some());
         if is_of_site { Extent::OfSite } else { Extent::Whole }
     }
 

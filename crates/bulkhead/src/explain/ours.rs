@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use config::{Config, Service, Site};
-use wire::{Edge, Role};
+use supervisor::spawn::process_spec::ProcessSpec;
+use wire::{AccessLogRight, Edge, Role};
 
 use super::assets::{ERROR_LOG, access_log, service_name};
-use super::contacts::{Hosts, Post};
+use super::contacts::Hosts;
 use super::databases;
 use super::granted::Granted;
 use super::inventory::{Assets, Reaches};
@@ -40,7 +41,7 @@ pub struct Facts<'a> {
 
 /// Our own server: a process for each of `posts`, in that order. What processes reach is said of those alone that fall with
 /// `chosen`, if there is one.
-pub fn model(facts: Facts<'_>, posts: &[Post], uids: &Uids, chosen: Option<usize>) -> Model {
+pub fn model(facts: Facts<'_>, posts: &[ProcessSpec], uids: &Uids, chosen: Option<usize>) -> Model {
     let (drags, places, circles) = together(facts.config, posts, uids);
     let processes = posts.iter().zip(drags).zip(places).map(|((post, drags), circle)| Process {
         name: post.name.clone(),
@@ -63,7 +64,7 @@ pub fn model(facts: Facts<'_>, posts: &[Post], uids: &Uids, chosen: Option<usize
 }
 
 /// Which connections of clients a process has: in a word or two, and in a sentence.
-pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str) {
+pub fn connections(config: &Config, post: &ProcessSpec) -> (&'static str, &'static str) {
     match post.role {
         Role::Launcher => {
             ("all", "it holds no client's, but copies of the listening sockets and every right")
@@ -77,29 +78,23 @@ pub fn connections(config: &Config, post: &Post) -> (&'static str, &'static str)
         Role::Service => {
             ("none", "it holds no client's: requests of all users reach it over pairs of sockets")
         }
-        Role::Connector if post.service.is_some() => {
+        Role::Connector if post.service(config).is_some() => {
             ("none", "it holds no client's; it makes its service's connections to what that is granted")
         }
-        Role::Connector if post.data.is_some() => {
+        Role::Connector if post.data_source(config).is_some() => {
             ("none", "it holds no client's; it makes its data proxy's connections to the database server")
         }
         Role::Connector => {
             ("none", "it holds no client's; it makes its site's connections to servers behind it")
         }
-        Role::Logger
-        | Role::Admin
-        | Role::Signer
-        | Role::Stapler
-        | Role::Broker
-        | Role::DataProxy
-        | Role::Publisher => ("none", "it holds no client's, and is sent none"),
+        _ => ("none", "it holds no client's, and is sent none"),
     }
 }
 
 impl<'a> Facts<'a> {
-    fn reaches(&self, post: &Post, uids: &Uids) -> Vec<Reach> {
+    fn reaches(&self, post: &ProcessSpec, uids: &Uids) -> Vec<Reach> {
         let found = Reaches::of(self.assets);
-        match (post.role, post.site(self.config), post.service(self.config)) {
+        let found = match (post.role, post.site(self.config), post.service(self.config)) {
             (Role::Launcher, ..) => launcher(found, uids.get(&post.name)),
             (Role::Gate, ..) => self.gate(found),
             (Role::Filter, ..) => self.filter(found),
@@ -114,23 +109,15 @@ impl<'a> Facts<'a> {
             (Role::Connector, Some(site), Some(service)) => {
                 self.connector(found, &service_name(site, service), Role::Broker)
             }
-            (Role::Connector, Some(site), None) if post.data.is_some() => {
+            (Role::Connector, Some(site), None) if post.data_source(self.config).is_some() => {
                 self.database_connector(found, site, post)
             }
             (Role::Connector, Some(site), None) => self.connector(found, &site.name, Role::Site),
             (Role::DataProxy, Some(site), _) => self.data_proxy(found, site, post),
             (Role::Publisher, Some(site), _) => self.publisher(found, site),
-            (
-                Role::Site
-                | Role::Service
-                | Role::Connector
-                | Role::Broker
-                | Role::DataProxy
-                | Role::Publisher,
-                ..,
-            ) => found,
-        }
-        .done()
+            _ => found,
+        };
+        self.logs(found, post).done()
     }
 
     fn has(&self, from: Role, to: Role, message: &str) -> bool {
@@ -142,9 +129,6 @@ impl<'a> Facts<'a> {
             let how =
                 "it accepts them: it reads the heads on new connections, and answers those that it keeps";
             found = found.each(|asset| asset.kind == Kind::Users, Loss::Part, how);
-        }
-        if self.has(Role::Gate, Role::Logger, "log batch") {
-            found = found.each(is_log, Loss::Part, "it adds lines, true or false");
         }
         found
     }
@@ -193,7 +177,7 @@ impl<'a> Facts<'a> {
                 }
             }
         }
-        self.own_logs(found, Role::Site, site)
+        found
     }
 
     fn service(&self, mut found: Reaches<'a>, site: &Site, service: &Service) -> Reaches<'a> {
@@ -218,7 +202,7 @@ impl<'a> Facts<'a> {
             let how = "it gets every request, one by one, without the connection";
             found = found.one(Kind::Users, &name, Loss::Whole, how);
         }
-        self.own_logs(found, Role::Service, site)
+        found
     }
 
     /// The users of everything that answers on a host of `site`, but for `holder`, who holds their connections.
@@ -241,20 +225,19 @@ impl<'a> Facts<'a> {
         self.hosts.beside(site).into_iter().map(move |number| &*config.sites[number])
     }
 
-    fn own_logs(&self, found: Reaches<'a>, role: Role, site: &Site) -> Reaches<'a> {
-        if !self.has(role, Role::Logger, "log batch") {
+    /// The logs that a process may write to.
+    fn logs(&self, found: Reaches<'a>, post: &ProcessSpec) -> Reaches<'a> {
+        if !self.has(post.role, Role::Logger, "log batch") {
             return found;
         }
         let how = "it adds lines, true or false";
-        found.one(Kind::Log, &access_log(site), Loss::Part, how).one(Kind::Log, ERROR_LOG, Loss::Part, how)
-    }
-
-    /// Lines in the error log alone.
-    fn events(&self, found: Reaches<'a>, role: Role) -> Reaches<'a> {
-        if !self.has(role, Role::Logger, "log batch") {
-            return found;
+        match (post.role.facts().access_log, post.site(self.config)) {
+            (AccessLogRight::Every, _) => found.each(is_log, Loss::Part, how),
+            (AccessLogRight::Site, Some(site)) => found
+                .one(Kind::Log, &access_log(site), Loss::Part, how)
+                .one(Kind::Log, ERROR_LOG, Loss::Part, how),
+            _ => found.one(Kind::Log, ERROR_LOG, Loss::Part, how),
         }
-        found.one(Kind::Log, ERROR_LOG, Loss::Part, "it adds lines, true or false")
     }
 
     fn signer(&self, mut found: Reaches<'a>) -> Reaches<'a> {
@@ -269,7 +252,7 @@ impl<'a> Facts<'a> {
                 }
             }
         }
-        self.events(found, Role::Signer)
+        found
     }
 
     fn stapler(&self, mut found: Reaches<'a>) -> Reaches<'a> {
@@ -280,7 +263,7 @@ impl<'a> Facts<'a> {
                 found = found.one(Kind::Users, &site.name, Loss::Part, how);
             }
         }
-        self.events(found, Role::Stapler)
+        found
     }
 
     /// A connector whose connections go to `to`, and so to the users of `of`.
@@ -290,21 +273,21 @@ impl<'a> Facts<'a> {
             let how = "it makes the connections to other servers, and may be at their other end itself";
             found = found.one(Kind::Users, of, Loss::Part, how);
         }
-        self.events(found, Role::Connector)
+        found
     }
 
-    fn database_connector(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
-        if let Some(data) = post.data(self.config) {
+    fn database_connector(&self, mut found: Reaches<'a>, site: &Site, post: &ProcessSpec) -> Reaches<'a> {
+        if let Some(data) = post.data_source(self.config) {
             found = databases::with_connector(found, self.granted, site, data);
         }
-        self.events(found, Role::Connector)
+        found
     }
 
-    fn data_proxy(&self, mut found: Reaches<'a>, site: &Site, post: &Post) -> Reaches<'a> {
-        if let Some(data) = post.data(self.config) {
+    fn data_proxy(&self, mut found: Reaches<'a>, site: &Site, post: &ProcessSpec) -> Reaches<'a> {
+        if let Some(data) = post.data_source(self.config) {
             found = databases::with_proxy(found, self.granted, site, data);
         }
-        self.events(found, Role::DataProxy)
+        found
     }
 
     fn publisher(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
@@ -314,7 +297,7 @@ impl<'a> Facts<'a> {
                 found = found.one(Kind::Users, &service_name(site, service), Loss::Part, how);
             }
         }
-        self.events(found, Role::Publisher)
+        found
     }
 
     fn admin(&self, mut found: Reaches<'a>) -> Reaches<'a> {
@@ -325,8 +308,7 @@ impl<'a> Facts<'a> {
                 "it passes orders on, as numbers",
             );
         }
-        // It answers no request of a client, so the logger takes no access records from it.
-        self.events(found, Role::Admin)
+        found
     }
 }
 

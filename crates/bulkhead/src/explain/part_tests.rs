@@ -6,8 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
+use supervisor::spawn::process_spec::ProcessSpec;
 
-use super::super::contacts::Post;
 use super::super::granted::Granted;
 use super::super::running::Live;
 use super::super::{Report, json, text};
@@ -186,7 +186,7 @@ impl Generated {
     }
 
     /// What a server may say of the processes of a configuration: nothing, or with uids of several kinds.
-    fn server(&mut self, posts: &[Post]) -> Result<Running, String> {
+    fn server(&mut self, posts: &[ProcessSpec]) -> Result<Running, String> {
         let uids: u32 = match self.random.below(5) {
             0 | 1 => return Err("no server is running".into()),
             2 => u32::MAX,
@@ -218,12 +218,12 @@ fn of_site_alone(whole: &Running, site: &str) -> Running {
 }
 
 /// Whether a process of no site has the uid of one of a site's.
-fn has_uid_of_role(whole: &Running, posts: &[Post], of: &Post) -> bool {
+fn has_uid_of_role(whole: &Running, posts: &[ProcessSpec], of: &ProcessSpec) -> bool {
     let uids = |site: Option<usize>| -> HashSet<u32> {
-        let own = posts.iter().filter(|post| post.site == site);
+        let own = posts.iter().filter(|post| post.site_number() == site);
         own.flat_map(|post| whole.of(&post.name)).map(|live| live.uid).collect()
     };
-    !uids(None).is_disjoint(&uids(of.site))
+    !uids(None).is_disjoint(&uids(of.site_number()))
 }
 
 /// The answer for programs and that for people. Losses are sorted: a folder that several sites have stands where the first of them does
@@ -254,7 +254,7 @@ impl Compared {
         self.configurations += 1;
         let all = posts(&config);
         let server = generated.server(&all);
-        for (chosen, post) in all.iter().enumerate().filter(|(_, post)| post.site.is_some()) {
+        for (chosen, post) in all.iter().enumerate().filter(|(_, post)| post.site_number().is_some()) {
             let (config, posts) = (config.clone(), all.clone());
             let whole = Gathered { config, posts, server: server.clone(), chosen: Some(chosen) };
             let sites = whole.config.sites.len();

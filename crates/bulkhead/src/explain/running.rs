@@ -9,13 +9,13 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::Role;
 
 use crate::admin::{give, printable};
 use crate::fault::Fault;
 use crate::layers::{Layers, Mark};
 
-use super::contacts::Post;
 use super::ours::Uids;
 
 /// A process that the server reports.
@@ -129,10 +129,10 @@ impl Running {
 
     /// Where the server is not what the configuration says, or what it should be: in every respect, or as far as the process
     /// `chosen` of `posts` is concerned.
-    pub fn notes(&self, posts: &[Post], chosen: Option<usize>) -> Vec<String> {
+    pub fn notes(&self, posts: &[ProcessSpec], chosen: Option<usize>) -> Vec<String> {
         let concerned = chosen.map_or(posts, |post| &posts[post..=post]);
         let mut notes = Vec::new();
-        let idle = |post: &&Post| !self.of(&post.name).any(|live| live.pid != 0);
+        let idle = |post: &&ProcessSpec| !self.of(&post.name).any(|live| live.pid != 0);
         for post in concerned.iter().filter(idle) {
             let state = self.of(&post.name).next().map_or("unknown to the server", |live| &live.state);
             notes.push(format!(

@@ -2,13 +2,14 @@
 //!
 //! Runs in: the `bulkhead` command; pure. Sees: text that is fit for a terminal. Never: leaves out a loss.
 
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::Role;
 
 use crate::layers::Mark;
 use crate::table::align;
 
 use super::calls;
-use super::contacts::{Contact, Post};
+use super::contacts::Contact;
 use super::model::Reach;
 use super::ours::connections;
 use super::running::Live;
@@ -39,7 +40,7 @@ pub fn one(report: &Report, number: usize) -> String {
 }
 
 /// What a process is for, in words.
-pub fn role(report: &Report, post: &Post) -> String {
+pub fn role(report: &Report, post: &ProcessSpec) -> String {
     match (post.role, post.site(&report.config), post.service(&report.config)) {
         (Role::Site, Some(site), _) => format!("the site on {}", site.hosts.join(", ")),
         (Role::Service, Some(site), Some(service)) if service.takes_connections => {
@@ -48,13 +49,6 @@ pub fn role(report: &Report, post: &Post) -> String {
         (Role::Service, Some(site), Some(service)) => {
             format!("the service of {} at {}", site.name, service.path)
         }
-        (Role::Launcher, ..) => "the launcher, which starts and ends all others".into(),
-        (Role::Gate, ..) => "all gates, which accept connections; they have one uid".into(),
-        (Role::Filter, ..) => "all filters, which see every request; each has a uid of its own".into(),
-        (Role::Logger, ..) => "the logger, which writes every log".into(),
-        (Role::Signer, ..) => "the signer, which holds the private keys of all sites".into(),
-        (Role::Stapler, ..) => "the stapler, which asks responders whether certificates are valid".into(),
-        (Role::Admin, ..) => "passes the administrator's orders on".into(),
         (Role::Connector, Some(_), Some(service)) => {
             format!("makes the connections that {} is granted", service.name)
         }
@@ -62,23 +56,20 @@ pub fn role(report: &Report, post: &Post) -> String {
             format!("answers the calls by which {} connects", service.name)
         }
         (Role::DataProxy, Some(site), _) => {
-            let source = post.data(&report.config).map_or("", |data| &data.name);
+            let source = post.data_source(&report.config).map_or("", |data| &data.name);
             format!("carries out the named statements of {source} for services of {}", site.name)
         }
-        (Role::Connector, Some(_), _) if post.data.is_some() => {
-            let source = post.data(&report.config).map_or("", |data| &data.name);
+        (Role::Connector, Some(_), _) if post.data_source(&report.config).is_some() => {
+            let source = post.data_source(&report.config).map_or("", |data| &data.name);
             format!("connects the data proxy of {source} with its database server")
         }
         (Role::Publisher, Some(site), _) => format!("reads the templates of {}, for its services", site.name),
         (Role::Connector, Some(site), _) => format!("connects {} with the servers behind it", site.name),
-        (
-            Role::Site | Role::Service | Role::Connector | Role::Broker | Role::DataProxy | Role::Publisher,
-            ..,
-        ) => post.role.name().into(),
+        (role, ..) => role.facts().does.into(),
     }
 }
 
-fn lives<'r>(report: &'r Report, post: &'r Post) -> impl Iterator<Item = &'r Live> {
+fn lives<'r>(report: &'r Report, post: &'r ProcessSpec) -> impl Iterator<Item = &'r Live> {
     report.server.iter().flat_map(|running| running.of(&post.name))
 }
 
@@ -137,7 +128,7 @@ fn topology(report: &Report, title: &str, contacts: &[Contact]) -> String {
 }
 
 /// What the configuration lets a program do besides.
-fn granted(report: &Report, post: &Post) -> String {
+fn granted(report: &Report, post: &ProcessSpec) -> String {
     let filters = &report.config.conditioning.filters;
     let service = post.service(&report.config).filter(|_| post.role == Role::Service);
     let jit = match post.role {
@@ -169,7 +160,7 @@ fn granted(report: &Report, post: &Post) -> String {
 }
 
 /// Whether the kernel says that a service has the machine's root directory.
-fn is_unconfined(report: &Report, post: &Post) -> bool {
+fn is_unconfined(report: &Report, post: &ProcessSpec) -> bool {
     let sees_all =
         |live: &Live| live.layers.as_ref().is_some_and(|layers| layers.mark("root") == Mark::Missing);
     post.role == Role::Service && lives(report, post).any(sees_all)

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use config::Config;
+use supervisor::spawn::process_spec::ProcessSpec;
 use wire::Role;
 
-use super::contacts::Post;
 use super::model::{Circle, Drag};
 use super::ours::Uids;
 
@@ -17,12 +17,12 @@ use super::ours::Uids;
 /// one account have the same.
 pub fn together(
     config: &Config,
-    posts: &[Post],
+    posts: &[ProcessSpec],
     uids: &Uids,
 ) -> (Vec<Vec<Drag>>, Vec<Option<usize>>, Vec<Circle>) {
     let (places, circles) = circles(config, posts, uids);
     let started: Rc<str> = "it starts it, says what it is to do, and ends it".into();
-    let with = |(number, post): (usize, &Post)| match post.role {
+    let with = |(number, post): (usize, &ProcessSpec)| match post.role {
         Role::Launcher => {
             let others = (0..posts.len()).filter(|other| *other != number);
             others.map(|process| Drag { process, how: started.clone() }).collect()
@@ -39,19 +39,19 @@ pub fn together(
 }
 
 /// A broker's service, and a service's broker, which stands right behind it.
-fn partner(posts: &[Post], number: usize) -> Option<usize> {
+fn partner(posts: &[ProcessSpec], number: usize) -> Option<usize> {
     let (post, other) = match posts[number].role {
         Role::Broker => (number, number.checked_sub(1)?),
         _ => (number + 1, number),
     };
     let (broker, service) = (posts.get(post)?, posts.get(other)?);
-    let fits = (broker.role, service.role) == (Role::Broker, Role::Service)
-        && (broker.site, broker.service) == (service.site, service.service);
+    let fits =
+        (broker.role, service.role) == (Role::Broker, Role::Service) && broker.partition == service.partition;
     fits.then_some(if post == number { other } else { post })
 }
 
 /// Those of one uid, or of one account.
-fn circles(config: &Config, posts: &[Post], uids: &Uids) -> (Vec<Option<usize>>, Vec<Circle>) {
+fn circles(config: &Config, posts: &[ProcessSpec], uids: &Uids) -> (Vec<Option<usize>>, Vec<Circle>) {
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, post) in posts.iter().enumerate() {
         let how = match uids.get(&post.name) {
@@ -73,7 +73,7 @@ fn circles(config: &Config, posts: &[Post], uids: &Uids) -> (Vec<Option<usize>>,
 }
 
 /// The account that a site's worker runs as, if the configuration names one.
-fn account<'c>(config: &'c Config, post: &Post) -> Option<&'c str> {
+fn account<'c>(config: &'c Config, post: &ProcessSpec) -> Option<&'c str> {
     let site = post.site(config).filter(|_| post.role == Role::Site)?;
     site.worker.user.as_deref()
 }

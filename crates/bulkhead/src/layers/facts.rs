@@ -8,6 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use wire::Role;
+
 use super::Mark;
 use super::limits;
 
@@ -146,7 +148,9 @@ impl Facts {
 
     /// Its network: those who make connections for others are in the machine's.
     pub(super) fn network(&self) -> Mark {
-        self.or_host(self.own("net"), &["connector", "stapler"])
+        let has = |role: &&Role| role.facts().has_network;
+        let roles: Vec<&str> = Role::ALL.iter().filter(has).map(|role| role.name()).collect();
+        self.or_host(self.own("net"), &roles)
     }
 
     /// What is missing by intent in these roles.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use instances::{Entry, Identity, Kind, Registration, State};
+use instances::{InstanceEntry, InstanceKind, InstanceState, ProcessIdentity, Registration};
 use supervisor::Supervisor;
 
 use crate::components::Component;
@@ -60,7 +60,7 @@ impl Component for Registry {
                 // Nobody reads any more if `bulkhead serve` has been killed.
                 let _ = rustix::io::write(io::stdin(), b"serving\n");
             }
-            self.update(supervisor, |entry| entry.state = State::Serving);
+            self.update(supervisor, |entry| entry.state = InstanceState::Serving);
         }
     }
 }
@@ -71,7 +71,7 @@ impl Registry {
         self.is_awaited = started.is_awaited;
         let run_dir = supervisor.directories().run.clone();
         let listeners = supervisor.urls();
-        let entry = Identity::own().map(|process| entry(process, started, &run_dir, listeners));
+        let entry = ProcessIdentity::own().map(|process| entry(process, started, &run_dir, listeners));
         let registered = entry.map_err(|error| error.to_string());
         match registered.and_then(|entry| Registration::new(entry).map_err(|fault| fault.to_string())) {
             Ok(registration) => self.registration = Some(registration),
@@ -86,7 +86,7 @@ impl Registry {
     pub(crate) fn resume(&mut self, supervisor: &mut Supervisor, started: Started) {
         self.register(supervisor, started);
         self.has_told = true;
-        self.update(supervisor, |entry| entry.state = State::Serving);
+        self.update(supervisor, |entry| entry.state = InstanceState::Serving);
     }
 
     /// Has the file name the listeners of another configuration.
@@ -100,18 +100,25 @@ impl Registry {
         self.registration = None;
     }
 
-    fn update(&mut self, supervisor: &mut Supervisor, change: impl FnOnce(&mut Entry)) {
+    fn update(&mut self, supervisor: &mut Supervisor, change: impl FnOnce(&mut InstanceEntry)) {
         if let Some(Err(fault)) = self.registration.as_mut().map(|registration| registration.update(change)) {
             supervisor.warn(format!("`bulkhead ps` shows this server as it was: {fault}"));
         }
     }
 }
 
-fn entry(process: Identity, started: Started, run_dir: &Path, listeners: Vec<String>) -> Entry {
+fn entry(
+    process: ProcessIdentity,
+    started: Started,
+    run_dir: &Path,
+    listeners: Vec<String>,
+) -> InstanceEntry {
     let run_dir = Some(std::path::absolute(run_dir).unwrap_or_else(|_| run_dir.into()));
     let mut entry = match started.folders {
-        None => Entry { config: Some(started.config), ..Entry::new(process, Kind::Run) },
-        Some(folders) => Entry { folders, ..Entry::new(process, Kind::Serve) },
+        None => {
+            InstanceEntry { config: Some(started.config), ..InstanceEntry::new(process, InstanceKind::Run) }
+        }
+        Some(folders) => InstanceEntry { folders, ..InstanceEntry::new(process, InstanceKind::Serve) },
     };
     (entry.run_dir, entry.listeners) = (run_dir, listeners);
     entry.add_aliases();
@@ -142,11 +149,17 @@ mod tests {
 
     #[test]
     fn a_served_configuration_is_nothing_that_anybody_knows() {
-        let process = Identity { pid: 1, started: 1, boot: "b".into(), namespace: 1 };
+        let process = ProcessIdentity { pid: 1, started: 1, boot: "b".into(), namespace: 1 };
         let started = parse(&["--serves", "/srv", "/run/x/bulkhead.toml"]).unwrap();
         let made = entry(process.clone(), started, Path::new("/run/x/run"), vec![]);
-        assert_eq!((made.kind, made.config, made.run_dir), (Kind::Serve, None, Some("/run/x/run".into())));
+        assert_eq!(
+            (made.kind, made.config, made.run_dir),
+            (InstanceKind::Serve, None, Some("/run/x/run".into()))
+        );
         let made = entry(process, parse(&["/a.toml"]).unwrap(), Path::new("/run/x"), vec!["http://h".into()]);
-        assert_eq!((made.kind, made.config, made.listeners.len()), (Kind::Run, Some("/a.toml".into()), 1));
+        assert_eq!(
+            (made.kind, made.config, made.listeners.len()),
+            (InstanceKind::Run, Some("/a.toml".into()), 1)
+        );
     }
 }

@@ -60,42 +60,21 @@ impl Launcher {
                     supervisor.send(serial, &message, descriptor);
                 }
             }
-            Role::Service => {
-                for message in supervisor.context().messages().service_setup(supervisor.spec(slot)) {
-                    supervisor.send(serial, &message, None);
-                }
-            }
             Role::Signer => {
                 let unread = from.certificates.files.configure_signer(supervisor, serial);
                 if let Some(id) = supervisor.process(serial).and_then(|process| process.ticket) {
                     self.fail_of_files(id, unread);
                 }
             }
-            Role::Connector => {
-                for (message, descriptor) in supervisor.context().connector_setup(supervisor.spec(slot))? {
-                    supervisor.send(serial, &message, descriptor);
-                }
-            }
-            Role::Stapler => {
-                for (message, descriptor) in supervisor.context().stapler_setup() {
-                    supervisor.send(serial, &message, descriptor);
-                }
-            }
             Role::Broker => {
-                supervisor.configure_broker(serial)?;
+                supervisor.configure_by_role(serial)?;
                 from.probes.hand_calls_to(supervisor, serial)?;
-            }
-            Role::DataProxy => {
-                for (message, descriptor) in supervisor.context().data_proxy_setup(supervisor.spec(slot))? {
-                    supervisor.send(serial, &message, descriptor);
-                }
             }
             Role::Publisher => {
                 let ticket = supervisor.process(serial).and_then(|process| process.ticket);
                 supervisor.configure_publisher(serial, self.transactions.keeps_templates(ticket))?;
             }
-            Role::Filter => supervisor.on_filter_there(serial),
-            Role::Launcher => {}
+            _ => supervisor.configure_by_role(serial)?,
         }
         self.open_log_of(serial);
         self.supervisor.register_with_loggers(serial)?;

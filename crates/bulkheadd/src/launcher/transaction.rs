@@ -22,10 +22,6 @@ use supervisor::examinations::News;
 use supervisor::life::Life;
 use supervisor::process::Untold;
 
-/// Processes that others have channels to: if a successor is given up, the channels to the one that stays are made again.
-const CONNECTED: [Role; 6] =
-    [Role::Signer, Role::Stapler, Role::Connector, Role::Broker, Role::DataProxy, Role::Publisher];
-
 impl Launcher {
     /// Everything of a transaction has been started.
     pub(super) fn release(&mut self, id: u32) {
@@ -308,7 +304,7 @@ impl Launcher {
             self.supervisor.abandon(serial);
             // The successor had replaced the channels, even if it has ended by itself.
             let role = self.supervisor.spec(slot).role;
-            let stays = self.supervisor.slot(slot).current.filter(|_| CONNECTED.contains(&role));
+            let stays = self.supervisor.slot(slot).current.filter(|_| role.facts().has_peers);
             if let Some(stays) = stays
                 && let Err(error) = self.supervisor.connect(stays)
             {

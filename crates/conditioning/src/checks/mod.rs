@@ -1,4 +1,4 @@
-//! What a request head may look like, besides being one: nothing that is only ever sent to do harm.
+//! Checks of a request head beyond its syntax: nothing passes that is only ever sent to do harm.
 //!
 //! Runs in: gates, site workers, filters; pure, allocates nothing. Sees: heads, which anybody may send. Never:
 //! panics, or takes longer than a few looks at each byte.
@@ -18,10 +18,10 @@ use std::fmt;
 pub enum Setting {
     /// Only what does harm to programs that are not careful.
     Lenient,
-    /// What two readers could understand differently, and attacks, as well; what Apache, nginx and Caddy pass and servers
-    /// behind them read in one way, is passed.
+    /// Refuses heads that two readers could understand differently, and attacks, as well; passes heads that Apache,
+    /// nginx and Caddy pass and servers behind them read in one way.
     Standard,
-    /// What is unusual as well, though some harmless client might send it.
+    /// Refuses unusual heads as well, though some harmless client might send them.
     Strict,
 }
 
@@ -29,7 +29,7 @@ pub enum Setting {
 ///
 /// LIMIT: the strict ones are above what browsers, their cookies and common programs send; the lenient ones are where
 /// the work that a careless program does (quadratic, at worst) begins to hurt.
-struct Limits {
+struct CheckLimits {
     method_bytes: usize,
     target_bytes: usize,
     /// Slashes in a row.
@@ -52,7 +52,7 @@ struct Limits {
 /// LIMIT: bytes of a target, but in strict checks.
 pub const TARGET_BYTES_MAX: usize = 16 << 10;
 
-const STRICT: Limits = Limits {
+const STRICT: CheckLimits = CheckLimits {
     method_bytes: 16,
     target_bytes: 4 << 10,
     slashes: 3,
@@ -66,7 +66,7 @@ const STRICT: Limits = Limits {
     ranges: 8,
 };
 
-const LENIENT: Limits = Limits {
+const LENIENT: CheckLimits = CheckLimits {
     method_bytes: 32,
     target_bytes: TARGET_BYTES_MAX,
     slashes: 16,
@@ -83,9 +83,9 @@ const LENIENT: Limits = Limits {
 /// LIMIT: lines in any setting, as many as the crate `request` takes.
 const LINES_MAX: usize = 100;
 
-/// What is wrong with a head.
+/// The faults of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum HeadFault {
     /// It is not whole, or its first line is not a method, a target and a version.
     Shape,
     /// A control character, a NUL or a bare carriage return.
@@ -130,14 +130,14 @@ pub enum Fault {
     Forged,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for HeadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())
     }
 }
 
-impl Fault {
-    /// What is wrong, for a sentence.
+impl HeadFault {
+    /// The fault, for a sentence.
     pub fn words(self) -> &'static str {
         match self {
             Self::Shape => "not a whole request head",
@@ -166,7 +166,7 @@ impl Fault {
 }
 
 impl Setting {
-    fn limits(self) -> &'static Limits {
+    fn limits(self) -> &'static CheckLimits {
         match self {
             Self::Lenient | Self::Standard => &LENIENT,
             Self::Strict => &STRICT,
@@ -175,18 +175,18 @@ impl Setting {
 }
 
 /// Checks a whole head, from its first byte to the empty line at its end.
-pub fn check(head: &[u8], setting: Setting) -> Result<(), Fault> {
+pub fn check(head: &[u8], setting: Setting) -> Result<(), HeadFault> {
     let mut lines = Lines { rest: head };
     let limits = setting.limits();
     // RFC 9112 2.2: empty lines before the first one are to be ignored.
     let first = loop {
-        match lines.next().ok_or(Fault::Shape)?? {
+        match lines.next().ok_or(HeadFault::Shape)?? {
             [] => {}
             first => break first,
         }
     };
     target::check_request_line(first, setting, limits)?;
-    let mut names = Names { seen: [0; LINES_MAX], count: 0 };
+    let mut names = SeenNames { seen: [0; LINES_MAX], count: 0 };
     for line in lines {
         let line = line?;
         if line.is_empty() {
@@ -196,7 +196,7 @@ pub fn check(head: &[u8], setting: Setting) -> Result<(), Fault> {
         line::check(line.name, line.value, setting, limits)?;
         names.add(line.number, limits)?;
     }
-    Err(Fault::Shape)
+    Err(HeadFault::Shape)
 }
 
 /// Checks the head of a request that came in parts, as HTTP/2 sends it; names and values without control characters.
@@ -205,10 +205,10 @@ pub fn check_fields<'a>(
     target: &str,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     setting: Setting,
-) -> Result<(), Fault> {
+) -> Result<(), HeadFault> {
     let limits = setting.limits();
     target::check(method.as_bytes(), target.as_bytes(), setting, limits)?;
-    let mut names = Names { seen: [0; LINES_MAX], count: 0 };
+    let mut names = SeenNames { seen: [0; LINES_MAX], count: 0 };
     for (name, value) in fields {
         line::check(name, value, setting, limits)?;
         names.add(line::number(name)?, limits)?;
@@ -222,7 +222,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Iterator for Lines<'a> {
-    type Item = Result<&'a [u8], Fault>;
+    type Item = Result<&'a [u8], HeadFault>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let end = find_control(self.rest)?;
@@ -236,7 +236,7 @@ impl<'a> Iterator for Lines<'a> {
             [b'\r'] => None,
             _ => {
                 self.rest = &[];
-                Some(Err(Fault::Control))
+                Some(Err(HeadFault::Control))
             }
         }
     }
@@ -268,19 +268,19 @@ fn find_control(text: &[u8]) -> Option<usize> {
 
 /// The names of the lines so far, as numbers: two names of one number are as good as never met, and harm but the
 /// client that sends them.
-struct Names {
+struct SeenNames {
     seen: [u32; LINES_MAX],
     count: usize,
 }
 
-impl Names {
-    fn add(&mut self, number: u32, limits: &Limits) -> Result<(), Fault> {
+impl SeenNames {
+    fn add(&mut self, number: u32, limits: &CheckLimits) -> Result<(), HeadFault> {
         if self.count >= limits.lines {
-            return Err(Fault::Lines);
+            return Err(HeadFault::Lines);
         }
         let before = self.seen[..self.count].iter().filter(|&&other| other == number).count();
         self.seen[self.count] = number;
         self.count += 1;
-        if before < limits.repeated { Ok(()) } else { Err(Fault::Repeated) }
+        if before < limits.repeated { Ok(()) } else { Err(HeadFault::Repeated) }
     }
 }

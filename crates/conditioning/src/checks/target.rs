@@ -2,29 +2,29 @@
 //!
 //! Runs in: gates, site workers, filters; pure. Sees: what anybody may send. Never: decodes twice.
 
-use super::{Fault, Limits, Setting};
+use super::{CheckLimits, HeadFault, Setting};
 
 /// Checks the line `METHOD TARGET VERSION`.
-pub fn check_request_line(line: &[u8], setting: Setting, limits: &Limits) -> Result<(), Fault> {
+pub fn check_request_line(line: &[u8], setting: Setting, limits: &CheckLimits) -> Result<(), HeadFault> {
     let mut words = line.split(|&byte| byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(Fault::Shape);
+        return Err(HeadFault::Shape);
     };
     if method.is_empty() || target.is_empty() || !version.starts_with(b"HTTP/") {
-        return Err(Fault::Shape);
+        return Err(HeadFault::Shape);
     }
     check(method, target, setting, limits)
 }
 
 /// Checks a method and a target.
-pub fn check(method: &[u8], target: &[u8], setting: Setting, limits: &Limits) -> Result<(), Fault> {
+pub fn check(method: &[u8], target: &[u8], setting: Setting, limits: &CheckLimits) -> Result<(), HeadFault> {
     if method.len() > limits.method_bytes {
-        return Err(Fault::Method);
+        return Err(HeadFault::Method);
     }
     if target.len() > limits.target_bytes {
-        return Err(Fault::Target);
+        return Err(HeadFault::Target);
     }
     let (path, query) = match target.iter().position(|&byte| byte == b'?') {
         Some(at) => (&target[..at], &target[at + 1..]),
@@ -32,7 +32,7 @@ pub fn check(method: &[u8], target: &[u8], setting: Setting, limits: &Limits) ->
     };
     let path = after_authority(path);
     if query.iter().filter(|&&byte| byte == b'&' || byte == b';').count() >= limits.parameters {
-        return Err(Fault::Parameters);
+        return Err(HeadFault::Parameters);
     }
     check_slashes(path, limits)?;
     match setting {
@@ -62,7 +62,7 @@ fn after_authority(path: &[u8]) -> &[u8] {
 }
 
 /// The beck attack: programs that take slashes away one by one take quadratic time.
-fn check_slashes(path: &[u8], limits: &Limits) -> Result<(), Fault> {
+fn check_slashes(path: &[u8], limits: &CheckLimits) -> Result<(), HeadFault> {
     let (mut run, mut segments) = (0, 0);
     for &byte in path {
         if byte != b'/' {
@@ -72,10 +72,10 @@ fn check_slashes(path: &[u8], limits: &Limits) -> Result<(), Fault> {
         run += 1;
         segments += 1;
         if run > limits.slashes {
-            return Err(Fault::Slashes);
+            return Err(HeadFault::Slashes);
         }
         if segments > limits.segments {
-            return Err(Fault::Segments);
+            return Err(HeadFault::Segments);
         }
     }
     Ok(())
@@ -93,14 +93,14 @@ fn decoded(rest: &[u8]) -> Option<u8> {
     }
 }
 
-/// What a path may have that is read in one way: any escape but that of a control character, and any byte but a
-/// backslash, which some programs take for a slash. A query is its reader's own business.
-fn check_path(path: &[u8]) -> Result<(), Fault> {
+/// Allows a path that is read in one way: any escape but that of a control character, and any byte but a backslash,
+/// which some programs take for a slash. A query is its reader's own business.
+fn check_path(path: &[u8]) -> Result<(), HeadFault> {
     check_bytes(path, |_| true, |byte, _| byte.is_ascii_control())
 }
 
-/// What text without any doubt has: visible bytes, and escapes that hide nothing.
-fn check_encoding(text: &[u8], in_path: bool) -> Result<(), Fault> {
+/// Allows only text without any doubt: visible bytes, and escapes that hide nothing.
+fn check_encoding(text: &[u8], in_path: bool) -> Result<(), HeadFault> {
     // In a query, line breaks are those of a text field, and slashes those of another URL.
     let hides = |byte, after: &[u8]| match byte {
         0 => true,
@@ -117,25 +117,25 @@ fn check_bytes(
     text: &[u8],
     plain: impl Fn(u8) -> bool,
     hides: impl Fn(u8, &[u8]) -> bool,
-) -> Result<(), Fault> {
+) -> Result<(), HeadFault> {
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
         if byte == b'%' {
-            let byte = decoded(after).ok_or(Fault::Encoding)?;
+            let byte = decoded(after).ok_or(HeadFault::Encoding)?;
             rest = &after[2..];
             if hides(byte, rest) {
-                return Err(Fault::Hidden);
+                return Err(HeadFault::Hidden);
             }
         } else if byte == b'\\' || !plain(byte) {
-            return Err(Fault::Encoding);
+            return Err(HeadFault::Encoding);
         }
     }
     Ok(())
 }
 
 /// How a path's part changes how deep it is; dots may be encoded.
-fn check_climbing(path: &[u8]) -> Result<(), Fault> {
+fn check_climbing(path: &[u8]) -> Result<(), HeadFault> {
     let mut depth = 0_i32;
     for segment in path.split(|&byte| byte == b'/') {
         // Parameters of a part (`..;x`) are no part of it for some programs.
@@ -147,7 +147,7 @@ fn check_climbing(path: &[u8]) -> Result<(), Fault> {
             _ => depth += 1,
         }
         if depth < 0 {
-            return Err(Fault::Climbing);
+            return Err(HeadFault::Climbing);
         }
     }
     Ok(())

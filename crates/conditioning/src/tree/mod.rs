@@ -1,4 +1,4 @@
-//! What waits, by the address of its client: served by recency, thrown out by weight.
+//! Waiting items, by the addresses of their clients: served by recency, thrown out by weight.
 //!
 //! Runs in: gates (connections without a whole request; requests that wait), site workers, filters; pure. Sees:
 //! addresses, which clients choose. Never: loses an item, gives one out twice, or takes more memory for addresses
@@ -18,10 +18,10 @@ mod service_order;
 mod tests;
 mod trie;
 
-use crate::address::{Origin, Range};
+use crate::address::{AddressRange, ClientOrigin};
 
 use arena::{Arena, NONE};
-use trie::{Leaving, Trie};
+use trie::{LeaveReason, Trie};
 
 /// LIMIT: addresses whose recency is remembered although nothing of theirs waits: about 2 MiB, so that most of what is
 /// looked at stays in a processor's cache.
@@ -29,13 +29,13 @@ const REMEMBERED_MAX: u32 = 16_384;
 
 /// The name of an item in a [`Tree`]; that of an item that has left names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct ItemKey {
     slot: u32,
     generation: u32,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct ItemSlot<T> {
     item: Option<T>,
     generation: u32,
     leaf: u32,
@@ -48,17 +48,17 @@ struct Slot<T> {
 #[derive(Debug)]
 pub struct Tree<T> {
     trie: Trie,
-    slots: Arena<Slot<T>>,
+    slots: Arena<ItemSlot<T>>,
     length: usize,
     generation: u32,
-    remembered: Remembered,
+    remembered: EmptyLeaves,
     /// Items that [`Tree::remove_heaviest`] took away.
     pub evicted: u64,
 }
 
 /// Leaves without items, oldest first, linked by their `first` (older) and `last` (newer).
 #[derive(Debug)]
-struct Remembered {
+struct EmptyLeaves {
     oldest: u32,
     newest: u32,
     count: u32,
@@ -84,7 +84,7 @@ impl<T> Tree<T> {
             slots: Arena::default(),
             length: 0,
             generation: 0,
-            remembered: Remembered { oldest: NONE, newest: NONE, count: 0, limit },
+            remembered: EmptyLeaves { oldest: NONE, newest: NONE, count: 0, limit },
             evicted: 0,
         }
     }
@@ -100,7 +100,7 @@ impl<T> Tree<T> {
     }
 
     /// Takes an item in, behind others of its address.
-    pub fn insert(&mut self, origin: Origin, item: T) -> Key {
+    pub fn insert(&mut self, origin: ClientOrigin, item: T) -> ItemKey {
         let leaf = self.enter(origin);
         let older = self.trie.leaf(leaf).last;
         let key = self.place(leaf, item, older, NONE);
@@ -113,7 +113,7 @@ impl<T> Tree<T> {
     }
 
     /// Takes an item that was given out in vain back in, so that it is the next to be given out again.
-    pub fn insert_next(&mut self, origin: Origin, item: T) -> Key {
+    pub fn insert_next(&mut self, origin: ClientOrigin, item: T) -> ItemKey {
         let leaf = self.enter(origin);
         let newer = self.trie.leaf(leaf).first;
         let key = self.place(leaf, item, NONE, newer);
@@ -127,20 +127,20 @@ impl<T> Tree<T> {
     }
 
     /// Notes that something of `origin` was served without having waited.
-    pub fn served(&mut self, origin: Origin) {
+    pub fn served(&mut self, origin: ClientOrigin) {
         let leaf = self.enter(origin);
-        self.leave(leaf, Leaving::Served);
+        self.leave(leaf, LeaveReason::Served);
     }
 
     /// The item called `key`.
-    pub fn get(&self, key: Key) -> Option<&T> {
+    pub fn get(&self, key: ItemKey) -> Option<&T> {
         self.slots.get(key.slot).filter(|slot| slot.generation == key.generation)?.item.as_ref()
     }
 
     /// Takes the item called `key` out; its address is not served by that.
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: ItemKey) -> Option<T> {
         self.get(key)?;
-        self.take(key.slot, Leaving::Removed)
+        self.take(key.slot, LeaveReason::Removed)
     }
 
     /// Gives out the item to be served next: the oldest of the address to which, at each level, the least recently
@@ -149,29 +149,29 @@ impl<T> Tree<T> {
     #[expect(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<T> {
         let leaf = self.trie.next()?;
-        self.take(self.trie.leaf(leaf).first, Leaving::Served)
+        self.take(self.trie.leaf(leaf).first, LeaveReason::Served)
     }
 
     /// [`Tree::next`] among the addresses all of whose ranges are accepted: `accepts` is asked for every range on the
     /// way, the widest first, and what is in a range that it refuses is left where it is.
-    pub fn next_where(&mut self, mut accepts: impl FnMut(Range) -> bool) -> Option<T> {
+    pub fn next_where(&mut self, mut accepts: impl FnMut(AddressRange) -> bool) -> Option<T> {
         let leaf = self.trie.next_where(&mut accepts)?;
-        self.take(self.trie.leaf(leaf).first, Leaving::Served)
+        self.take(self.trie.leaf(leaf).first, LeaveReason::Served)
     }
 
-    /// What [`Tree::next`] would give out.
-    pub fn peek(&self) -> Option<(Key, &T)> {
+    /// The item that [`Tree::next`] would give out.
+    pub fn peek(&self) -> Option<(ItemKey, &T)> {
         self.oldest_of(self.trie.next()?)
     }
 
     /// Gives out the item called `key` as [`Tree::next`] does.
-    pub fn serve(&mut self, key: Key) -> Option<T> {
+    pub fn serve(&mut self, key: ItemKey) -> Option<T> {
         self.get(key)?;
-        self.take(key.slot, Leaving::Served)
+        self.take(key.slot, LeaveReason::Served)
     }
 
     /// The oldest item of the address to which the largest counts lead.
-    pub fn heaviest(&self) -> Option<(Key, &T)> {
+    pub fn heaviest(&self) -> Option<(ItemKey, &T)> {
         self.oldest_of(self.trie.heaviest(self.evicted as u8)?)
     }
 
@@ -179,16 +179,16 @@ impl<T> Tree<T> {
     pub fn remove_heaviest(&mut self) -> Option<T> {
         let (key, _) = self.heaviest()?;
         self.evicted += 1;
-        self.take(key.slot, Leaving::Removed)
+        self.take(key.slot, LeaveReason::Removed)
     }
 
     /// Whose the item called `key` is.
-    pub fn origin(&self, key: Key) -> Option<Origin> {
+    pub fn origin(&self, key: ItemKey) -> Option<ClientOrigin> {
         self.get(key).map(|_| self.trie.leaf(self.slots[key.slot].leaf).origin())
     }
 
     /// The heaviest ranges, for people: the narrowest that hold at least a tenth of all items, heaviest first.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         let least = u32::try_from(self.length.div_ceil(10)).unwrap_or(u32::MAX).max(1);
         let mut ranges = self.trie.ranges(least);
         ranges.sort_by_key(|&(range, count)| (std::cmp::Reverse(count), range));
@@ -196,14 +196,14 @@ impl<T> Tree<T> {
         ranges
     }
 
-    fn oldest_of(&self, leaf: u32) -> Option<(Key, &T)> {
+    fn oldest_of(&self, leaf: u32) -> Option<(ItemKey, &T)> {
         let slot = self.trie.leaf(leaf).first;
-        let Slot { item, generation, .. } = &self.slots[slot];
-        Some((Key { slot, generation: *generation }, item.as_ref()?))
+        let ItemSlot { item, generation, .. } = &self.slots[slot];
+        Some((ItemKey { slot, generation: *generation }, item.as_ref()?))
     }
 
     /// Counts an item in; its leaf is not among the empty ones any longer.
-    fn enter(&mut self, origin: Origin) -> u32 {
+    fn enter(&mut self, origin: ClientOrigin) -> u32 {
         let leaf = self.trie.enter(origin);
         let Self { trie, remembered, .. } = self;
         let found = trie.leaf(leaf);
@@ -215,7 +215,7 @@ impl<T> Tree<T> {
     }
 
     /// Counts an item out.
-    fn leave(&mut self, leaf: u32, how: Leaving) {
+    fn leave(&mut self, leaf: u32, how: LeaveReason) {
         self.trie.leave(leaf, how);
         let left = self.trie.leaf(leaf);
         if left.count > 0 {
@@ -232,16 +232,16 @@ impl<T> Tree<T> {
         }
     }
 
-    fn place(&mut self, leaf: u32, item: T, older: u32, newer: u32) -> Key {
+    fn place(&mut self, leaf: u32, item: T, older: u32, newer: u32) -> ItemKey {
         self.length += 1;
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let slot = self.slots.add(Slot { item: Some(item), generation, leaf, older, newer });
-        Key { slot, generation }
+        let slot = self.slots.add(ItemSlot { item: Some(item), generation, leaf, older, newer });
+        ItemKey { slot, generation }
     }
 
-    fn take(&mut self, slot: u32, how: Leaving) -> Option<T> {
-        let Slot { item, leaf, older, newer, .. } = &mut self.slots[slot];
+    fn take(&mut self, slot: u32, how: LeaveReason) -> Option<T> {
+        let ItemSlot { item, leaf, older, newer, .. } = &mut self.slots[slot];
         let (item, leaf, older, newer) = (item.take()?, *leaf, *older, *newer);
         self.slots.release(slot);
         self.length -= 1;
@@ -258,7 +258,7 @@ impl<T> Tree<T> {
     }
 }
 
-impl Remembered {
+impl EmptyLeaves {
     fn add(&mut self, trie: &mut Trie, leaf: u32) {
         let older = std::mem::replace(&mut self.newest, leaf);
         match older {

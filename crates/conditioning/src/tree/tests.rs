@@ -1,4 +1,4 @@
-//! What holds of the tree's nodes, whatever was done to it.
+//! The invariants of the tree's nodes, after any operations.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -41,7 +41,7 @@ proptest! {
     }
 }
 
-/// What was given out does not come back under a name that was used before.
+/// An item that was given out does not come back under a name that was used before.
 #[test]
 fn a_name_is_used_once() {
     let mut tree = Tree::new();
@@ -52,7 +52,7 @@ fn a_name_is_used_once() {
     assert_eq!((tree.get(first), tree.get(second)), (None, Some(&2)));
 }
 
-/// Who was served and forgotten is not preferred for that to who waits.
+/// A client that was served and then evicted gets no priority over one that is waiting.
 #[test]
 fn to_be_forgotten_is_no_advantage() {
     let mut tree = Tree::remembering(0);

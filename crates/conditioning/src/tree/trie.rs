@@ -4,10 +4,9 @@
 //! fewer than two branches, so that n addresses cost at most n leaves and n - 1 inner nodes, however they lie.
 //!
 //! Source: Park and Pai, "Connection Conditioning", NSDI 2006, 4.2.1 ("16-ary tree, with an LRU list maintained across
-//! the 16 elements of each parent; each
-//! node also contains a count; lazily allocated; subtrees without requests can be pruned"). A node of the paper's
-//! that has one branch only is left out here. What its list would say is when that branch was served last, which the
-//! next node below knows.
+//! the 16 elements of each parent; each node also contains a count; lazily allocated; subtrees without requests can be
+//! pruned"). A node of the paper's that has one branch only is left out here. Its list would only say when that branch
+//! was served last, which the next node below knows.
 //!
 //! Forgetting must not let anybody be starved: a client could come, be served, be forgotten, and come again as one
 //! who was never served, each time before its neighbour. So who is new counts as served when those who were forgotten
@@ -16,7 +15,7 @@
 #[cfg(test)]
 mod check;
 
-use crate::address::{Origin, Range};
+use crate::address::{AddressRange, ClientOrigin};
 
 use super::arena::{Arena, NONE};
 use super::service_order::ServiceOrder;
@@ -65,14 +64,14 @@ pub struct Leaf {
 
 impl Leaf {
     /// Whose it is.
-    pub fn origin(&self) -> Origin {
-        Origin::new(self.key, self.v6)
+    pub fn origin(&self) -> ClientOrigin {
+        ClientOrigin::new(self.key, self.v6)
     }
 }
 
 /// How an item leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
+pub enum LeaveReason {
     /// It is served: its branches become the last to be served again.
     Served,
     /// It is taken away.
@@ -129,7 +128,7 @@ impl Trie {
     }
 
     /// Writes `node` where the number of the node with this key below `parent` is written.
-    fn put(&mut self, parent: u32, origin: Origin, node: u32) {
+    fn put(&mut self, parent: u32, origin: ClientOrigin, node: u32) {
         match parent {
             NONE => self.roots[usize::from(origin.is_v6())] = node,
             parent => {
@@ -148,7 +147,7 @@ impl Trie {
     }
 
     /// Counts an item of `origin` in, and names its leaf.
-    pub fn enter(&mut self, origin: Origin) -> u32 {
+    pub fn enter(&mut self, origin: ClientOrigin) -> u32 {
         let key = origin.key();
         let mut parent = NONE;
         let mut node = self.roots[usize::from(origin.is_v6())];
@@ -181,13 +180,13 @@ impl Trie {
     }
 
     /// A leaf with one item.
-    fn sprout(&mut self, origin: Origin, parent: u32) -> u32 {
+    fn sprout(&mut self, origin: ClientOrigin, parent: u32) -> u32 {
         let (key, v6) = (origin.key(), origin.is_v6());
         self.leaves.add(Leaf { key, first: NONE, last: NONE, count: 1, parent, v6, served: 0 })
     }
 
     /// Parts `node`, which is below `parent` and whose addresses begin like `other`, from a new leaf.
-    fn part(&mut self, node: u32, parent: u32, other: u64, origin: Origin) -> u32 {
+    fn part(&mut self, node: u32, parent: u32, other: u64, origin: ClientOrigin) -> u32 {
         let depth = shared(other, origin.key());
         let (old, new) = (nibble(other, depth), nibble(origin.key(), depth));
         let (count, served) = match node & LEAF != 0 {
@@ -222,10 +221,10 @@ impl Trie {
     }
 
     /// Counts an item of `leaf` out.
-    pub fn leave(&mut self, leaf: u32, how: Leaving) {
+    pub fn leave(&mut self, leaf: u32, how: LeaveReason) {
         let leaf = &mut self.leaves[leaf];
         leaf.count -= 1;
-        if how == Leaving::Served {
+        if how == LeaveReason::Served {
             self.servings += 1;
             leaf.served = self.servings;
             self.last_v6 = leaf.v6;
@@ -234,7 +233,7 @@ impl Trie {
         while node != NONE {
             let inner = &mut self.inners[node];
             let branch = nibble(key, inner.depth);
-            if how == Leaving::Served {
+            if how == LeaveReason::Served {
                 inner.served = self.servings;
                 inner.order.serve(branch);
             }
@@ -289,7 +288,7 @@ impl Trie {
     }
 
     /// The leaf to be served next among those all of whose ranges are accepted.
-    pub fn next_where(&self, accepts: &mut impl FnMut(Range) -> bool) -> Option<u32> {
+    pub fn next_where(&self, accepts: &mut impl FnMut(AddressRange) -> bool) -> Option<u32> {
         let families = [!self.last_v6, self.last_v6];
         families.into_iter().find_map(|v6| {
             let root = self.roots[usize::from(v6)];
@@ -297,7 +296,7 @@ impl Trie {
         })
     }
 
-    fn search(&self, node: u32, v6: bool, accepts: &mut impl FnMut(Range) -> bool) -> Option<u32> {
+    fn search(&self, node: u32, v6: bool, accepts: &mut impl FnMut(AddressRange) -> bool) -> Option<u32> {
         if node & LEAF != 0 {
             let origin = self.leaves[node ^ LEAF].origin();
             return accepts(origin.range(u8::MAX)).then_some(node ^ LEAF);
@@ -325,7 +324,7 @@ impl Trie {
     }
 
     /// The narrowest ranges with at least `least` items each.
-    pub fn ranges(&self, least: u32) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, least: u32) -> Vec<(AddressRange, u32)> {
         let mut found = Vec::new();
         for v6 in [false, true] {
             let root = self.roots[usize::from(v6)];
@@ -336,7 +335,7 @@ impl Trie {
         found
     }
 
-    fn narrow(&self, node: u32, v6: bool, least: u32, found: &mut Vec<(Range, u32)>) {
+    fn narrow(&self, node: u32, v6: bool, least: u32, found: &mut Vec<(AddressRange, u32)>) {
         if node & LEAF != 0 {
             let leaf = &self.leaves[node ^ LEAF];
             return found.push((leaf.origin().range(u8::MAX), leaf.count));
@@ -353,8 +352,8 @@ impl Trie {
 }
 
 impl Inner {
-    fn range(&self, v6: bool) -> Range {
-        Origin::new(self.key, v6).range(4 * self.depth)
+    fn range(&self, v6: bool) -> AddressRange {
+        ClientOrigin::new(self.key, v6).range(4 * self.depth)
     }
 
     fn heaviest(&self, turn: u8, count: impl Fn(u32) -> u32) -> u32 {

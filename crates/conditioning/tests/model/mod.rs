@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use conditioning::{Origin, Range};
+use conditioning::{AddressRange, ClientOrigin};
 
 /// Nibbles of an address, the family before them.
 pub fn path(address: IpAddr) -> Vec<u8> {
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// The deepest prefixes that hold at least `least`.
-    pub fn ranges(&self, path: &mut Vec<u8>, least: usize, found: &mut BTreeMap<Range, u32>) {
+    pub fn ranges(&self, path: &mut Vec<u8>, least: usize, found: &mut BTreeMap<AddressRange, u32>) {
         let before = found.len();
         for (nibble, child) in self.children.iter().filter(|(_, child)| child.count >= least) {
             path.push(*nibble);
@@ -115,11 +115,11 @@ impl Node {
     }
 }
 
-fn range(path: &[u8]) -> Range {
+fn range(path: &[u8]) -> AddressRange {
     let nibble = |at: usize| u128::from(path.get(at).copied().unwrap_or(0));
     let address: IpAddr = match path[0] {
         0 => std::net::Ipv4Addr::from_bits((1..9).fold(0, |sum, at| sum << 4 | nibble(at) as u32)).into(),
         _ => std::net::Ipv6Addr::from_bits((1..33).fold(0, |sum, at| sum << 4 | nibble(at))).into(),
     };
-    Origin::from(address).range(4 * (path.len() as u8 - 1))
+    ClientOrigin::from(address).range(4 * (path.len() as u8 - 1))
 }

@@ -156,7 +156,7 @@ pub(crate) fn tried_file(text: &str, is_last: bool, pattern: Option<&Pattern>) -
 }
 
 fn template(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
-    match rewrite::Target::parse(text, pattern) {
+    match rewrite::RewriteTarget::parse(text, pattern) {
         Ok(_) => Ok(text.to_owned()),
         Err(rule) => Err(Fault::new(rule)),
     }

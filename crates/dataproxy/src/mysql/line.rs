@@ -9,7 +9,7 @@ use mysql_common::proto::{MyDeserialize, MySerialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use worker::server_stream::ServerStream;
 
-use crate::server::{Stream, Tls};
+use crate::server::{MaybeTlsStream, ServerTls};
 
 /// LIMIT: bytes of one packet of the server's; a row has at most as many.
 const PACKET_MAX: usize = 16 << 20;
@@ -17,8 +17,8 @@ const PACKET_MAX: usize = 16 << 20;
 const KEPT_MAX: usize = 64 << 10;
 
 /// See the file's head.
-pub(super) struct Line {
-    stream: Stream,
+pub(super) struct PacketStream {
+    stream: MaybeTlsStream,
     codec: PacketCodec,
     input: BytesMut,
     output: BytesMut,
@@ -26,21 +26,23 @@ pub(super) struct Line {
     packet: Vec<u8>,
 }
 
-impl Line {
+impl PacketStream {
     pub(super) fn new(stream: ServerStream) -> Self {
         let mut codec = PacketCodec::default();
         codec.max_allowed_packet = PACKET_MAX;
-        let stream = Stream::Plain(stream);
+        let stream = MaybeTlsStream::Plain(stream);
         Self { stream, codec, input: BytesMut::new(), output: BytesMut::new(), packet: Vec::new() }
     }
 
     /// Speaks TLS from now on.
     ///
     /// SECURITY: what has come without TLS is not taken for what comes with it.
-    pub(super) async fn secure(self, tls: Tls) -> io::Result<Self> {
+    pub(super) async fn secure(self, tls: ServerTls) -> io::Result<Self> {
         let is_empty = self.input.is_empty() && self.output.is_empty();
         match self.stream {
-            Stream::Plain(stream) if is_empty => Ok(Self { stream: tls.connect(stream).await?, ..self }),
+            MaybeTlsStream::Plain(stream) if is_empty => {
+                Ok(Self { stream: tls.connect(stream).await?, ..self })
+            }
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the server speaks before its turn")),
         }
     }
@@ -52,7 +54,7 @@ impl Line {
 
     /// Whether nobody can read along, because there is TLS.
     pub(super) fn is_secured(&self) -> bool {
-        matches!(self.stream, Stream::Tls(_))
+        matches!(self.stream, MaybeTlsStream::Tls(_))
     }
 
     /// Sends a command.
@@ -72,7 +74,8 @@ impl Line {
 
     /// The packets of the next command's answer come, which are numbered from 1 on, as the command's own is 0.
     pub(super) fn begin_answer(&mut self) {
-        // The codec counts by what it writes, and has not written the command, so that others may have been written since.
+        // The codec counts by what it writes, and has not written the command, so that others may have been written
+        // since.
         self.codec.reset_seq_id();
         let _ = self.codec.encode(&mut [].as_slice(), &mut BytesMut::new());
     }

@@ -8,10 +8,10 @@ use mysql_common::packets::{
     AuthPlugin, AuthSwitchRequest, ErrPacket, HandshakePacket, HandshakeResponse, SslRequest,
 };
 
-use super::line::{Line, read};
+use super::line::{PacketStream, read};
 use crate::server::Login;
 
-/// What the proxy asks the server to do: rows that a statement has found count as changed, as with other databases.
+/// The capabilities that the proxy asks for: rows that a statement has found count as changed, as with other databases.
 const CAPABILITIES: CapabilityFlags = CapabilityFlags::CLIENT_PROTOCOL_41
     .union(CapabilityFlags::CLIENT_SECURE_CONNECTION)
     .union(CapabilityFlags::CLIENT_LONG_PASSWORD)
@@ -30,18 +30,18 @@ const UTF8MB4: u8 = 45;
 ///
 /// SECURITY: what the server says of its version is not read: `mysql_common` panics at digits that are not ASCII's.
 const VERSION: (u16, u16, u16) = (5, 7, 0);
-/// What a server sends within the proof of `caching_sha2_password` if it wants the password itself.
+/// The bytes within the proof of `caching_sha2_password` by which a server asks for the password itself.
 const WANTS_PASSWORD: [u8; 2] = [0x01, 0x04];
 
-/// What the proof is made of.
-struct Secret<'a> {
+/// The inputs of the proof.
+struct LoginSecret<'a> {
     password: &'a [u8],
     nonce: &'a [u8],
     is_local: bool,
     is_secured: bool,
 }
 
-impl Context for Secret<'_> {
+impl Context for LoginSecret<'_> {
     fn pass(&self) -> &[u8] {
         self.password
     }
@@ -59,14 +59,14 @@ impl Context for Secret<'_> {
     }
 }
 
-/// Who is logged in: the number by which the server knows the connection, and what both ends can do.
+/// The connection's number at the server, and the capabilities of both ends.
 pub(super) struct LoggedIn {
     pub(super) id: u32,
     pub(super) capabilities: CapabilityFlags,
 }
 
 /// Logs in on a new connection.
-pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, LoggedIn)> {
+pub(super) async fn log_in(mut line: PacketStream, login: &Login) -> io::Result<(PacketStream, LoggedIn)> {
     let first = line.packet().await?;
     if first[0] == 0xFF {
         return Err(refused(first, CapabilityFlags::empty()));
@@ -103,7 +103,7 @@ pub(super) async fn log_in(mut line: Line, login: &Login) -> io::Result<(Line, L
 
 /// Answers what the server asks, until it lets the proxy in.
 async fn prove(
-    line: &mut Line,
+    line: &mut PacketStream,
     login: &Login,
     mut nonce: Vec<u8>,
     proof: &mut AuthProc,
@@ -141,39 +141,40 @@ async fn prove(
 /// Begins a proof.
 ///
 /// SECURITY: one that has the password sent as it is, or as good as that, is refused.
-fn begin(plugin: &AuthPlugin<'_>, secret: &Secret<'_>) -> io::Result<(AuthProc, Vec<u8>)> {
+fn begin(plugin: &AuthPlugin<'_>, secret: &LoginSecret<'_>) -> io::Result<(AuthProc, Vec<u8>)> {
     if !matches!(plugin, AuthPlugin::MysqlNativePassword | AuthPlugin::CachingSha2Password) {
         let name = String::from_utf8_lossy(plugin.as_bytes()).into_owned();
         return Err(io::Error::other(format!(
-            "the server wants `{name}` of this user: give him a password by `mysql_native_password` or `caching_sha2_password`"
+            "the server wants `{name}` of this user: give him a password by `mysql_native_password` or \
+             `caching_sha2_password`"
         )));
     }
     let mut proof = plugin.init().map_err(io::Error::other)?;
-    let borrowed = Secret { ..*secret };
+    let borrowed = LoginSecret { ..*secret };
     match proof.run(borrowed, secret.nonce).map_err(io::Error::other)? {
         Response::Next { packet } | Response::Last { packet } => Ok((proof, packet.unwrap_or_default())),
     }
 }
 
-/// SECURITY: where somebody else could sit between, the password is not sent, not even encrypted with a key that the server sends: it
-/// could be that of whoever sits there.
-fn check_who_sees_the_password(line: &Line, packet: &[u8]) -> io::Result<()> {
+/// SECURITY: where somebody else could sit between, the password is not sent, not even encrypted with a key that the
+/// server sends: it could be that of whoever sits there.
+fn check_who_sees_the_password(line: &PacketStream, packet: &[u8]) -> io::Result<()> {
     if packet == WANTS_PASSWORD && !line.is_local() && !line.is_secured() {
         return Err(io::Error::other(
-            "it asks for the password itself, as `caching_sha2_password` does at a first login: speak TLS by `server_ca`, or give \
-             this user a password by `mysql_native_password`",
+            "it asks for the password itself, as `caching_sha2_password` does at a first login: speak TLS by \
+             `server_ca`, or give this user a password by `mysql_native_password`",
         ));
     }
     Ok(())
 }
 
-fn secret<'a>(line: &Line, login: &'a Login, nonce: &'a [u8]) -> Secret<'a> {
+fn secret<'a>(line: &PacketStream, login: &'a Login, nonce: &'a [u8]) -> LoginSecret<'a> {
     let password = login.password.as_deref().unwrap_or_default().as_bytes();
-    Secret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
+    LoginSecret { password, nonce, is_local: line.is_local(), is_secured: line.is_secured() }
 }
 
-/// Refuses a first packet that says of its nonce that it has 128 bytes or more: `mysql_common` takes that for a negative number, and
-/// may panic when it subtracts from it.
+/// Refuses a first packet that says of its nonce that it has 128 bytes or more: `mysql_common` takes that for a
+/// negative number, and may panic when it subtracts from it.
 fn check_nonce_length(hello: &[u8]) -> io::Result<()> {
     // The version of the protocol, that of the server up to a NUL, and 20 bytes.
     let length = hello.iter().skip(1).position(|&byte| byte == 0).and_then(|end| hello.get(end + 22));
@@ -209,7 +210,7 @@ mod tests {
     /// A server with `caching_sha2_password` that asks for the password itself.
     const ASKS: &[u8] = include_bytes!("../../../../fuzz/seeds/mysql_session/sha2_password");
 
-    /// What becomes of a login, and all that the server has been sent.
+    /// The outcome of a login, and all bytes that were sent to the server.
     async fn log_in_at(stream: impl Into<OwnedFd>, mut server: impl io::Read) -> (io::Result<()>, Vec<u8>) {
         let stream = stream.into().try_into().unwrap();
         let login = Login {
@@ -218,7 +219,7 @@ mod tests {
             password: Some(PASSWORD.into()),
             tls: None,
         };
-        let outcome = log_in(Line::new(stream), &login).await.map(drop);
+        let outcome = log_in(PacketStream::new(stream), &login).await.map(drop);
         let mut sent = Vec::new();
         server.read_to_end(&mut sent).unwrap();
         (outcome, sent)

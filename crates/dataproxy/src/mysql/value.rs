@@ -8,8 +8,8 @@ use mysql_common::value::ServerSide;
 use statements::Type;
 use wire::data::{CallFault, Value, ValueRef};
 
-use crate::answer::Answer;
-use crate::server::Fault;
+use crate::answer::AnswerWriter;
+use crate::server::SessionFault;
 
 /// The character set of columns that have bytes in place of characters.
 const BINARY: u16 = 63;
@@ -42,7 +42,7 @@ pub(super) fn gives(kind: ColumnType) -> bool {
     !moments.contains(&kind)
 }
 
-/// What a column's values are for a service.
+/// The type that a column's values have for a service.
 pub(super) fn described(column: &Column) -> Option<Type> {
     use ColumnType as T;
     Some(match column.column_type() {
@@ -61,7 +61,11 @@ pub(super) fn described(column: &Column) -> Option<Type> {
 }
 
 /// Passes a row on.
-pub(super) fn row(packet: &[u8], columns: &[Column], answer: &mut Answer<'_>) -> Result<(), Fault> {
+pub(super) fn row(
+    packet: &[u8],
+    columns: &[Column],
+    answer: &mut AnswerWriter<'_>,
+) -> Result<(), SessionFault> {
     if !answer.begin_row()? {
         return Ok(());
     }
@@ -70,8 +74,8 @@ pub(super) fn row(packet: &[u8], columns: &[Column], answer: &mut Answer<'_>) ->
 }
 
 /// Writes the values of a row: its mark, a bit for each column that is NULL, and the others.
-pub(super) fn values(packet: &[u8], columns: &[Column], out: &mut Vec<u8>) -> Result<(), Fault> {
-    let nonsense = || Fault::Broken("the server sends a row that is none".into());
+pub(super) fn values(packet: &[u8], columns: &[Column], out: &mut Vec<u8>) -> Result<(), SessionFault> {
+    let nonsense = || SessionFault::Broken("the server sends a row that is none".into());
     let mut input = ParseBuf(packet);
     let length = NullBitmap::<ServerSide>::bitmap_len(columns.len());
     if !input.checked_skip(1) {
@@ -83,7 +87,7 @@ pub(super) fn values(packet: &[u8], columns: &[Column], out: &mut Vec<u8>) -> Re
             ValueRef::Null.put(out);
         } else {
             let value = value(&mut input, column).ok_or_else(nonsense)?;
-            value.map_err(|reason| Fault::Refused(CallFault::Database, reason))?.put(out);
+            value.map_err(|reason| SessionFault::Refused(CallFault::Database, reason))?.put(out);
         }
     }
     Ok(())

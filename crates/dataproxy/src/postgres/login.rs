@@ -1,10 +1,12 @@
-//! What the server asks for at the login, as far as it must not ask for the password as it is, or for a proof that gives it away; and
-//! which process of the server it says it is.
+//! Checks the server's questions at the login: the server must not ask for the password as it is, or for a proof that
+//! gives the password away. Notes the number of the server's process.
 //!
-//! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a question.
+//! Sees: what the server says, or whoever is in its place. Never: lets a client that would obey learn of such a
+//! question.
 //!
-//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody: MD5 of a password
-//! is guessed fast, and is a password itself for who has it. Behind a Unix socket there is who may make it.
+//! `tokio-postgres` answers it, whatever the connection is. Behind a connection without TLS there may be anybody: MD5
+//! of a password is guessed fast, and is a password itself for who has it. Behind a Unix socket there is who may make
+//! it.
 
 use std::io;
 use std::pin::Pin;
@@ -27,16 +29,16 @@ const READY: u8 = b'Z';
 const HEAD: usize = 9;
 
 /// A connection on which nobody is told to send a password as it is.
-pub(super) struct Guarded {
+pub(super) struct GuardedStream {
     stream: ServerStream,
     login: Option<Login>,
 }
 
 /// Which process of the server has a connection, once it is said where that is seen: not within TLS.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Backend(Arc<AtomicU32>);
+pub(super) struct BackendPid(Arc<AtomicU32>);
 
-impl Backend {
+impl BackendPid {
     pub(super) fn get(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
     }
@@ -47,13 +49,13 @@ impl Backend {
 struct Login {
     /// Nobody but who may make the socket of the server is there.
     is_local: bool,
-    backend: Backend,
+    backend: BackendPid,
     head: Vec<u8>,
     /// Bytes of the message that have no meaning here.
     left: usize,
 }
 
-impl Guarded {
+impl GuardedStream {
     /// `is_secured`: what goes over it is TLS, which has been shown to be the server's.
     pub(super) fn new(stream: ServerStream, is_secured: bool) -> Self {
         let is_local = matches!(stream, ServerStream::Unix(_));
@@ -62,7 +64,7 @@ impl Guarded {
     }
 
     /// Which process of the server has it, later.
-    pub(super) fn backend(&self) -> Backend {
+    pub(super) fn backend(&self) -> BackendPid {
         self.login.as_ref().map(|login| login.backend.clone()).unwrap_or_default()
     }
 
@@ -101,11 +103,13 @@ impl Login {
         }
         let asked = self.head.get(5..HEAD).filter(|_| self.head[0] == AUTHENTICATION);
         if asked == Some(&CLEARTEXT_PASSWORD) {
-            let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or speak TLS by `server_ca`";
+            let rule = "it asks for the password as it is: let `pg_hba.conf` say `scram-sha-256` for this user, or \
+                speak TLS by `server_ca`";
             return Err(io::Error::other(rule));
         }
         if asked == Some(&MD5_PASSWORD) && !self.is_local {
-            let rule = "it asks for an MD5 of the password: let `password_encryption` and `pg_hba.conf` say `scram-sha-256` for this user and set its password again, or speak TLS by `server_ca`";
+            let rule = "it asks for an MD5 of the password: let `password_encryption` and `pg_hba.conf` say \
+                `scram-sha-256` for this user and set its password again, or speak TLS by `server_ca`";
             return Err(io::Error::other(rule));
         }
         if let (KEY, Some(pid)) = (self.head[0], self.head.get(5..HEAD)) {
@@ -118,7 +122,7 @@ impl Login {
     }
 }
 
-impl AsyncRead for Guarded {
+impl AsyncRead for GuardedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -137,7 +141,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl AsyncWrite for GuardedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -160,7 +164,8 @@ mod tests {
         [&[kind][..], &length, content].concat()
     }
 
-    /// Whether the login is over and which process has it, or why it is refused, if the bytes come in pieces of this size.
+    /// Whether the login is over and which process has it, or why it is refused, if the bytes come in pieces of this
+    /// size.
     fn said(bytes: &[u8], piece: usize, is_local: bool) -> Result<(bool, Option<u32>), String> {
         let mut login = Login { is_local, ..Login::default() };
         for piece in bytes.chunks(piece) {
@@ -192,7 +197,7 @@ mod tests {
                 assert!(said(&asked, piece, false).is_err_and(|why| why.contains("MD5")), "{piece}");
                 assert_eq!(said(&asked, piece, true), Ok((false, None)), "{piece}");
             }
-            // What its length says it is not: the client takes no more of it, either.
+            // A message that is shorter than its length claims: the client takes no more of it, either.
             assert_eq!(said(&message(AUTHENTICATION, b"\0\0"), piece, false), Ok((false, None)), "{piece}");
         }
     }

@@ -1,6 +1,7 @@
 //! PostgreSQL.
 //!
-//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value.
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a
+//! value.
 
 mod login;
 mod search_path;
@@ -19,18 +20,21 @@ use tokio_postgres::{CancelToken, Client, Connection, Error, SimpleQueryMessage}
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
-use crate::answer::Answer;
-use crate::catalog::Refusal;
-use crate::describe::Described;
-use crate::job::{Job, Step};
-use crate::server::{self, Fault, Login, Prepared, Progress, Session, Sql, Stream};
+use crate::answer::AnswerWriter;
+use crate::catalog::CatalogError;
+use crate::describe::DescribedColumn;
+use crate::job::{CallStep, Job};
+use crate::server::{
+    self, CallProgress, Login, MaybeTlsStream, PreparedStatements, ServerSession, SessionFault, Sql,
+};
 use crate::sql::mistake;
-use login::Guarded;
-use tls::Connector;
+use login::GuardedStream;
+use tls::TlsDialer;
 pub(crate) use value::fuzz as fuzz_value;
-use value::{Bound, Column};
+use value::{BoundValue, Column};
 
-/// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given up.
+/// LIMIT: names of prepared statements that another client of a pooler may have taken, before the statement is given
+/// up.
 const NAMES_TAKEN_MAX: usize = 16;
 /// LIMIT: search paths that one statement is looked for in: the role may get the next one meanwhile.
 const SEARCH_PATHS_MAX: usize = 4;
@@ -38,10 +42,10 @@ const SEARCH_PATHS_MAX: usize = 4;
 /// A connection to a server.
 pub(crate) struct Postgres {
     client: Client,
-    /// What speaks with the server; ends with the connection.
+    /// The task that speaks with the server; ends with the connection.
     driver: JoinHandle<()>,
-    /// Whether statements are sent as text each time, since what was prepared may be another connection's of the server: a pooler is in
-    /// between. A name that another client of the pooler has given would be another statement.
+    /// Whether statements are sent as text each time, since what was prepared may be another connection's of the
+    /// server: a pooler is in between. A name that another client of the pooler has given would be another statement.
     by_text: bool,
     /// Whether the process of the server is the one that the login has named: no pooler is in between.
     is_alone: bool,
@@ -50,7 +54,7 @@ pub(crate) struct Postgres {
 }
 
 /// A statement that the server has prepared.
-pub(crate) struct Known {
+pub(crate) struct PostgresStatement {
     sql: String,
     parameters: Vec<Type>,
     columns: Vec<(String, Type)>,
@@ -58,7 +62,7 @@ pub(crate) struct Known {
     statement: Option<tokio_postgres::Statement>,
 }
 
-impl Known {
+impl PostgresStatement {
     fn new(sql: &str, statement: tokio_postgres::Statement, by_text: bool) -> Self {
         let column = |column: &tokio_postgres::Column| (column.name().to_owned(), column.type_().clone());
         Self {
@@ -71,14 +75,14 @@ impl Known {
     }
 }
 
-async fn drive(connection: Connection<Guarded, Stream>) {
+async fn drive(connection: Connection<GuardedStream, MaybeTlsStream>) {
     if let Err(error) = connection.await {
         eprintln!("error: the server has ended the connection: {}", words(&error));
     }
 }
 
-impl Session for Postgres {
-    type Statement = Known;
+impl ServerSession for Postgres {
+    type Statement = PostgresStatement;
     type Canceller = CancelToken;
 
     async fn log_in(stream: ServerStream, login: &Login) -> Result<Self, String> {
@@ -87,8 +91,8 @@ impl Session for Postgres {
         if let Some(password) = &login.password {
             config.password(password);
         }
-        let tls = Connector(login.tls.clone());
-        let guarded = Guarded::new(stream, login.tls.is_some());
+        let tls = TlsDialer(login.tls.clone());
+        let guarded = GuardedStream::new(stream, login.tls.is_some());
         let backend = guarded.backend();
         let connected = config.ssl_mode(tls.mode()).connect_raw(guarded, tls).await;
         let (client, connection) =
@@ -102,29 +106,36 @@ impl Session for Postgres {
         Ok(session)
     }
 
-    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Known>, Refusal> {
+    async fn prepare(
+        &mut self,
+        file: &Statements,
+    ) -> Result<PreparedStatements<PostgresStatement>, CatalogError> {
         let mut said = Vec::new();
         for about in &file.statements {
             let sql = about.sql(|number| format!("${}", number + 1));
             let prepared = self.prepare_alone(about, &sql).await;
             said.push(prepared.map_err(|(line, rule)| mistake(about, line, &rule)));
         }
-        Ok(Prepared::new(said))
+        Ok(PreparedStatements::new(said))
     }
 
-    async fn describe(&mut self, prepared: &Prepared<Known>) -> Result<Vec<Vec<Described>>, Refusal> {
+    async fn describe(
+        &mut self,
+        prepared: &PreparedStatements<PostgresStatement>,
+    ) -> Result<Vec<Vec<DescribedColumn>>, CatalogError> {
         let mut found = Vec::new();
         for statement in prepared.known() {
             let mut columns = Vec::new();
             let known = statement.statement.as_ref().map(|statement| statement.columns());
             for (at, (name, kind)) in statement.columns.iter().enumerate() {
                 let nullable = match known.and_then(|known| known.get(at)) {
-                    Some(column) => {
-                        !self.is_never_null(column).await.map_err(|error| Refusal::Database(words(&error)))?
-                    }
+                    Some(column) => !self
+                        .is_never_null(column)
+                        .await
+                        .map_err(|error| CatalogError::Database(words(&error)))?,
                     None => true,
                 };
-                columns.push(Described { name: name.clone(), kind: value::described(kind), nullable });
+                columns.push(DescribedColumn { name: name.clone(), kind: value::described(kind), nullable });
             }
             found.push(columns);
         }
@@ -137,28 +148,28 @@ impl Session for Postgres {
 
     async fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Known>,
+        prepared: &PreparedStatements<PostgresStatement>,
         job: &'j Job,
-        progress: &Progress,
-    ) -> Result<Answer<'j>, Fault> {
+        progress: &CallProgress,
+    ) -> Result<AnswerWriter<'j>, SessionFault> {
         server::call(self, prepared, job, progress).await
     }
 
     async fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Known>,
+        prepared: &PreparedStatements<PostgresStatement>,
         jobs: &[&'j Job],
-        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+        settle: &mut dyn FnMut(Result<AnswerWriter<'j>, SessionFault>),
     ) {
         let client = &self.client;
         let steps = jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
         let answers = steps.map(|(job, step)| async move {
-            let mut answer = Answer::new(job);
+            let mut answer = AnswerWriter::new(job);
             rows(client, prepared.get(step.number)?, step, &mut answer).await.map(|()| answer)
         });
         let mut answers: FuturesOrdered<_> = answers.collect();
         while let Some(outcome) = answers.next().await {
-            let is_broken = matches!(outcome, Err(Fault::Broken(_)));
+            let is_broken = matches!(outcome, Err(SessionFault::Broken(_)));
             settle(outcome);
             if is_broken {
                 return;
@@ -166,10 +177,15 @@ impl Session for Postgres {
         }
     }
 
-    async fn renew(&mut self, prepared: &mut Prepared<Known>, job: &Job, again: bool) -> Result<(), Fault> {
+    async fn renew(
+        &mut self,
+        prepared: &mut PreparedStatements<PostgresStatement>,
+        job: &Job,
+        again: bool,
+    ) -> Result<(), SessionFault> {
         self.by_text |= again;
         self.renewals = self.renewals.wrapping_add(1);
-        for Step { number, about, .. } in job.steps() {
+        for CallStep { number, about, .. } in job.steps() {
             // Some poolers prepare the same text once for all clients.
             let text = about.sql(|number| format!("${}", number + 1));
             let sql = format!("{text}\n/* {} */", self.renewals);
@@ -197,28 +213,34 @@ impl Session for Postgres {
     }
 
     async fn cancel(canceller: CancelToken, stream: ServerStream, login: Login) {
-        // Who is not heard is seen to be by the call, which is given up.
-        let _ =
-            canceller.cancel_query_raw(Guarded::new(stream, login.tls.is_some()), Connector(login.tls)).await;
+        // A cancellation that does not arrive shows by the call, which is given up.
+        let _ = canceller
+            .cancel_query_raw(GuardedStream::new(stream, login.tls.is_some()), TlsDialer(login.tls))
+            .await;
     }
 }
 
 impl Sql for Postgres {
-    async fn begin(&mut self) -> Result<(), Fault> {
+    async fn begin(&mut self) -> Result<(), SessionFault> {
         self.client.batch_execute("BEGIN").await.map_err(fault)
     }
 
-    async fn commit(&mut self) -> Result<(), Fault> {
+    async fn commit(&mut self) -> Result<(), SessionFault> {
         self.client.batch_execute("COMMIT").await.map_err(fault)
     }
 
-    async fn roll_back(&mut self) -> Result<(), Fault> {
+    async fn roll_back(&mut self) -> Result<(), SessionFault> {
         self.client.batch_execute("ROLLBACK").await.map_err(fault)
     }
 
-    async fn step(&mut self, known: &Known, step: Step<'_>, answer: &mut Answer<'_>) -> Result<(), Fault> {
+    async fn step(
+        &mut self,
+        known: &PostgresStatement,
+        step: CallStep<'_>,
+        answer: &mut AnswerWriter<'_>,
+    ) -> Result<(), SessionFault> {
         if !step.about.kind.has_rows() {
-            let values: Vec<Bound<'_>> = step.values.iter().map(Bound).collect();
+            let values: Vec<BoundValue<'_>> = step.values.iter().map(BoundValue).collect();
             let changed = match &known.statement {
                 Some(statement) => self.client.execute_raw(statement, values).await,
                 None => {
@@ -235,8 +257,13 @@ impl Sql for Postgres {
 }
 
 /// Carries out a statement that gives rows.
-async fn rows(client: &Client, known: &Known, step: Step<'_>, answer: &mut Answer<'_>) -> Result<(), Fault> {
-    let values = step.values.iter().map(Bound);
+async fn rows(
+    client: &Client,
+    known: &PostgresStatement,
+    step: CallStep<'_>,
+    answer: &mut AnswerWriter<'_>,
+) -> Result<(), SessionFault> {
+    let values = step.values.iter().map(BoundValue);
     let names: Vec<&str> = known.columns.iter().map(|(name, _)| name.as_str()).collect();
     let rows = match &known.statement {
         Some(statement) => client.query_raw(statement, values).await,
@@ -249,14 +276,16 @@ async fn rows(client: &Client, known: &Known, step: Step<'_>, answer: &mut Answe
         // Text that is sent each time means what it means by now.
         if row.len() != names.len() {
             let reason = "the columns of its tables have changed".to_owned();
-            return Err(Fault::Outdated(CallFault::Database, reason));
+            return Err(SessionFault::Outdated(CallFault::Database, reason));
         }
         if !answer.begin_row()? {
             continue;
         }
         for at in 0..row.len() {
             let column: Column<'_> = row.try_get(at).map_err(fault)?;
-            column.put(answer.bytes()).map_err(|reason| Fault::Refused(CallFault::Database, reason))?;
+            column
+                .put(answer.bytes())
+                .map_err(|reason| SessionFault::Refused(CallFault::Database, reason))?;
         }
         answer.end_row()?;
         answer.has_room().await?;
@@ -274,7 +303,8 @@ impl Postgres {
         row.map_or(Ok(false), |row| row.try_get(0))
     }
 
-    /// Whether a pooler is between this connection and the process of the server that has it: that is another than was said at the login.
+    /// Whether a pooler is between this connection and the process of the server that has it: that is another than was
+    /// said at the login.
     async fn is_pooled(&self, backend: u32) -> Result<bool, Error> {
         let said = self.client.simple_query("SELECT pg_backend_pid()").await?;
         let pid = said.iter().find_map(|message| match message {
@@ -284,17 +314,23 @@ impl Postgres {
         Ok(pid.is_some_and(|pid| pid != backend.to_string()))
     }
 
-    /// What it means that a statement could not be prepared anew. Behind a pooler this connection's own question for a new type may be
-    /// what is not known: it is put by a name, of another connection of the server's, and only a new connection puts it again.
-    fn why_not_renewed(&self, reason: String) -> Fault {
+    /// The meaning of a statement that could not be prepared anew. Behind a pooler this connection's own question for a
+    /// new type may be unknown: it is put by a name, of another connection of the server's, and only a new connection
+    /// puts it again.
+    fn why_not_renewed(&self, reason: String) -> SessionFault {
         match self.by_text && reason.contains("prepared statement \"s") {
-            true => Fault::Broken(reason),
-            false => Fault::Refused(CallFault::Database, reason),
+            true => SessionFault::Broken(reason),
+            false => SessionFault::Refused(CallFault::Database, reason),
         }
     }
 
-    /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as that takes.
-    async fn prepare_alone(&self, about: &Statement, sql: &str) -> Result<Known, (usize, String)> {
+    /// Has a statement prepared; behind a pooler in a transaction, which keeps the server's connection for as long as
+    /// that takes.
+    async fn prepare_alone(
+        &self,
+        about: &Statement,
+        sql: &str,
+    ) -> Result<PostgresStatement, (usize, String)> {
         let said = |error: Error| (about.line, words(&error));
         let mut taken = 0;
         loop {
@@ -317,13 +353,13 @@ impl Postgres {
         }
     }
 
-    /// What was prepared, if values and columns fit.
+    /// The prepared statement, if values and columns fit.
     fn checked(
         &self,
         about: &Statement,
         sql: &str,
         prepared: tokio_postgres::Statement,
-    ) -> Result<Known, (usize, String)> {
+    ) -> Result<PostgresStatement, (usize, String)> {
         crate::sql::check(about, sql)?;
         crate::sql::check_kind(about, prepared.columns().len())?;
         let parameters = about.parameters.iter().zip(prepared.params());
@@ -343,11 +379,11 @@ impl Postgres {
                 format!("the column `{name}` is {kind}: write `{name}::text`, or another cast"),
             ));
         }
-        Ok(Known::new(sql, prepared, self.by_text))
+        Ok(PostgresStatement::new(sql, prepared, self.by_text))
     }
 }
 
-/// What is wrong with a statement, and the line of the file where that is.
+/// A statement's fault, and its line in the file.
 fn at_line(about: &Statement, sql: &str, error: &Error) -> (usize, String) {
     use tokio_postgres::error::ErrorPosition::Original;
     let position = match error.as_db_error().and_then(|error| error.position()) {
@@ -358,33 +394,34 @@ fn at_line(about: &Statement, sql: &str, error: &Error) -> (usize, String) {
     (about.sql_line + before.filter(|&c| c == '\n').count(), words(error))
 }
 
-/// What a failure means for the service that called.
-fn fault(error: Error) -> Fault {
+/// The meaning of a failure for the service that called.
+fn fault(error: Error) -> SessionFault {
     let Some(code) = error.code().cloned() else {
         let is_of_value = error.to_string().starts_with("error serializing parameter");
         return match is_of_value {
-            true => Fault::Refused(CallFault::Parameters, words(&error)),
-            false => Fault::Broken(format!("the server is lost: {}", words(&error))),
+            true => SessionFault::Refused(CallFault::Parameters, words(&error)),
+            false => SessionFault::Broken(format!("the server is lost: {}", words(&error))),
         };
     };
     if code == SqlState::QUERY_CANCELED {
-        return Fault::Refused(CallFault::Late, "it took too long".into());
+        return SessionFault::Refused(CallFault::Late, "it took too long".into());
     }
     if is_outdated(code.code(), &error) {
-        return Fault::Outdated(CallFault::Database, words(&error));
+        return SessionFault::Outdated(CallFault::Database, words(&error));
     }
     match &code.code()[..2] {
-        "23" => Fault::Refused(CallFault::Constraint, words(&error)),
-        // What a value says is no such number, date or the like.
-        "22" => Fault::Refused(CallFault::Parameters, words(&error)),
+        "23" => SessionFault::Refused(CallFault::Constraint, words(&error)),
+        // The value's text is no such number, date or the like.
+        "22" => SessionFault::Refused(CallFault::Parameters, words(&error)),
         // The server shuts down, or ends this connection.
-        "57" => Fault::Broken(words(&error)),
-        _ => Fault::Refused(CallFault::Database, words(&error)),
+        "57" => SessionFault::Broken(words(&error)),
+        _ => SessionFault::Refused(CallFault::Database, words(&error)),
     }
 }
 
-/// Whether an error says that a statement is not what it was when it was prepared, and that nothing of it was carried out: it is not known
-/// or another one's; the result has other types; a table, column, type, function or schema that it names is not there, or another by now.
+/// Whether an error says that a statement is not what it was when it was prepared, and that nothing of it was carried
+/// out: it is not known or another one's; the result has other types; a table, column, type, function or schema that it
+/// names is not there, or another by now.
 ///
 /// Source: appendix A of PostgreSQL's documentation, "PostgreSQL Error Codes".
 fn is_outdated(code: &str, error: &Error) -> bool {
@@ -398,7 +435,7 @@ fn is_outdated(code: &str, error: &Error) -> bool {
     }
 }
 
-/// What the server has said, or else what has happened.
+/// The server's message, or else the event.
 fn words(error: &Error) -> String {
     match error.as_db_error() {
         Some(error) => error.message().to_owned(),

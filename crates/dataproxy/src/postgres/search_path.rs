@@ -1,10 +1,12 @@
 //! The search path of a session that was there before the role got another one: a migration may have moved tables.
 //!
-//! Runs in: a data proxy. Sees: what the server has set for the role. Never: changes the session of a pooler, which others have next.
+//! Runs in: a data proxy. Sees: what the server has set for the role. Never: changes the session of a pooler, which
+//! others have next.
 
 use tokio_postgres::Client;
 
-/// Sets the search path of a session as a login would now: the role's in this database, the role's, the database's. A row, if it was another.
+/// Sets the search path of a session as a login would now: the role's in this database, the role's, the database's. A
+/// row, if it was another.
 const SEARCH_PATH: &str = "SELECT set_config('search_path', path, false) FROM (
     SELECT substr(setting, length('search_path=') + 1) AS path
     FROM pg_catalog.pg_db_role_setting, pg_catalog.unnest(setconfig) AS setting

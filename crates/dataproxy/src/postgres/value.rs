@@ -7,10 +7,10 @@ use statements::Type as Declared;
 use tokio_postgres::types::{Format, FromSql, IsNull, Kind, ToSql, Type};
 use wire::data::{Value, ValueRef};
 
-type Failed = Box<dyn Error + Sync + Send>;
+type ConversionError = Box<dyn Error + Sync + Send>;
 
-/// Whether the server's type takes a parameter that was declared so. Other types than ours are written as text: dates, numerics,
-/// JSON, UUIDs.
+/// Whether the server's type takes a parameter that was declared so. Other types than ours are written as text: dates,
+/// numerics, JSON, UUIDs.
 pub(super) fn takes(wanted: &Type, declared: Declared) -> bool {
     match declared {
         Declared::Int => is_integer(wanted) || *wanted == Type::NUMERIC,
@@ -29,7 +29,7 @@ pub(super) fn gives(kind: &Type) -> bool {
     is_integer(kind) || is_real(kind) || is_text(kind) || others.contains(kind)
 }
 
-/// What a column's values are for a service.
+/// The type that a column's values have for a service.
 pub(super) fn described(kind: &Type) -> Option<Declared> {
     Some(match kind {
         kind if is_integer(kind) => Declared::Int,
@@ -57,10 +57,10 @@ fn is_text(kind: &Type) -> bool {
 
 /// A value that is bound, never spliced.
 #[derive(Debug)]
-pub(super) struct Bound<'a>(pub(super) &'a Value);
+pub(super) struct BoundValue<'a>(pub(super) &'a Value);
 
-impl ToSql for Bound<'_> {
-    fn to_sql(&self, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, Failed> {
+impl ToSql for BoundValue<'_> {
+    fn to_sql(&self, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, ConversionError> {
         match self.0 {
             Value::Null => return Ok(IsNull::Yes),
             Value::Int(value) => return int(*value, wanted, out),
@@ -83,12 +83,12 @@ impl ToSql for Bound<'_> {
         if is_binary { Format::Binary } else { Format::Text }
     }
 
-    fn to_sql_checked(&self, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, Failed> {
+    fn to_sql_checked(&self, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, ConversionError> {
         self.to_sql(wanted, out)
     }
 }
 
-fn int(value: i64, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, Failed> {
+fn int(value: i64, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, ConversionError> {
     let outside = |_| format!("{value} is outside of {wanted}");
     match wanted {
         wanted if *wanted == Type::BOOL => (value != 0).to_sql(wanted, out),
@@ -104,11 +104,11 @@ fn int(value: i64, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, Failed> 
 pub(super) struct Column<'a>(Type, Option<&'a [u8]>);
 
 impl<'a> FromSql<'a> for Column<'a> {
-    fn from_sql(kind: &Type, bytes: &'a [u8]) -> Result<Self, Failed> {
+    fn from_sql(kind: &Type, bytes: &'a [u8]) -> Result<Self, ConversionError> {
         Ok(Self(kind.clone(), Some(bytes)))
     }
 
-    fn from_sql_null(kind: &Type) -> Result<Self, Failed> {
+    fn from_sql_null(kind: &Type) -> Result<Self, ConversionError> {
         Ok(Self(kind.clone(), None))
     }
 

@@ -1,15 +1,15 @@
-//! What the server says of a command before it is carried out for anybody.
+//! Checks a command by the server's own description, before the command is carried out for any service.
 //!
-//! SECURITY: a command reaches the keys that stand in its statement, and each begins with text of the operator's. What reaches others,
-//! or changes what holds for all, is refused.
+//! SECURITY: a command reaches the keys that stand in its statement, and each begins with text of the operator's. What
+//! reaches others, or changes what holds for all, is refused.
 
 use std::collections::HashMap;
 
-use resp::Reply;
-use statements::{KeyPlaces, Part, Statement, key_places, names};
+use resp::RespReply;
+use statements::{KeyPlaces, Statement, WordPart, key_places, names};
 
-use super::Known;
-use super::line::Line;
+use super::CheckedCommand;
+use super::line::RespStream;
 
 /// LIMIT: bytes of what the server says of a command.
 const ABOUT_MAX: usize = 1 << 20;
@@ -42,25 +42,25 @@ struct About {
     has_subcommands: bool,
 }
 
-/// What the server has said of the commands of a file.
+/// The server's descriptions of the commands of a file.
 #[derive(Debug, Default)]
 pub(super) struct Commands(HashMap<String, Option<About>>);
 
 impl Commands {
     /// Asks the server for what it has not said yet of a statement's command.
-    pub(super) async fn learn(&mut self, line: &mut Line, about: &Statement) -> Result<(), String> {
+    pub(super) async fn learn(&mut self, line: &mut RespStream, about: &Statement) -> Result<(), String> {
         for name in names(&about.words) {
             if self.0.contains_key(&name) {
                 continue;
             }
             let reply = line.ask(&["COMMAND", "INFO", &name], ABOUT_MAX).await;
             let found = match reply.map_err(|error| format!("the server is lost: {error}"))? {
-                Reply::Failed(reason) => {
+                RespReply::Failed(reason) => {
                     return Err(format!(
                         "the server does not say what `{name}` is: {reason}; its user needs `+command`"
                     ));
                 }
-                Reply::List(found) => found.first().and_then(read),
+                RespReply::List(found) => found.first().and_then(read),
                 _ => None,
             };
             self.0.insert(name, found);
@@ -69,7 +69,7 @@ impl Commands {
     }
 
     /// Whether a statement's command only reads, and where its keys are; or what is wrong with it.
-    pub(super) fn check(&self, statement: &Statement) -> Result<Known, String> {
+    pub(super) fn check(&self, statement: &Statement) -> Result<CheckedCommand, String> {
         if let Some(nullable) = statement.parameters.iter().find(|parameter| parameter.nullable) {
             let (name, kind) = (&nullable.name, nullable.kind.word());
             return Err(format!("`:{name}` may be NULL, which Redis does not have: write `{name} {kind}`"));
@@ -101,7 +101,7 @@ impl Commands {
         if !has_keys(about, statement)? {
             return refused("names no key");
         }
-        Ok(Known { reads: about.flags.iter().any(|flag| flag == "readonly"), keys: about.keys })
+        Ok(CheckedCommand { reads: about.flags.iter().any(|flag| flag == "readonly"), keys: about.keys })
     }
 }
 
@@ -111,11 +111,12 @@ fn has_keys(about: &About, statement: &Statement) -> Result<bool, String> {
     let mut has_keys = false;
     for at in key_places(about.keys, words.len()) {
         match words.get(at).and_then(|word| word.first()) {
-            Some(Part::Bytes(text)) if !text.is_empty() => has_keys = true,
-            Some(Part::Parameter(number)) => {
+            Some(WordPart::Bytes(text)) if !text.is_empty() => has_keys = true,
+            Some(WordPart::Parameter(number)) => {
                 let (key, own) = (&statement.parameters[*number].name, &statement.name);
                 return Err(format!(
-                    "`:{key}` begins a key, so that a service could reach all keys: begin it with text, such as `{own}:{{:{key}}}`"
+                    "`:{key}` begins a key, so that a service could reach all keys: begin it with text, such as \
+                     `{own}:{{:{key}}}`"
                 ));
             }
             _ => return Err("a key is empty".into()),
@@ -128,19 +129,19 @@ fn unknown(name: &str) -> String {
     format!("the server knows no command `{name}`")
 }
 
-/// What a server says of a command.
-fn read(reply: &Reply) -> Option<About> {
-    let Reply::List(parts) = reply else { return None };
+/// Reads a server's description of a command.
+fn read(reply: &RespReply) -> Option<About> {
+    let RespReply::List(parts) = reply else { return None };
     let number = |at: usize| match parts.get(at) {
-        Some(Reply::Int(number)) => Some(*number),
+        Some(RespReply::Int(number)) => Some(*number),
         _ => None,
     };
     let list = |at: usize| match parts.get(at) {
-        Some(Reply::List(values)) => &values[..],
+        Some(RespReply::List(values)) => &values[..],
         _ => &[],
     };
-    let text = |value: &Reply| match value {
-        Reply::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
+    let text = |value: &RespReply| match value {
+        RespReply::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).to_ascii_lowercase()),
         _ => None,
     };
     Some(About {

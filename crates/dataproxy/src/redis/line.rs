@@ -3,23 +3,23 @@
 use std::io;
 
 use bytes::{Buf as _, BytesMut};
-use resp::{Decoder, Reply, put_command};
+use resp::{ReplyDecoder, RespReply, put_command};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::server::{Fault, Stream};
+use crate::server::{MaybeTlsStream, SessionFault};
 
 /// LIMIT: a longer command's memory is given back when it is sent.
 const KEPT_MAX: usize = 64 << 10;
 
 /// See the file's head.
-pub(super) struct Line {
-    stream: Stream,
+pub(super) struct RespStream {
+    stream: MaybeTlsStream,
     input: BytesMut,
     output: Vec<u8>,
 }
 
-impl Line {
-    pub(super) fn new(stream: Stream) -> Self {
+impl RespStream {
+    pub(super) fn new(stream: MaybeTlsStream) -> Self {
         Self { stream, input: BytesMut::new(), output: Vec::new() }
     }
 
@@ -38,8 +38,8 @@ impl Line {
     }
 
     /// The next reply, of which so many bytes are wanted, and whether it is not all there.
-    pub(super) async fn reply(&mut self, room: usize) -> io::Result<(Reply, bool)> {
-        let mut decoder = Decoder::new(room);
+    pub(super) async fn reply(&mut self, room: usize) -> io::Result<(RespReply, bool)> {
+        let mut decoder = ReplyDecoder::new(room);
         loop {
             let mut rest = &self.input[..];
             let reply = decoder.take(&mut rest).map_err(io::Error::other)?;
@@ -56,7 +56,7 @@ impl Line {
     }
 
     /// Sends a command of our own and waits for the reply.
-    pub(super) async fn ask(&mut self, words: &[&str], room: usize) -> io::Result<Reply> {
+    pub(super) async fn ask(&mut self, words: &[&str], room: usize) -> io::Result<RespReply> {
         self.put(words);
         self.send().await?;
         Ok(self.reply(room).await?.0)
@@ -70,6 +70,6 @@ impl Line {
     }
 }
 
-pub(super) fn lost(error: io::Error) -> Fault {
-    Fault::Broken(format!("the server is lost: {error}"))
+pub(super) fn lost(error: io::Error) -> SessionFault {
+    SessionFault::Broken(format!("the server is lost: {error}"))
 }

@@ -1,42 +1,42 @@
 //! Redis and Valkey.
 //!
-//! Sees: the operator's commands, values from services; what the server says. Never: makes a command, an option or the beginning of a
-//! key of a value, or carries out a command that the server does not say is for everybody.
+//! Sees: the operator's commands, values from services; what the server says. Never: makes a command, an option or the
+//! beginning of a key of a value, or carries out a command that the server does not say is for everybody.
 
 mod check;
 mod line;
 mod rows;
 
-use resp::Reply;
-use statements::{KeyPlaces, Mistake, Part, Statement, Statements};
+use resp::RespReply;
+use statements::{KeyPlaces, Statement, StatementMistake, Statements, WordPart};
 use wire::data::{CallFault, Value};
 use worker::server_stream::ServerStream;
 
-use crate::answer::Answer;
-use crate::catalog::{Call, Refusal};
-use crate::describe::Described;
-use crate::job::{Job, Step};
-use crate::server::{Fault, Login, Prepared, Progress, Session, Stream};
+use crate::answer::AnswerWriter;
+use crate::catalog::{CatalogEntry, CatalogError};
+use crate::describe::DescribedColumn;
+use crate::job::{CallStep, Job};
+use crate::server::{CallProgress, Login, MaybeTlsStream, PreparedStatements, ServerSession, SessionFault};
 use crate::sql::mistake;
 use check::Commands;
-use line::{Line, lost};
+use line::{RespStream, lost};
 
 /// LIMIT: bytes of a reply that nobody has asked for rows of.
 const SHORT: usize = 64 << 10;
 
 /// A connection to a server.
 pub(crate) struct Redis {
-    line: Line,
+    line: RespStream,
 }
 
 /// A command that the server knows, and has nothing against.
-pub(crate) struct Known {
+pub(crate) struct CheckedCommand {
     reads: bool,
     keys: KeyPlaces,
 }
 
-impl Session for Redis {
-    type Statement = Known;
+impl ServerSession for Redis {
+    type Statement = CheckedCommand;
     /// There is none: a command is carried out when it comes.
     type Canceller = std::convert::Infallible;
 
@@ -45,65 +45,73 @@ impl Session for Redis {
             Some(tls) => {
                 tls.connect(stream).await.map_err(|error| format!("no TLS with the server: {error}"))?
             }
-            None => Stream::Plain(stream),
+            None => MaybeTlsStream::Plain(stream),
         };
-        let mut line = Line::new(stream);
+        let mut line = RespStream::new(stream);
         let mut hello = vec!["HELLO", "3"];
         if let Some(password) = &login.password {
             let user = if login.user.is_empty() { "default" } else { &login.user };
             hello.extend(["AUTH", user, password]);
         }
         let reply = line.ask(&hello, SHORT).await.map_err(|error| format!("the server is lost: {error}"))?;
-        if let Reply::Failed(reason) = reply {
+        if let RespReply::Failed(reason) = reply {
             return Err(format!("the server refuses the login: {}", without_words(&reason)));
         }
         if login.database != "0" && !login.database.is_empty() {
             let reply = line.ask(&["SELECT", &login.database], SHORT).await;
-            if let Reply::Failed(reason) = reply.map_err(|error| format!("the server is lost: {error}"))? {
+            if let RespReply::Failed(reason) =
+                reply.map_err(|error| format!("the server is lost: {error}"))?
+            {
                 return Err(format!("the server refuses database {}: {reason}", login.database));
             }
         }
         Ok(Self { line })
     }
 
-    async fn prepare(&mut self, file: &Statements) -> Result<Prepared<Known>, Refusal> {
+    async fn prepare(
+        &mut self,
+        file: &Statements,
+    ) -> Result<PreparedStatements<CheckedCommand>, CatalogError> {
         let mut commands = Commands::default();
         let mut said = Vec::new();
         for about in &file.statements {
-            commands.learn(&mut self.line, about).await.map_err(Refusal::Database)?;
+            commands.learn(&mut self.line, about).await.map_err(CatalogError::Database)?;
             let checked = commands.check(about);
             said.push(checked.map_err(|rule| mistake(about, about.sql_line, &rule)));
         }
-        Ok(Prepared::new(said))
+        Ok(PreparedStatements::new(said))
     }
 
-    async fn describe(&mut self, prepared: &Prepared<Known>) -> Result<Vec<Vec<Described>>, Refusal> {
+    async fn describe(
+        &mut self,
+        prepared: &PreparedStatements<CheckedCommand>,
+    ) -> Result<Vec<Vec<DescribedColumn>>, CatalogError> {
         // The server does not say before what a command gives.
         Ok(prepared.known().map(|_| Vec::new()).collect())
     }
 
-    fn only_reads(_: &Statement, known: &Known) -> bool {
+    fn only_reads(_: &Statement, known: &CheckedCommand) -> bool {
         known.reads
     }
 
-    fn warnings(file: &Statements, prepared: &Prepared<Known>) -> Vec<Mistake> {
+    fn warnings(file: &Statements, prepared: &PreparedStatements<CheckedCommand>) -> Vec<StatementMistake> {
         file.overlaps(|number, _| prepared.get(number).map_or((0, 0, 0), |known| known.keys))
     }
 
     async fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Known>,
+        prepared: &PreparedStatements<CheckedCommand>,
         job: &'j Job,
-        progress: &Progress,
-    ) -> Result<Answer<'j>, Fault> {
-        let steps: Vec<Step<'_>> = job.steps().collect();
+        progress: &CallProgress,
+    ) -> Result<AnswerWriter<'j>, SessionFault> {
+        let steps: Vec<CallStep<'_>> = job.steps().collect();
         steps.iter().try_for_each(|step| prepared.get(step.number).map(|_| ()))?;
         let writes = steps.iter().any(|step| !step.only_reads);
         let (replies, is_cut) = match job.call {
-            Call::Statement(_) => self.one(&steps[0], writes, progress).await?,
-            Call::Transaction(_) => self.all(&steps, writes, progress).await?,
+            CatalogEntry::Statement(_) => self.one(&steps[0], writes, progress).await?,
+            CatalogEntry::Transaction(_) => self.all(&steps, writes, progress).await?,
         };
-        let mut answer = Answer::new(job);
+        let mut answer = AnswerWriter::new(job);
         for (step, reply) in steps.iter().zip(&replies) {
             rows::pass_on(step, (reply, is_cut), &mut answer).map_err(|fault| after(writes, fault))?;
         }
@@ -112,12 +120,12 @@ impl Session for Redis {
 
     async fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Known>,
+        prepared: &PreparedStatements<CheckedCommand>,
         jobs: &[&'j Job],
-        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+        settle: &mut dyn FnMut(Result<AnswerWriter<'j>, SessionFault>),
     ) {
         let steps = || jobs.iter().flat_map(|job| job.steps().map(move |step| (*job, step)));
-        let is_known = |step: &Step<'_>| prepared.get(step.number).is_ok();
+        let is_known = |step: &CallStep<'_>| prepared.get(step.number).is_ok();
         steps().filter(|(_, step)| is_known(step)).for_each(|(_, step)| self.line.put(&words(&step)));
         if let Err(error) = self.line.send().await {
             return settle(Err(lost(error)));
@@ -129,9 +137,9 @@ impl Session for Redis {
             }
             let outcome = match self.line.reply(step.about.max_bytes as usize).await {
                 Err(error) => return settle(Err(lost(error))),
-                Ok((Reply::Failed(reason), _)) => Err(fault(reason)),
+                Ok((RespReply::Failed(reason), _)) => Err(fault(reason)),
                 Ok((reply, is_cut)) => {
-                    let mut answer = Answer::new(job);
+                    let mut answer = AnswerWriter::new(job);
                     rows::pass_on(&step, (&reply, is_cut), &mut answer).map(|()| answer)
                 }
             };
@@ -140,13 +148,18 @@ impl Session for Redis {
     }
 
     /// Redis prepares nothing, but may say something else of a command by now.
-    async fn renew(&mut self, prepared: &mut Prepared<Known>, job: &Job, _: bool) -> Result<(), Fault> {
+    async fn renew(
+        &mut self,
+        prepared: &mut PreparedStatements<CheckedCommand>,
+        job: &Job,
+        _: bool,
+    ) -> Result<(), SessionFault> {
         let mut commands = Commands::default();
-        for Step { number, about, .. } in job.steps() {
-            commands.learn(&mut self.line, about).await.map_err(Fault::Broken)?;
-            let known = commands
-                .check(about)
-                .map_err(|rule| Fault::Refused(CallFault::Database, mistake(about, about.sql_line, &rule)))?;
+        for CallStep { number, about, .. } in job.steps() {
+            commands.learn(&mut self.line, about).await.map_err(SessionFault::Broken)?;
+            let known = commands.check(about).map_err(|rule| {
+                SessionFault::Refused(CallFault::Database, mistake(about, about.sql_line, &rule))
+            })?;
             prepared.replace(number, known);
         }
         Ok(())
@@ -169,17 +182,17 @@ impl Redis {
     /// Carries out a command; its reply, and whether that is not all there.
     async fn one(
         &mut self,
-        step: &Step<'_>,
+        step: &CallStep<'_>,
         writes: bool,
-        progress: &Progress,
-    ) -> Result<(Vec<Reply>, bool), Fault> {
+        progress: &CallProgress,
+    ) -> Result<(Vec<RespReply>, bool), SessionFault> {
         self.line.put(&words(step));
         if writes {
             progress.may_hold();
         }
         self.line.send().await.map_err(lost)?;
         match self.line.reply(step.about.max_bytes as usize).await.map_err(lost)? {
-            (Reply::Failed(reason), _) => Err(fault(reason)),
+            (RespReply::Failed(reason), _) => Err(fault(reason)),
             (reply, is_cut) => Ok((vec![reply], is_cut)),
         }
     }
@@ -187,16 +200,16 @@ impl Redis {
     /// Carries out all commands of a transaction, after the server has taken each.
     async fn all(
         &mut self,
-        steps: &[Step<'_>],
+        steps: &[CallStep<'_>],
         writes: bool,
-        progress: &Progress,
-    ) -> Result<(Vec<Reply>, bool), Fault> {
+        progress: &CallProgress,
+    ) -> Result<(Vec<RespReply>, bool), SessionFault> {
         self.line.put(&["MULTI"]);
         steps.iter().for_each(|step| self.line.put(&words(step)));
         self.line.send().await.map_err(lost)?;
         let mut refused = None;
         for _ in 0..=steps.len() {
-            if let (Reply::Failed(reason), _) = self.line.reply(SHORT).await.map_err(lost)? {
+            if let (RespReply::Failed(reason), _) = self.line.reply(SHORT).await.map_err(lost)? {
                 refused = refused.or(Some(reason));
             }
         }
@@ -211,48 +224,50 @@ impl Redis {
         self.line.send().await.map_err(lost)?;
         let room = steps.iter().map(|step| step.about.max_bytes as usize).sum();
         match self.line.reply(room).await.map_err(lost)? {
-            (Reply::Failed(reason), _) => Err(fault(reason)),
-            (Reply::List(replies), is_cut) => match failed(steps, &replies, is_cut) {
+            (RespReply::Failed(reason), _) => Err(fault(reason)),
+            (RespReply::List(replies), is_cut) => match failed(steps, &replies, is_cut) {
                 Some(fault) => Err(fault),
                 None => Ok((replies, is_cut)),
             },
-            _ => Err(Fault::Broken("the server answers with nonsense".into())),
+            _ => Err(SessionFault::Broken("the server answers with nonsense".into())),
         }
     }
 }
 
 /// Why a transaction has failed, if one of its commands has: the server undoes nothing.
-fn failed(steps: &[Step<'_>], replies: &[Reply], is_cut: bool) -> Option<Fault> {
+fn failed(steps: &[CallStep<'_>], replies: &[RespReply], is_cut: bool) -> Option<SessionFault> {
     let (at, reason) = replies.iter().enumerate().find_map(|(at, reply)| match reply {
-        Reply::Failed(reason) => Some((at, reason)),
+        RespReply::Failed(reason) => Some((at, reason)),
         _ => None,
     })?;
-    let holds = |(step, reply): (&Step<'_>, &Reply)| !step.only_reads && !matches!(reply, Reply::Failed(_));
+    let holds = |(step, reply): (&CallStep<'_>, &RespReply)| {
+        !step.only_reads && !matches!(reply, RespReply::Failed(_))
+    };
     if is_cut || steps.iter().zip(replies).any(holds) {
         let name = steps.get(at).filter(|_| !is_cut).map_or("a statement", |step| &step.about.name);
         let reason = format!("`{name}` has failed, and Redis does not undo the others: {reason}");
-        return Some(Fault::Refused(CallFault::Lost, reason));
+        return Some(SessionFault::Refused(CallFault::Lost, reason));
     }
     Some(fault(reason.clone()))
 }
 
-/// What it means that an answer cannot be passed on: what a command has changed stays so.
-fn after(writes: bool, fault: Fault) -> Fault {
+/// The meaning of an answer that cannot be passed on: a command's changes stay.
+fn after(writes: bool, fault: SessionFault) -> SessionFault {
     match fault {
-        Fault::Refused(_, reason) if writes => {
-            Fault::Refused(CallFault::Lost, format!("it has been carried out, but {reason}"))
+        SessionFault::Refused(_, reason) if writes => {
+            SessionFault::Refused(CallFault::Lost, format!("it has been carried out, but {reason}"))
         }
         fault => fault,
     }
 }
 
 /// The words of a command, with the values of its parameters.
-fn words(step: &Step<'_>) -> Vec<Vec<u8>> {
-    let part = |word: &mut Vec<u8>, part: &Part| match part {
-        Part::Bytes(bytes) => word.extend_from_slice(bytes),
-        Part::Parameter(number) => put(&step.values[*number], word),
+fn words(step: &CallStep<'_>) -> Vec<Vec<u8>> {
+    let part = |word: &mut Vec<u8>, part: &WordPart| match part {
+        WordPart::Bytes(bytes) => word.extend_from_slice(bytes),
+        WordPart::Parameter(number) => put(&step.values[*number], word),
     };
-    let word = |parts: &Vec<Part>| {
+    let word = |parts: &Vec<WordPart>| {
         let mut word = Vec::new();
         parts.iter().for_each(|one| part(&mut word, one));
         word
@@ -272,8 +287,8 @@ fn put(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// What a failure means for the service that called. Nothing has changed.
-fn fault(reason: String) -> Fault {
+/// The meaning of a failure for the service that called. Nothing has changed.
+fn fault(reason: String) -> SessionFault {
     let code = reason.split(' ').next().unwrap_or_default();
     let fault = match code {
         // The key holds another type, or what was to be made is there.
@@ -282,7 +297,7 @@ fn fault(reason: String) -> Fault {
         "ERR" => CallFault::Parameters,
         _ => CallFault::Database,
     };
-    Fault::Refused(fault, reason)
+    SessionFault::Refused(fault, reason)
 }
 
 /// SECURITY: a server that does not know the command of the login repeats its words, one of which is the password.

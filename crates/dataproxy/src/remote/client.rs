@@ -1,7 +1,7 @@
 //! One process of a service whose database is on another machine: its login, its calls, and their answers from there.
 //!
-//! Sees: messages of a service, which may be compromised; answers of the other machine. Never: passes on what is no message, or a
-//! token; makes a call again that may have been carried out.
+//! Sees: messages of a service, which may be compromised; answers of the other machine. Never: passes on what is no
+//! message, or a token; makes a call again that may have been carried out.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -16,16 +16,16 @@ use wire::data::{CALLS_MAX, CallFault, DataProxyToService, ServiceToDataProxy, T
 use worker::channel::ChannelError;
 
 use super::door::Door;
-use super::line::{self, Event, Events};
-use crate::client::{Service, ServiceChannel, VIOLATIONS_MAX, log_in, too_many_parameters};
+use super::line::{self, DoorEvent, Events};
+use crate::client::{ServiceChannel, ServiceId, VIOLATIONS_MAX, log_in, too_many_parameters};
 use crate::server::{PAUSE_MAX, PAUSE_MIN};
-use crate::told::Told;
+use crate::told::ProcessLog;
 
 /// LIMIT: parts of answers of a service that it has not taken yet; what is behind them waits on the other machine.
 const EVENTS_MAX: usize = 8;
 
 /// A call without an answer.
-struct UnderWay {
+struct RemoteCall {
     /// On which connection it is; `None` if it has failed before it was on any.
     line: Option<u64>,
     /// Bytes of its parameters that have come, and whether these are all.
@@ -34,11 +34,11 @@ struct UnderWay {
 }
 
 /// One channel.
-struct Client {
-    told: Rc<Told>,
+struct RemoteChannel {
+    told: Rc<ProcessLog>,
     door: Rc<Door>,
-    service: Service,
-    calls: HashMap<u32, UnderWay>,
+    service: ServiceId,
+    calls: HashMap<u32, RemoteCall>,
     /// The connections that have calls, by their numbers, and the one for new calls.
     lines: HashMap<u64, UnboundedSender<ServiceToDataProxy>>,
     current: Option<u64>,
@@ -50,15 +50,15 @@ struct Client {
     until: Instant,
     pause: Duration,
     reason: String,
-    /// What the service is told.
+    /// The messages to the service.
     answers: Vec<DataProxyToService>,
     violations: u32,
 }
 
 /// Serves one process of a service until it is gone.
 pub(crate) async fn attend(
-    (told, door): (Rc<Told>, Rc<Door>),
-    service: Service,
+    (told, door): (Rc<ProcessLog>, Rc<Door>),
+    service: ServiceId,
     token: Token,
     descriptor: OwnedFd,
 ) {
@@ -66,7 +66,7 @@ pub(crate) async fn attend(
     told.counters.connected();
     if log_in(&own, &told, &service, &token).await {
         let (events, heard) = channel(EVENTS_MAX);
-        let mut client = Client {
+        let mut client = RemoteChannel {
             told: told.clone(),
             door,
             service,
@@ -88,11 +88,11 @@ pub(crate) async fn attend(
     told.counters.disconnected();
 }
 
-impl Client {
+impl RemoteChannel {
     async fn serve(
         &mut self,
         channel: &ServiceChannel,
-        mut events: Receiver<(u64, Event)>,
+        mut events: Receiver<(u64, DoorEvent)>,
     ) -> io::Result<()> {
         loop {
             for answer in std::mem::take(&mut self.answers) {
@@ -132,10 +132,10 @@ impl Client {
                     self.send(call.line, message);
                 }
             }
-            // What the service does not read from its channel is not read from the door either.
+            // Bytes that the service does not read from its channel are not read from the door either.
             ServiceToDataProxy::Pause { .. } | ServiceToDataProxy::Resume { .. } => {}
-            // The other machine knows, and says so when there is a connection, which is made now: the first call is to end in its
-            // time as well. Until then, and if the other machine never says anything, what is usual holds.
+            // The other machine knows, and says so when there is a connection, which is made now: the first call is to
+            // end in its time as well. Until then, and if the other machine never says anything, what is usual holds.
             ServiceToDataProxy::Timeouts {} => {
                 let usual_ms = statements::TIMEOUT.as_millis() as u32;
                 self.answers.push(DataProxyToService::Timeouts { usual_ms });
@@ -150,7 +150,7 @@ impl Client {
             return self.violation("a number twice");
         }
         let is_free = self.calls.len() < CALLS_MAX;
-        self.calls.insert(id, UnderWay { line: None, length, is_complete });
+        self.calls.insert(id, RemoteCall { line: None, length, is_complete });
         if !is_free {
             return self.fail(id, CallFault::Busy, &format!("{CALLS_MAX} calls are under way"));
         }
@@ -187,7 +187,7 @@ impl Client {
         let own = self.calls.get(&id).map_or(0, |call| call.length);
         let all: usize = self.calls.values().map(|call| call.length).sum();
         let Some((fault, reason)) = too_many_parameters(own, all) else { return true };
-        // What came of it is not complete, and never will be.
+        // The call's answer is not complete, and never will be.
         let line = self.calls.get(&id).and_then(|call| call.line);
         self.send(line, ServiceToDataProxy::Cancel { id });
         self.fail(id, fault, &reason);
@@ -218,21 +218,21 @@ impl Client {
         }
     }
 
-    fn receive(&mut self, line: u64, event: Event) {
+    fn receive(&mut self, line: u64, event: DoorEvent) {
         match event {
-            Event::Connected { says_timeouts } => {
+            DoorEvent::Connected { says_timeouts } => {
                 (self.was_there, self.pause) = (true, PAUSE_MIN);
                 // A door of before knows them and does not say them.
                 if !says_timeouts {
                     self.answers.push(DataProxyToService::Timeouts { usual_ms: 0 });
                 }
             }
-            Event::Answer(message) => self.answer(line, message),
+            DoorEvent::Answer(message) => self.answer(line, message),
             // The other machine knows, and the service waits by its own clock.
-            Event::Timeouts(message) if self.current == Some(line) => self.answers.push(message),
-            Event::Timeouts(_) => {}
-            Event::Retires => self.current = self.current.filter(|current| *current != line),
-            Event::Ended { reason, unknown } => self.lose(line, &reason, &unknown),
+            DoorEvent::Timeouts(message) if self.current == Some(line) => self.answers.push(message),
+            DoorEvent::Timeouts(_) => {}
+            DoorEvent::Retires => self.current = self.current.filter(|current| *current != line),
+            DoorEvent::Ended { reason, unknown } => self.lose(line, &reason, &unknown),
         }
         self.let_go(line);
     }

@@ -1,7 +1,7 @@
 //! The way to the doors of another machine: one for each service, under the name of the source.
 //!
-//! Sees: what claims to be the other machine. Never: says anything to one whose certificate is of no authority of the operator's, or
-//! asks for the door of another service than the one that calls.
+//! Sees: what claims to be the other machine. Never: says anything to one whose certificate is of no authority of the
+//! operator's, or asks for the door of another service than the one that calls.
 //!
 //! Source: RFC 6455 (the protocol). The handshake and the frames are tungstenite's.
 
@@ -22,14 +22,14 @@ use worker::server_stream::ServerStream;
 use super::line::{CLOSE_TIMEOUT, Socket};
 use crate::server::{Login, Way};
 
-/// What one read takes; one is kept for each connection.
+/// The bytes of one read; one buffer is kept for each connection.
 const READ_BYTES: usize = 64 << 10;
 
 /// See the file's head.
 pub(crate) struct Door {
     /// To the machine.
     way: Way,
-    /// What it calls the source.
+    /// The door's name for the source.
     source: String,
     /// Its host and port.
     authority: String,
@@ -73,7 +73,7 @@ impl Door {
     /// Has the other machine say whether it takes the certificate that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The door's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         let Some(service) = self.services.first() else { return Ok(()) };
         self.way
@@ -127,8 +127,8 @@ impl Door {
                      `name = \"{service}\"`, `remote = true` and `data = [\"{source}\"]` there"
                 ),
                 StatusCode::FORBIDDEN => format!(
-                    "{authority} has seen no `certificate` of this machine that it knows: what has signed it is to be in \
-                     `client_ca` there"
+                    "{authority} has seen no `certificate` of this machine that it knows: what has signed it is to be \
+                     in `client_ca` there"
                 ),
                 status => format!("{authority} answers {status} at the door to `{source}` for `{service}`"),
             },
@@ -156,7 +156,8 @@ async fn leave(mut socket: Socket) {
     let _ = timeout(CLOSE_TIMEOUT, socket.close(None)).await;
 }
 
-/// What the other side has said of what it was shown in the handshake, which comes after that.
+/// The other side's alert about the certificate that it was shown in the handshake: the alert comes after the
+/// handshake.
 fn alert(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::AlertReceived(alert) => Some(format!("{alert:?}")),

@@ -1,7 +1,7 @@
 //! One connection to a door: a WebSocket under TLS, on which calls go and answers come.
 //!
-//! Sees: what the other machine says, once its certificate has shown which one it is. Never: reads more answers than the service takes,
-//! or waits for one that gives no sign of life.
+//! Sees: what the other machine says, once its certificate has shown which one it is. Never: reads more answers than
+//! the service takes, or waits for one that gives no sign of life.
 //!
 //! INVARIANT: what waits to be sent keeps no answer from being read, or the two machines would wait for each other.
 
@@ -20,18 +20,18 @@ use wire::Message as _;
 use wire::data::{DOOR_RETIRES, DataProxyToService, ServiceToDataProxy};
 
 use super::door::{Door, OpenDoor};
-use crate::server::Stream;
+use crate::server::MaybeTlsStream;
 
 /// LIMIT: how long a door may be silent; it asks for a sign of life every 15 s.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// LIMIT: how long a door may take to say that it has seen the end.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(super) type Socket = WebSocketStream<Stream>;
+pub(super) type Socket = WebSocketStream<MaybeTlsStream>;
 
-/// What is said of a connection.
+/// An event of a connection.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum DoorEvent {
     /// It is there. Whether the door says how long calls may take.
     Connected { says_timeouts: bool },
     /// An answer, or a part of one.
@@ -44,16 +44,16 @@ pub(super) enum Event {
     Ended { reason: String, unknown: HashSet<u32> },
 }
 
-/// What goes to the service: by which connection, and what.
-pub(super) type Events = Sender<(u64, Event)>;
+/// The events for the service, each with the number of its connection.
+pub(super) type Events = Sender<(u64, DoorEvent)>;
 
 /// See the file's head.
-struct Line {
+struct DoorConnection {
     number: u64,
     says_timeouts: bool,
     sink: SplitSink<Socket, Frame>,
     stream: SplitStream<Socket>,
-    /// What waits to be sent, and whether some of what was sent is still here.
+    /// Messages that wait to be sent, and whether some that were sent are still here.
     outgoing: VecDeque<ServiceToDataProxy>,
     is_unflushed: bool,
     /// Calls that were sent whole, and have no answer.
@@ -69,20 +69,28 @@ pub(super) async fn run(
     mut orders: UnboundedReceiver<ServiceToDataProxy>,
     events: Events,
 ) {
-    let ended = |reason, unknown| (number, Event::Ended { reason, unknown });
+    let ended = |reason, unknown| (number, DoorEvent::Ended { reason, unknown });
     let connected = tokio::select! {
         connected = door.connect(&service) => connected,
         () = events.closed() => return,
     };
-    // Who does not hear it any more wants nothing.
+    // A receiver that has gone wants nothing.
     match connected {
         Ok(OpenDoor { socket, says_timeouts }) => {
             let (sink, stream) = socket.split();
             let (outgoing, unknown) = (VecDeque::new(), HashSet::new());
             let (is_unflushed, heard) = (false, Instant::now());
-            let mut line =
-                Line { number, says_timeouts, sink, stream, outgoing, is_unflushed, unknown, heard };
-            let _ = events.send((number, Event::Connected { says_timeouts })).await;
+            let mut line = DoorConnection {
+                number,
+                says_timeouts,
+                sink,
+                stream,
+                outgoing,
+                is_unflushed,
+                unknown,
+                heard,
+            };
+            let _ = events.send((number, DoorEvent::Connected { says_timeouts })).await;
             let reason = line.pass_on(&mut orders, &events).await;
             let reason = format!("{}: {reason}", door.authority());
             let _ = timeout(CLOSE_TIMEOUT, line.sink.close()).await;
@@ -92,7 +100,7 @@ pub(super) async fn run(
     }
 }
 
-impl Line {
+impl DoorConnection {
     /// Passes on what comes; returns why that has ended.
     async fn pass_on(
         &mut self,
@@ -144,8 +152,8 @@ impl Line {
         self.sink.start_send_unpin(Frame::binary(bytes))
     }
 
-    /// What a frame says, if it says anything.
-    fn take(&mut self, frame: Frame) -> Result<Option<Event>, String> {
+    /// The event of a frame, if it has one.
+    fn take(&mut self, frame: Frame) -> Result<Option<DoorEvent>, String> {
         match frame {
             Frame::Binary(bytes) => {
                 let message = DataProxyToService::decode(&bytes).map_err(|error| nonsense(&error))?;
@@ -153,7 +161,7 @@ impl Line {
                     DataProxyToService::Welcome {} => return Err(nonsense(&"a welcome")),
                     DataProxyToService::Timeouts { .. } | DataProxyToService::Timeout { .. } => {
                         return match self.says_timeouts {
-                            true => Ok(Some(Event::Timeouts(message))),
+                            true => Ok(Some(DoorEvent::Timeouts(message))),
                             false => Err(nonsense(&"a timeout")),
                         };
                     }
@@ -162,9 +170,9 @@ impl Line {
                         self.unknown.remove(&id);
                     }
                 }
-                Ok(Some(Event::Answer(message)))
+                Ok(Some(DoorEvent::Answer(message)))
             }
-            Frame::Text(text) if text.as_str() == DOOR_RETIRES => Ok(Some(Event::Retires)),
+            Frame::Text(text) if text.as_str() == DOOR_RETIRES => Ok(Some(DoorEvent::Retires)),
             Frame::Text(_) => Err(nonsense(&"a text")),
             Frame::Ping(_) => {
                 // The answer to it waits to be sent.
@@ -176,12 +184,12 @@ impl Line {
     }
 }
 
-/// The next frame, once the service takes what may be in it. What is dropped while it waits has lost nothing.
+/// The next frame, once the service takes what may be in it. A future that is dropped while it waits has lost nothing.
 async fn next<'e>(
     stream: &mut SplitStream<Socket>,
     heard: &mut Instant,
     events: &'e Events,
-) -> (Permit<'e, (u64, Event)>, Result<Frame, String>) {
+) -> (Permit<'e, (u64, DoorEvent)>, Result<Frame, String>) {
     let permit = match events.try_reserve() {
         Ok(permit) => permit,
         Err(TrySendError::Full(())) => match events.reserve().await {
@@ -199,7 +207,8 @@ async fn next<'e>(
         Ok(Some(Err(error))) => Err(in_words(&error)),
         Ok(None) => Err("the other machine has ended the connection".into()),
         Err(_) => Err(format!(
-            "the other machine has given no sign of life for {} s: see whether it runs, and whether the network carries what it says",
+            "the other machine has given no sign of life for {} s: see whether it runs, and whether the network \
+             carries what it says",
             SILENCE_MAX.as_secs()
         )),
     };

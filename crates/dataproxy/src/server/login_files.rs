@@ -1,6 +1,8 @@
-//! What the operator's files say of the login to a server, and the login that they make: at the start, and whenever one is read again.
+//! The operator's files for the login to a server, and the login that they make: at the start, and whenever one is read
+//! again.
 //!
-//! Sees: passwords, keys and certificates of the operator's. Never: makes a login of a certificate and the key of another.
+//! Sees: passwords, keys and certificates of the operator's. Never: makes a login of a certificate and the key of
+//! another.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -8,7 +10,7 @@ use std::os::fd::OwnedFd;
 use wire::data::LauncherToDataProxy;
 use worker::files;
 
-use super::tls::{Identity, Tls};
+use super::tls::{ProxyCertificate, ServerTls};
 use super::way::Login;
 
 /// LIMIT: bytes of a file with a password.
@@ -16,7 +18,7 @@ const PASSWORD_MAX: usize = 4096;
 /// LIMIT: bytes of a file with a certificate or a key.
 const IDENTITY_MAX: usize = 256 << 10;
 
-/// See the file's head. What has no file is `None`.
+/// See the file's head. A part without a file is `None`.
 #[derive(Clone, Default)]
 pub(crate) struct LoginFiles {
     pub(crate) database: String,
@@ -24,9 +26,9 @@ pub(crate) struct LoginFiles {
     pub(crate) password: Option<String>,
     /// For whom the server's certificate must be.
     pub(crate) name: String,
-    /// Who may have signed it; without, there is no TLS.
+    /// The authorities that may have signed it; without, there is no TLS.
     pub(crate) authorities: Option<Vec<u8>>,
-    /// What the server is shown.
+    /// The certificate that the server is shown.
     pub(crate) certificate: Option<Vec<u8>>,
     pub(crate) key: Option<Vec<u8>>,
 }
@@ -36,7 +38,7 @@ pub(crate) struct LoginFiles {
 pub(crate) enum LoginFault {
     /// The certificate and the key are not of one pair: perhaps one of the two is about to be replaced.
     Halves,
-    /// What is wrong with which of them.
+    /// The fault of one of the files.
     File(String),
 }
 
@@ -77,13 +79,13 @@ impl LoginFiles {
         Ok(Login { database, user, password, tls: self.tls()? })
     }
 
-    fn tls(&self) -> Result<Option<Tls>, LoginFault> {
+    fn tls(&self) -> Result<Option<ServerTls>, LoginFault> {
         let Some(authorities) = &self.authorities else { return Ok(None) };
         let identity = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => Some(Identity::read(certificate, key)?),
+            (Some(certificate), Some(key)) => Some(ProxyCertificate::read(certificate, key)?),
             _ => None,
         };
-        Tls::new(authorities, &self.name, identity).map(Some).map_err(LoginFault::File)
+        ServerTls::new(authorities, &self.name, identity).map(Some).map_err(LoginFault::File)
     }
 }
 

@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use wire::data::CallFault;
 
-use super::session::{Fault, Prepared, Progress, Session};
-use super::{Known, PAUSE_MAX, PAUSE_MIN, Pool, prepare};
-use crate::answer::Answer;
-use crate::catalog::Call;
+use super::session::{CallProgress, PreparedStatements, ServerSession, SessionFault};
+use super::{PAUSE_MAX, PAUSE_MIN, Pool, PreparedCatalog, prepare};
+use crate::answer::AnswerWriter;
+use crate::catalog::CatalogEntry;
 use crate::job::Job;
 use crate::queue::{Lane, Work};
 
 /// LIMIT: how long a server may take to say what has become of a call that was stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor are woken for
-/// each answer alone.
+/// LIMIT: calls of one service that a server gets at once on a connection. With fewer, processes that share a processor
+/// are woken for each answer alone.
 const TOGETHER_MAX: usize = 32;
 /// LIMIT: bytes of their parameters: a server that answers before it has read all of them must not be waited for.
 const TOGETHER_BYTES_MAX: usize = 16 << 10;
@@ -32,32 +32,32 @@ const TOGETHER_TIME_MAX: Duration = Duration::from_millis(10);
 const RENEWALS_MAX: usize = 2;
 
 /// See the file's head.
-pub(super) struct Member<S: Session> {
+pub(super) struct PoolMember<S: ServerSession> {
     pool: Rc<Pool>,
     session: Option<S>,
     /// The statements that the server has prepared for it.
-    prepared: Option<Known<S>>,
+    prepared: Option<PreparedCatalog<S>>,
     /// A call that waits for a connection, or for its statements to be prepared.
     next: Option<Work>,
 }
 
-/// What has become of a call, and what it means for the call if the connection is broken.
-struct Tried<'j> {
-    outcome: Result<Answer<'j>, Fault>,
+/// The outcome of a call, and its meaning for the call if the connection is broken.
+struct CallOutcome<'j> {
+    outcome: Result<AnswerWriter<'j>, SessionFault>,
     is_stopped: bool,
     broken: CallFault,
 }
 
 /// Why a connection is not used any longer.
-enum Ended {
+enum SessionEnd {
     /// There will be no more calls.
     Closed,
     /// It is lost, or may be.
     Lost,
 }
 
-impl<S: Session> Member<S> {
-    pub(super) fn new(pool: Rc<Pool>, first: Option<(S, Known<S>)>) -> Self {
+impl<S: ServerSession> PoolMember<S> {
+    pub(super) fn new(pool: Rc<Pool>, first: Option<(S, PreparedCatalog<S>)>) -> Self {
         let (session, prepared) = first.unzip();
         Self { pool, session, prepared, next: None }
     }
@@ -77,7 +77,7 @@ impl<S: Session> Member<S> {
                     let ended = self.work(session).await;
                     self.pool.up.set(self.pool.up.get() - 1);
                     self.prepared = None;
-                    if matches!(ended, Ended::Closed) {
+                    if matches!(ended, SessionEnd::Closed) {
                         return;
                     }
                 }
@@ -113,8 +113,8 @@ impl<S: Session> Member<S> {
         }
     }
 
-    /// Lets the server alone for a while. If no other connection is there, calls fail meanwhile: nobody waits for what may not
-    /// come.
+    /// Lets the server alone for a while. If no other connection is there, calls fail meanwhile: nobody waits for what
+    /// may not come.
     async fn wait(&mut self, pause: Duration, reason: &str) {
         let over = sleep(pause);
         tokio::pin!(over);
@@ -136,16 +136,16 @@ impl<S: Session> Member<S> {
     }
 
     /// Carries out what comes, for as long as the connection is there.
-    async fn work(&mut self, mut session: S) -> Ended {
+    async fn work(&mut self, mut session: S) -> SessionEnd {
         loop {
             let work = match self.next.take() {
                 Some(work) => work,
                 None => tokio::select! {
                     biased;
-                    () = session.closed() => return Ended::Lost,
+                    () = session.closed() => return SessionEnd::Lost,
                     work = self.pool.queue.turn(Lane::Read) => match work {
                         Some(work) => work,
-                        None => return Ended::Closed,
+                        None => return SessionEnd::Closed,
                     },
                 },
             };
@@ -155,7 +155,7 @@ impl<S: Session> Member<S> {
                     Err(reason) => {
                         eprintln!("error: {reason}");
                         work.job.fail(CallFault::Database, reason);
-                        return Ended::Lost;
+                        return SessionEnd::Lost;
                     }
                 }
             }
@@ -167,7 +167,7 @@ impl<S: Session> Member<S> {
                 _ => self.read_together(&mut session, &jobs).await,
             };
             if !is_usable {
-                return Ended::Lost;
+                return SessionEnd::Lost;
             }
         }
     }
@@ -184,15 +184,16 @@ impl<S: Session> Member<S> {
 
     /// Carries one call out; whether the connection can be used again.
     ///
-    /// After a change of tables, types or rights, or behind a pooler, the server may not know a statement as it was prepared. It has
-    /// carried nothing of the call out then, so the statements are prepared anew, and the call is made again.
+    /// After a change of tables, types or rights, or behind a pooler, the server may not know a statement as it was
+    /// prepared. It has carried nothing of the call out then, so the statements are prepared anew, and the call is made
+    /// again.
     async fn carry_out(&mut self, session: &mut S, job: &Job) -> bool {
         let Some((catalog, mut prepared)) = self.prepared.take() else { return false };
         let mut renewals = 0;
         let is_usable = loop {
-            let Tried { outcome, is_stopped, broken } = self.try_once(session, &prepared, job).await;
+            let CallOutcome { outcome, is_stopped, broken } = self.try_once(session, &prepared, job).await;
             let outcome = match outcome {
-                Err(Fault::Outdated(fault, reason)) if renewals < RENEWALS_MAX && !is_stopped => {
+                Err(SessionFault::Outdated(fault, reason)) if renewals < RENEWALS_MAX && !is_stopped => {
                     if job.can_begin_again() {
                         renewals += 1;
                         let renewal = session.renew(&mut prepared, job, renewals > 1);
@@ -200,15 +201,15 @@ impl<S: Session> Member<S> {
                             Ok(Ok(())) => continue,
                             Ok(Err(fault)) => Err(fault),
                             // It is in the middle of an answer.
-                            Err(_) => Err(Fault::Broken("the server does not answer in time".into())),
+                            Err(_) => Err(SessionFault::Broken("the server does not answer in time".into())),
                         }
                     } else {
-                        Err(Fault::Refused(fault, reason))
+                        Err(SessionFault::Refused(fault, reason))
                     }
                 }
                 outcome => outcome,
             };
-            // What stops a call may come late, and must not stop the next one.
+            // A cancellation may come late, and must not stop the next call.
             break settle(job, outcome, broken) && !is_stopped;
         };
         self.prepared = Some((catalog, prepared));
@@ -218,10 +219,10 @@ impl<S: Session> Member<S> {
     async fn try_once<'j>(
         &self,
         session: &mut S,
-        prepared: &Prepared<S::Statement>,
+        prepared: &PreparedStatements<S::Statement>,
         job: &'j Job,
-    ) -> Tried<'j> {
-        let (progress, canceller, begun) = (Progress::default(), session.canceller(), Instant::now());
+    ) -> CallOutcome<'j> {
+        let (progress, canceller, begun) = (CallProgress::default(), session.canceller(), Instant::now());
         let running = session.carry_out(prepared, job, &progress);
         tokio::pin!(running);
         let in_time = tokio::select! {
@@ -242,10 +243,10 @@ impl<S: Session> Member<S> {
                     // There is nothing to wait for.
                     None => None,
                 };
-                stopped.unwrap_or_else(|| Err(Fault::Broken("the server does not answer".into())))
+                stopped.unwrap_or_else(|| Err(SessionFault::Broken("the server does not answer".into())))
             }
         };
-        if let (Call::Statement(number), false) = (job.call, is_stopped) {
+        if let (CatalogEntry::Statement(number), false) = (job.call, is_stopped) {
             job.catalog.took(number, begun.elapsed());
         }
         let broken = match () {
@@ -253,16 +254,16 @@ impl<S: Session> Member<S> {
             () if is_stopped => CallFault::Late,
             () => CallFault::Database,
         };
-        Tried { outcome, is_stopped, broken }
+        CallOutcome { outcome, is_stopped, broken }
     }
 
-    /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that nothing is
-    /// lost by them if the connection is, and nobody waits long for those before.
+    /// Calls that wait and can be sent together with one: those that only read and usually take no time, so that
+    /// nothing is lost by them if the connection is, and nobody waits long for those before.
     fn along(&self, work: &Work) -> Vec<Job> {
         let catalog = &work.job.catalog;
         let (mut count, mut bytes, mut time) = (0, 0, Duration::ZERO);
         let mut fits = |job: &Job| {
-            let Call::Statement(number) = job.call else { return false };
+            let CatalogEntry::Statement(number) = job.call else { return false };
             let Some(usual) = catalog.usual(number) else { return false };
             count += 1;
             bytes += job.length();
@@ -278,9 +279,9 @@ impl<S: Session> Member<S> {
         let Some((_, prepared)) = &self.prepared else { return false };
         let (canceller, begun) = (session.canceller(), Instant::now());
         let (settled, broken, mut outdated) = (Cell::new(0), RefCell::new(None), Vec::new());
-        let mut one = |outcome: Result<Answer<'_>, Fault>| match outcome {
-            Err(Fault::Broken(reason)) => *broken.borrow_mut() = Some(reason),
-            Err(Fault::Outdated(..)) if jobs[settled.get()].can_begin_again() => {
+        let mut one = |outcome: Result<AnswerWriter<'_>, SessionFault>| match outcome {
+            Err(SessionFault::Broken(reason)) => *broken.borrow_mut() = Some(reason),
+            Err(SessionFault::Outdated(..)) if jobs[settled.get()].can_begin_again() => {
                 outdated.push(jobs[settled.get()]);
                 settled.set(settled.get() + 1);
             }
@@ -338,16 +339,19 @@ impl<S: Session> Member<S> {
     }
 }
 
-/// Tells a service what has become of its call, if the connection is broken that is `broken`; whether it can be used again.
-fn settle(job: &Job, outcome: Result<Answer<'_>, Fault>, broken: CallFault) -> bool {
+/// Tells a service what has become of its call, if the connection is broken that is `broken`; whether it can be used
+/// again.
+fn settle(job: &Job, outcome: Result<AnswerWriter<'_>, SessionFault>, broken: CallFault) -> bool {
     let (fault, reason, is_broken) = match outcome {
         Ok(answer) => {
             answer.end();
             return true;
         }
-        Err(Fault::Said) => return true,
-        Err(Fault::Refused(fault, reason) | Fault::Outdated(fault, reason)) => (fault, reason, false),
-        Err(Fault::Broken(reason)) => (broken, reason, true),
+        Err(SessionFault::Said) => return true,
+        Err(SessionFault::Refused(fault, reason) | SessionFault::Outdated(fault, reason)) => {
+            (fault, reason, false)
+        }
+        Err(SessionFault::Broken(reason)) => (broken, reason, true),
     };
     if is_broken || matches!(fault, CallFault::Database | CallFault::Lost) {
         eprintln!("error: {reason}");

@@ -1,10 +1,11 @@
-//! Databases at servers: a few connections, each of which carries out one call at a time, and is made again when it is lost.
+//! Databases at servers: a few connections, each of which carries out one call at a time, and is made again when it is
+//! lost.
 //!
-//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a value, or makes
-//! a call again that may have been carried out.
+//! Sees: the operator's statements, values from services; what the server says. Never: makes a statement's text of a
+//! value, or makes a call again that may have been carried out.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent connections, opened
-//! again by themselves).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.4 (persistent
+//! connections, opened again by themselves).
 
 mod login_files;
 mod member;
@@ -22,13 +23,13 @@ use statements::Statements;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::catalog::{Catalog, Refusal};
+use crate::catalog::{Catalog, CatalogError};
 use crate::queue::Queue;
 pub(crate) use login_files::{LoginFault, LoginFiles, password_of};
-use member::Member;
-pub(crate) use session::{Fault, Prepared, Progress, Session};
+use member::PoolMember;
+pub(crate) use session::{CallProgress, PreparedStatements, ServerSession, SessionFault};
 pub(crate) use sql::{Sql, call};
-pub(crate) use tls::{Stream, Tls};
+pub(crate) use tls::{MaybeTlsStream, ServerTls};
 pub(crate) use way::{Login, Road, Way};
 
 /// LIMIT: how long a server that was lost is left alone between two attempts.
@@ -39,25 +40,28 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Way {
     /// Has the server say what it thinks of all statements.
-    pub(crate) async fn prepare<S: Session>(
+    pub(crate) async fn prepare<S: ServerSession>(
         &self,
         file: &Statements,
-    ) -> Result<(S, Prepared<S::Statement>), Refusal> {
-        let mut session: S = self.log_in().await.map_err(Refusal::Database)?;
+    ) -> Result<(S, PreparedStatements<S::Statement>), CatalogError> {
+        let mut session: S = self.log_in().await.map_err(CatalogError::Database)?;
         let prepared = prepare(&mut session, file).await?.without_mistakes()?;
         Ok((session, prepared))
     }
 }
 
-/// Has the server prepare all statements for a session, in time. What a later connection hears against one of them does not keep it
-/// from the others: a migration may have broken that one.
-async fn prepare<S: Session>(session: &mut S, file: &Statements) -> Result<Prepared<S::Statement>, Refusal> {
+/// Has the server prepare all statements for a session, in time. A later connection's fault in one of them does
+/// not keep it from the others: a migration may have broken that one.
+async fn prepare<S: ServerSession>(
+    session: &mut S,
+    file: &Statements,
+) -> Result<PreparedStatements<S::Statement>, CatalogError> {
     let prepared = timeout(PREPARE_TIMEOUT, session.prepare(file)).await;
-    prepared.unwrap_or_else(|_| Err(Refusal::Database("the server does not answer".into())))
+    prepared.unwrap_or_else(|_| Err(CatalogError::Database("the server does not answer".into())))
 }
 
 /// Statements that a server has prepared.
-fn catalog<S: Session>(file: Statements, prepared: &Prepared<S::Statement>) -> Arc<Catalog> {
+fn catalog<S: ServerSession>(file: Statements, prepared: &PreparedStatements<S::Statement>) -> Arc<Catalog> {
     let reads =
         file.statements.iter().zip(prepared.known()).map(|(about, known)| S::only_reads(about, known));
     let reads = reads.collect();
@@ -65,7 +69,7 @@ fn catalog<S: Session>(file: Statements, prepared: &Prepared<S::Statement>) -> A
     Arc::new(Catalog::new(file, reads, false))
 }
 
-/// What all connections of a source share.
+/// The state that all connections of a source share.
 struct Pool {
     way: Way,
     queue: Arc<Queue>,
@@ -74,18 +78,18 @@ struct Pool {
 }
 
 /// Statements, and what the server knows them by on one connection.
-type Known<S> = (Arc<Catalog>, Prepared<<S as Session>::Statement>);
+type PreparedCatalog<S> = (Arc<Catalog>, PreparedStatements<<S as ServerSession>::Statement>);
 
 /// A database at a server that speaks what `S` does.
-pub(crate) struct Source<S: Session> {
+pub(crate) struct ServerSource<S: ServerSession> {
     pool: Rc<Pool>,
     members: JoinSet<()>,
     /// The connection of the start, whose statements are prepared.
-    first: Option<(S, Known<S>)>,
+    first: Option<(S, PreparedCatalog<S>)>,
     connections: u16,
 }
 
-impl<S: Session> Source<S> {
+impl<S: ServerSession> ServerSource<S> {
     /// Logs in, and has the server prepare all statements.
     ///
     /// # Errors
@@ -94,7 +98,7 @@ impl<S: Session> Source<S> {
         way: Way,
         connections: u16,
         file: Statements,
-    ) -> Result<(Self, Arc<Catalog>), Refusal> {
+    ) -> Result<(Self, Arc<Catalog>), CatalogError> {
         let (session, prepared) = way.prepare::<S>(&file).await?;
         let queue = Queue::new(connections.into());
         let pool = Rc::new(Pool { way, queue, up: Cell::new(0) });
@@ -107,7 +111,7 @@ impl<S: Session> Source<S> {
     pub(crate) fn start(&mut self) {
         let mut first = self.first.take();
         for _ in 0..self.connections {
-            self.members.spawn_local(Member::new(self.pool.clone(), first.take()).serve());
+            self.members.spawn_local(PoolMember::new(self.pool.clone(), first.take()).serve());
         }
         self.members.spawn_local(self.pool.queue.clone().keep_time());
     }
@@ -125,7 +129,7 @@ impl<S: Session> Source<S> {
     /// Has the server say whether it takes the login that was read last.
     ///
     /// # Errors
-    /// What it says against it.
+    /// The server's reason for a refusal.
     pub(crate) async fn try_login(&self) -> Result<(), String> {
         self.pool.way.try_newer(async |stream, login| S::log_in(stream, login).await).await
     }
@@ -134,7 +138,7 @@ impl<S: Session> Source<S> {
     ///
     /// # Errors
     /// As for those of the start.
-    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, Refusal> {
+    pub(crate) async fn prepare(&self, file: Statements) -> Result<Arc<Catalog>, CatalogError> {
         let (_, prepared) = self.pool.way.prepare::<S>(&file).await?;
         Ok(catalog::<S>(file, &prepared))
     }

@@ -1,44 +1,44 @@
-//! What a connection to a server does, whatever the server speaks.
+//! The operations of a connection to a server, in any protocol.
 
 use std::cell::Cell;
 use std::future::Future;
 
-use statements::{Mistake, Statement, Statements};
+use statements::{Statement, StatementMistake, Statements};
 use wire::data::CallFault;
 use worker::server_stream::ServerStream;
 
 use super::Login;
-use crate::answer::{Answer, Said};
-use crate::catalog::Refusal;
-use crate::describe::Described;
+use crate::answer::{AnswerWriter, ErrorSent};
+use crate::catalog::CatalogError;
+use crate::describe::DescribedColumn;
 use crate::job::Job;
 
 /// Why a call has failed, as the server says.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SessionFault {
     /// The service has been told already.
     Said,
     /// The server has refused it, and nothing has changed.
     Refused(CallFault, String),
-    /// The server does not know the statement as it was prepared, or not any more, and has carried nothing of it out: it has to be
-    /// prepared anew.
+    /// The server does not know the statement as it was prepared, or not any more, and has carried nothing of it out:
+    /// it has to be prepared anew.
     Outdated(CallFault, String),
     /// The connection is of no use any more.
     Broken(String),
 }
 
-impl From<Said> for Fault {
-    fn from(_: Said) -> Self {
+impl From<ErrorSent> for SessionFault {
+    fn from(_: ErrorSent) -> Self {
         Self::Said
     }
 }
 
-/// What a server has said of all statements of a file, by number: each as it knows it, or what is wrong with it, in a line.
+/// A server's result for each statement of a file, by number: the prepared statement, or its fault in a line.
 #[derive(Debug)]
-pub(crate) struct Prepared<T>(Vec<Result<T, String>>);
+pub(crate) struct PreparedStatements<T>(Vec<Result<T, String>>);
 
-impl<T> Prepared<T> {
-    /// What was said of each.
+impl<T> PreparedStatements<T> {
+    /// Takes the result for each statement.
     pub(crate) fn new(said: Vec<Result<T, String>>) -> Self {
         Self(said)
     }
@@ -47,17 +47,19 @@ impl<T> Prepared<T> {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub(crate) fn without_mistakes(self) -> Result<Self, Refusal> {
+    pub(crate) fn without_mistakes(self) -> Result<Self, CatalogError> {
         let mistakes: Vec<String> = self.0.iter().filter_map(|said| said.as_ref().err().cloned()).collect();
-        if mistakes.is_empty() { Ok(self) } else { Err(Refusal::Mistakes(mistakes)) }
+        if mistakes.is_empty() { Ok(self) } else { Err(CatalogError::Mistakes(mistakes)) }
     }
 
     /// The statement of a number.
     ///
     /// # Errors
-    /// What was wrong with it when the connection was made: it has to be prepared anew.
-    pub(crate) fn get(&self, number: usize) -> Result<&T, Fault> {
-        self.0[number].as_ref().map_err(|mistake| Fault::Outdated(CallFault::Database, mistake.clone()))
+    /// The statement's fault when the connection was made: it has to be prepared anew.
+    pub(crate) fn get(&self, number: usize) -> Result<&T, SessionFault> {
+        self.0[number]
+            .as_ref()
+            .map_err(|mistake| SessionFault::Outdated(CallFault::Database, mistake.clone()))
     }
 
     /// Has a statement that was prepared anew hold, and gives the one of before.
@@ -73,9 +75,9 @@ impl<T> Prepared<T> {
 
 /// How far a call has come: whether it may hold, if the server says nothing more.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(Cell<bool>);
+pub(crate) struct CallProgress(Cell<bool>);
 
-impl Progress {
+impl CallProgress {
     /// The server is told what makes the call's changes hold.
     pub(crate) fn may_hold(&self) {
         self.0.set(true);
@@ -88,10 +90,10 @@ impl Progress {
 }
 
 /// One connection to a server.
-pub(crate) trait Session: Sized + 'static {
+pub(crate) trait ServerSession: Sized + 'static {
     /// A statement that the server has prepared.
     type Statement;
-    /// What stops the call under way, from another connection.
+    /// Stops the call under way, from another connection.
     type Canceller: 'static;
 
     /// Logs in.
@@ -101,52 +103,55 @@ pub(crate) trait Session: Sized + 'static {
     fn prepare(
         &mut self,
         file: &Statements,
-    ) -> impl Future<Output = Result<Prepared<Self::Statement>, Refusal>>;
+    ) -> impl Future<Output = Result<PreparedStatements<Self::Statement>, CatalogError>>;
 
-    /// What the rows of each statement have in them.
+    /// The columns of each statement's rows.
     fn describe(
         &mut self,
-        prepared: &Prepared<Self::Statement>,
-    ) -> impl Future<Output = Result<Vec<Vec<Described>>, Refusal>>;
+        prepared: &PreparedStatements<Self::Statement>,
+    ) -> impl Future<Output = Result<Vec<Vec<DescribedColumn>>, CatalogError>>;
 
     /// Whether a statement only reads; in doubt it does not.
     fn only_reads(about: &Statement, known: &Self::Statement) -> bool;
 
-    /// What is odd about statements that hold all the same.
-    fn warnings(_file: &Statements, _prepared: &Prepared<Self::Statement>) -> Vec<Mistake> {
+    /// The oddities of statements that hold all the same.
+    fn warnings(
+        _file: &Statements,
+        _prepared: &PreparedStatements<Self::Statement>,
+    ) -> Vec<StatementMistake> {
         Vec::new()
     }
 
     /// Carries a call out, to its end.
     fn carry_out<'j>(
         &mut self,
-        prepared: &Prepared<Self::Statement>,
+        prepared: &PreparedStatements<Self::Statement>,
         job: &'j Job,
-        progress: &Progress,
-    ) -> impl Future<Output = Result<Answer<'j>, Fault>>;
+        progress: &CallProgress,
+    ) -> impl Future<Output = Result<AnswerWriter<'j>, SessionFault>>;
 
-    /// Carries calls out that are each one statement and only read: the server has all of them before the first answer comes.
-    /// `settle` takes what has become of each, in their order; nothing follows [`Fault::Broken`].
+    /// Carries calls out that are each one statement and only read: the server has all of them before the first answer
+    /// comes. `settle` takes what has become of each, in their order; nothing follows [`SessionFault::Broken`].
     fn read_together<'j>(
         &mut self,
-        prepared: &Prepared<Self::Statement>,
+        prepared: &PreparedStatements<Self::Statement>,
         jobs: &[&'j Job],
-        settle: &mut dyn FnMut(Result<Answer<'j>, Fault>),
+        settle: &mut dyn FnMut(Result<AnswerWriter<'j>, SessionFault>),
     ) -> impl Future<Output = ()>;
 
-    /// Has the statements of a call prepared anew, which the server does not know as they were; what it says against that. `again` says
-    /// that it did not help before.
+    /// Has the statements of a call prepared anew, which the server does not know as they were; what it says against
+    /// that. `again` says that it did not help before.
     fn renew(
         &mut self,
-        prepared: &mut Prepared<Self::Statement>,
+        prepared: &mut PreparedStatements<Self::Statement>,
         job: &Job,
         again: bool,
-    ) -> impl Future<Output = Result<(), Fault>>;
+    ) -> impl Future<Output = Result<(), SessionFault>>;
 
     /// Waits until the server has ended the connection.
     fn closed(&mut self) -> impl Future<Output = ()>;
 
-    /// What stops a call under way; `None` where the server cannot be told to.
+    /// Makes the canceller of a call under way; `None` where the server cannot be told to stop.
     fn canceller(&self) -> Option<Self::Canceller>;
     /// Stops the call under way, if there is one.
     fn cancel(

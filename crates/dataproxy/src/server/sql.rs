@@ -2,38 +2,38 @@
 
 use std::future::Future;
 
-use super::session::{Fault, Prepared, Progress, Session};
-use crate::answer::Answer;
-use crate::catalog::Call;
-use crate::job::{Job, Step};
+use super::session::{CallProgress, PreparedStatements, ServerSession, SessionFault};
+use crate::answer::AnswerWriter;
+use crate::catalog::CatalogEntry;
+use crate::job::{CallStep, Job};
 
 /// A connection to a server that speaks SQL.
-pub(crate) trait Sql: Session {
+pub(crate) trait Sql: ServerSession {
     /// Begins a transaction.
-    fn begin(&mut self) -> impl Future<Output = Result<(), Fault>>;
+    fn begin(&mut self) -> impl Future<Output = Result<(), SessionFault>>;
     /// Has it hold.
-    fn commit(&mut self) -> impl Future<Output = Result<(), Fault>>;
+    fn commit(&mut self) -> impl Future<Output = Result<(), SessionFault>>;
     /// Undoes it.
-    fn roll_back(&mut self) -> impl Future<Output = Result<(), Fault>>;
+    fn roll_back(&mut self) -> impl Future<Output = Result<(), SessionFault>>;
 
     /// Carries one statement of a call out, to its end.
     fn step(
         &mut self,
         statement: &Self::Statement,
-        step: Step<'_>,
-        answer: &mut Answer<'_>,
-    ) -> impl Future<Output = Result<(), Fault>>;
+        step: CallStep<'_>,
+        answer: &mut AnswerWriter<'_>,
+    ) -> impl Future<Output = Result<(), SessionFault>>;
 }
 
 /// Carries a call out.
 pub(crate) async fn call<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S::Statement>,
+    prepared: &PreparedStatements<S::Statement>,
     job: &'j Job,
-    progress: &Progress,
-) -> Result<Answer<'j>, Fault> {
+    progress: &CallProgress,
+) -> Result<AnswerWriter<'j>, SessionFault> {
     match job.call {
-        Call::Statement(number) if job.holds_by_itself(number) => {
+        CatalogEntry::Statement(number) if job.holds_by_itself(number) => {
             if !job.catalog.reads[number] {
                 progress.may_hold();
             }
@@ -45,10 +45,10 @@ pub(crate) async fn call<'j, S: Sql>(
 
 async fn in_transaction<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S::Statement>,
+    prepared: &PreparedStatements<S::Statement>,
     job: &'j Job,
-    progress: &Progress,
-) -> Result<Answer<'j>, Fault> {
+    progress: &CallProgress,
+) -> Result<AnswerWriter<'j>, SessionFault> {
     session.begin().await?;
     match all_steps(session, prepared, job).await {
         Ok(answer) => {
@@ -56,7 +56,7 @@ async fn in_transaction<'j, S: Sql>(
             session.commit().await?;
             Ok(answer)
         }
-        Err(broken @ Fault::Broken(_)) => Err(broken),
+        Err(broken @ SessionFault::Broken(_)) => Err(broken),
         Err(fault) => {
             session.roll_back().await?;
             Err(fault)
@@ -66,10 +66,10 @@ async fn in_transaction<'j, S: Sql>(
 
 async fn all_steps<'j, S: Sql>(
     session: &mut S,
-    prepared: &Prepared<S::Statement>,
+    prepared: &PreparedStatements<S::Statement>,
     job: &'j Job,
-) -> Result<Answer<'j>, Fault> {
-    let mut answer = Answer::new(job);
+) -> Result<AnswerWriter<'j>, SessionFault> {
+    let mut answer = AnswerWriter::new(job);
     for step in job.steps() {
         session.step(prepared.get(step.number)?, step, &mut answer).await?;
     }

@@ -1,7 +1,7 @@
 //! TLS to a database server.
 //!
-//! Sees: what claims to be the server, until its certificate shows that. Never: goes on with a server whose certificate is of no
-//! authority of the operator's, or for another name.
+//! Sees: what claims to be the server, until its certificate shows that. Never: goes on with a server whose certificate
+//! is of no authority of the operator's, or for another name.
 
 use std::io;
 use std::pin::Pin;
@@ -20,15 +20,15 @@ use worker::server_stream::ServerStream;
 
 use super::login_files::LoginFault;
 
-/// What the proxy shows to a server that asks for a certificate.
+/// The certificate that the proxy shows to a server that asks for one.
 #[derive(Debug)]
-pub(crate) struct Identity(CertifiedKey);
+pub(crate) struct ProxyCertificate(CertifiedKey);
 
-impl Identity {
+impl ProxyCertificate {
     /// Reads a certificate, with those between it and the authority, and its key, PEM.
     ///
     /// # Errors
-    /// What is wrong with which of the two.
+    /// The fault of the certificate or the key.
     pub(crate) fn read(certificate: &[u8], key: &[u8]) -> Result<Self, LoginFault> {
         let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| LoginFault::File(format!("the `certificate`: {error}")))?;
@@ -47,19 +47,20 @@ impl Identity {
     }
 }
 
-/// What the server's certificate is checked by, and what it is shown.
+/// The authorities for the server's certificate, and the certificate that the server is shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Tls {
+pub(crate) struct ServerTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl Tls {
-    /// Certificates are to be for `name`, and of one of these authorities, PEM; a server that asks for one is shown `identity`.
+impl ServerTls {
+    /// Certificates are to be for `name`, and of one of these authorities, PEM; a server that asks for one is shown
+    /// `identity`.
     ///
     /// # Errors
-    /// What is wrong with the file or the name.
-    pub(crate) fn new(file: &[u8], name: &str, identity: Option<Identity>) -> Result<Self, String> {
+    /// The fault of the file or the name.
+    pub(crate) fn new(file: &[u8], name: &str, identity: Option<ProxyCertificate>) -> Result<Self, String> {
         let roots = authorities::read(file).map_err(|fault| format!("the `server_ca`: {fault}"))?;
         let name = ServerName::try_from(name.to_owned());
         let name = name.map_err(|_| "the server's certificate cannot be for such a name".to_owned())?;
@@ -69,25 +70,27 @@ impl Tls {
         let builder = builder.with_root_certificates(RootCertStore::from_iter(roots));
         let config = match identity {
             None => builder.with_no_client_auth(),
-            Some(Identity(pair)) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair))),
+            Some(ProxyCertificate(pair)) => {
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(pair)))
+            }
         };
         Ok(Self { config: Arc::new(config), name })
     }
 
     /// The handshake.
-    pub(crate) async fn connect(self, stream: ServerStream) -> io::Result<Stream> {
+    pub(crate) async fn connect(self, stream: ServerStream) -> io::Result<MaybeTlsStream> {
         let stream = TlsConnector::from(self.config).connect(self.name, stream).await?;
-        Ok(Stream::Tls(Box::new(stream)))
+        Ok(MaybeTlsStream::Tls(Box::new(stream)))
     }
 }
 
 /// A connection, with TLS or without.
-pub(crate) enum Stream {
+pub(crate) enum MaybeTlsStream {
     Plain(ServerStream),
     Tls(Box<TlsStream<ServerStream>>),
 }
 
-impl Stream {
+impl MaybeTlsStream {
     /// Whether it does not leave this machine.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::Plain(ServerStream::Unix(_)))
@@ -101,12 +104,12 @@ impl Stream {
     }
 }
 
-/// What is read from and written to.
+/// A stream for reading and writing.
 trait Both: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Both for S {}
 
-impl AsyncRead for Stream {
+impl AsyncRead for MaybeTlsStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -116,7 +119,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for MaybeTlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.inner().poll_write(cx, bytes)
     }

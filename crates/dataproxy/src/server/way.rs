@@ -1,7 +1,7 @@
 //! The way to a server: who connects, and how to log in, which may change while connections are there.
 //!
-//! Sees: passwords and authorities of the operator's; what the server says at a login. Never: gives a login up that works for one that
-//! the server does not take.
+//! Sees: passwords and authorities of the operator's; what the server says at a login. Never: gives a login up that
+//! works for one that the server does not take.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,8 +17,8 @@ use wire::data::DATABASE_TARGET;
 use worker::dialer::Dialer;
 use worker::server_stream::ServerStream;
 
-use super::session::Session;
-use super::tls::Tls;
+use super::session::ServerSession;
+use super::tls::ServerTls;
 
 /// LIMIT: how long a server may take to let the proxy log in.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,8 +29,8 @@ pub(crate) struct Login {
     pub(crate) database: String,
     pub(crate) user: String,
     pub(crate) password: Option<String>,
-    /// What the server's certificate is checked by; without, there is no TLS.
-    pub(crate) tls: Option<Tls>,
+    /// The check of the server's certificate; without, there is no TLS.
+    pub(crate) tls: Option<ServerTls>,
 }
 
 /// How a connection comes about.
@@ -41,7 +41,7 @@ pub(crate) enum Road {
     Direct(String),
 }
 
-/// What is done on a new connection with a login.
+/// Logs in on a new connection.
 pub(crate) trait LogIn<T>: AsyncFn(ServerStream, &Login) -> Result<T, String> {}
 
 impl<T, F: AsyncFn(ServerStream, &Login) -> Result<T, String>> LogIn<T> for F {}
@@ -93,12 +93,12 @@ impl Way {
     }
 
     /// A session on a new connection.
-    pub(super) async fn log_in<S: Session>(&self) -> Result<S, String> {
+    pub(super) async fn log_in<S: ServerSession>(&self) -> Result<S, String> {
         self.log_in_by(async |stream, login| S::log_in(stream, login).await).await
     }
 
-    /// What a login on a new connection gives: by the one that was read last; or by the one before, as long as the server takes that
-    /// alone.
+    /// Logs in on a new connection: by the login that was read last; or by the one before, as long as the server takes
+    /// that alone.
     pub(crate) async fn log_in_by<T>(&self, how: impl LogIn<T>) -> Result<T, String> {
         let newer = self.newer.borrow().clone();
         let refused = match newer {

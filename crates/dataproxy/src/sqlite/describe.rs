@@ -1,13 +1,13 @@
-//! What SQLite says of the columns of statements: the types that tables declare, which bind nobody there.
+//! The columns of statements, as SQLite describes them: by the types that tables declare, which bind nobody there.
 
 use rusqlite::{Connection, OptionalExtension as _, Result};
 use statements::{Statements, Type};
 
 use super::open::sql;
-use crate::describe::Described;
+use crate::describe::DescribedColumn;
 
-/// What the rows of each statement have in them.
-pub(crate) fn describe(connection: &Connection, file: &Statements) -> Result<Vec<Vec<Described>>> {
+/// The columns of each statement's rows.
+pub(crate) fn describe(connection: &Connection, file: &Statements) -> Result<Vec<Vec<DescribedColumn>>> {
     let of_statement = |statement| {
         let prepared = connection.prepare(&sql(statement))?;
         let one = |(column, origin): (rusqlite::Column<'_>, rusqlite::ColumnMetadata<'_>)| {
@@ -16,7 +16,7 @@ pub(crate) fn describe(connection: &Connection, file: &Statements) -> Result<Vec
                 None => false,
             };
             let kind = column.decl_type().and_then(affinity);
-            Ok(Described { name: column.name().to_owned(), kind, nullable: !never_null })
+            Ok(DescribedColumn { name: column.name().to_owned(), kind, nullable: !never_null })
         };
         prepared.columns().zip(prepared.columns_with_metadata()).map(one).collect()
     };

@@ -1,4 +1,4 @@
-//! What a failure of SQLite's means for the service that called.
+//! The meaning of SQLite's failures for the service that called.
 
 use rusqlite::{Error, ErrorCode};
 use wire::data::CallFault;

@@ -1,10 +1,10 @@
-//! Functions in the place of SQLite's own whose work is the product of two lengths: `LIKE`, `GLOB`, `instr`, `replace`, `trim`, `unhex`,
-//! `json_patch`. These give the same, in time that grows with the sum, or look at the clock.
+//! Functions in the place of SQLite's own whose work is the product of two lengths: `LIKE`, `GLOB`, `instr`, `replace`,
+//! `trim`, `unhex`, `json_patch`. These give the same, in time that grows with the sum, or look at the clock.
 //!
 //! Sees: values from services and of the database. Never: works for long without a look at the clock.
 //!
-//! SECURITY: SQLite looks at the clock between instructions only, and such a call is one instruction. With 20,000 bytes of pattern and
-//! 4 MiB of text its `LIKE` takes minutes, for which it would hold the one connection that writes.
+//! SECURITY: SQLite looks at the clock between instructions only, and such a call is one instruction. With 20,000 bytes
+//! of pattern and 4 MiB of text its `LIKE` takes minutes, for which it would hold the one connection that writes.
 //!
 //! Source: `func.c` and `json.c` of SQLite; a test compares what they give.
 
@@ -18,16 +18,16 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Error, Result, ToSql, ffi};
 
 use super::limits::{self, LENGTH_MAX, PATTERN_MAX};
-use super::pattern::{Language, Pattern};
+use super::pattern::{Pattern, PatternLanguage};
 use super::watch::Watch;
 
 /// LIMIT: steps between two looks at the clock; some 50 µs.
 const LOOK_EVERY: usize = 1 << 15;
-/// LIMIT: the length of the patch of a `json_patch`, times that of both texts: SQLite looks for each member of the patch among all that the
-/// target has, and was given of the patch before. 1 MiB may be patched with 511 bytes, 16 KiB with as much, and nothing with 22 KiB; that
-/// takes some 100 ms at worst.
+/// LIMIT: the length of the patch of a `json_patch`, times that of both texts: SQLite looks for each member of the
+/// patch among all that the target has, and was given of the patch before. 1 MiB may be patched with 511 bytes, 16 KiB
+/// with as much, and nothing with 22 KiB; that takes some 100 ms at worst.
 const PATCH_MAX: usize = 1 << 29;
-/// What SQLite calls text that is JSON.
+/// The subtype of text that is JSON.
 const JSON: SubType = Some(b'J' as u32);
 
 /// Looks at the clock now and then.
@@ -90,15 +90,15 @@ pub(super) fn until_nul(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
-/// What a function gives.
-enum Given {
+/// The result of a function.
+enum FunctionResult {
     Null,
     Int(i64),
     Text(Vec<u8>),
     Blob(Vec<u8>),
 }
 
-impl ToSql for Given {
+impl ToSql for FunctionResult {
     fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -109,7 +109,7 @@ impl ToSql for Given {
     }
 }
 
-/// What all functions of a connection share.
+/// The state that all functions of a connection share.
 #[derive(Clone)]
 struct Functions {
     watch: Watch,
@@ -124,7 +124,7 @@ pub(super) fn replace(connection: &Connection, watch: &Watch) -> Result<()> {
     let all = Functions { watch: watch.clone(), own: Arc::new(Mutex::new(own)) };
     all.add(connection, "like", 2, |all, context| all.like(context))?;
     all.add(connection, "like", 3, |all, context| all.like(context))?;
-    all.add(connection, "glob", 2, |all, context| all.matches(context, Language::Glob))?;
+    all.add(connection, "glob", 2, |all, context| all.matches(context, PatternLanguage::Glob))?;
     all.add(connection, "instr", 2, Functions::instr)?;
     all.add(connection, "replace", 3, Functions::replace)?;
     all.add(connection, "ltrim", 2, |all, context| all.trim(context, (true, false)))?;
@@ -168,33 +168,33 @@ impl Functions {
         }))
     }
 
-    /// What SQLite's own functions say.
+    /// The result of SQLite's own function.
     fn ask<T: rusqlite::types::FromSql>(&self, sql: &str, values: &[ValueRef<'_>]) -> Result<T> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let values = values.iter().map(|value| ToSqlOutput::Borrowed(*value));
         own.prepare(sql)?.query_row(rusqlite::params_from_iter(values), |row| row.get(0))
     }
 
-    fn like(&self, context: &Context<'_>) -> Result<Given> {
+    fn like(&self, context: &Context<'_>) -> Result<FunctionResult> {
         if context.len() == 2 {
-            return self.matches(context, Language::Like(None));
+            return self.matches(context, PatternLanguage::Like(None));
         }
-        let Some(escape) = self.text(context.get_raw(2))? else { return Ok(Given::Null) };
+        let Some(escape) = self.text(context.get_raw(2))? else { return Ok(FunctionResult::Null) };
         let mut rest = until_nul(&escape);
         match (read_char(&mut rest), rest) {
-            (Some(escape), []) => self.matches(context, Language::Like(Some(escape))),
+            (Some(escape), []) => self.matches(context, PatternLanguage::Like(Some(escape))),
             _ => Err(failure(ffi::SQLITE_ERROR, Some("ESCAPE expression must be a single character"))),
         }
     }
 
-    fn matches(&self, context: &Context<'_>, language: Language) -> Result<Given> {
-        let Some(pattern) = self.pattern(context, language)? else { return Ok(Given::Null) };
-        let Some(text) = self.text(context.get_raw(1))? else { return Ok(Given::Null) };
-        pattern.matches(&text, &mut self.ticker()).map(|matches| Given::Int(matches.into()))
+    fn matches(&self, context: &Context<'_>, language: PatternLanguage) -> Result<FunctionResult> {
+        let Some(pattern) = self.pattern(context, language)? else { return Ok(FunctionResult::Null) };
+        let Some(text) = self.text(context.get_raw(1))? else { return Ok(FunctionResult::Null) };
+        pattern.matches(&text, &mut self.ticker()).map(|matches| FunctionResult::Int(matches.into()))
     }
 
     /// The pattern, which is the same in each row for the most part.
-    fn pattern(&self, context: &Context<'_>, language: Language) -> Result<Option<Arc<Pattern>>> {
+    fn pattern(&self, context: &Context<'_>, language: PatternLanguage) -> Result<Option<Arc<Pattern>>> {
         let is_kept = context.len() == 2;
         if let Some(kept) = context.get_aux::<Pattern>(0)?.filter(|_| is_kept) {
             return Ok(Some(kept));
@@ -207,11 +207,11 @@ impl Functions {
         if is_kept { context.set_aux(0, pattern).map(Some) } else { Ok(Some(Arc::new(pattern))) }
     }
 
-    fn instr(&self, context: &Context<'_>) -> Result<Given> {
+    fn instr(&self, context: &Context<'_>) -> Result<FunctionResult> {
         let are_bytes = [0, 1].map(|at| matches!(context.get_raw(at), ValueRef::Blob(_))) == [true; 2];
         let (Some(text), Some(wanted)) = (self.text(context.get_raw(0))?, self.text(context.get_raw(1))?)
         else {
-            return Ok(Given::Null);
+            return Ok(FunctionResult::Null);
         };
         let is_inside = |byte: &u8| byte & 0xc0 == 0x80;
         let found = match wanted.first() {
@@ -219,21 +219,21 @@ impl Functions {
             Some(byte) if !are_bytes && is_inside(byte) => text.starts_with(&wanted).then_some(0),
             _ => Finder::new(&*wanted).find(&text),
         };
-        Ok(Given::Int(found.map_or(0, |at| {
+        Ok(FunctionResult::Int(found.map_or(0, |at| {
             let before = text[..at].iter().skip(1).filter(|byte| are_bytes || !is_inside(byte)).count();
             (before + 1 + usize::from(at > 0)) as i64
         })))
     }
 
-    fn replace(&self, context: &Context<'_>) -> Result<Given> {
+    fn replace(&self, context: &Context<'_>) -> Result<FunctionResult> {
         let (Some(text), Some(wanted)) = (self.text(context.get_raw(0))?, self.text(context.get_raw(1))?)
         else {
-            return Ok(Given::Null);
+            return Ok(FunctionResult::Null);
         };
         if matches!(wanted.first(), None | Some(0)) {
-            return Ok(Given::Text(text.into_owned()));
+            return Ok(FunctionResult::Text(text.into_owned()));
         }
-        let Some(other) = self.text(context.get_raw(2))? else { return Ok(Given::Null) };
+        let Some(other) = self.text(context.get_raw(2))? else { return Ok(FunctionResult::Null) };
         let finder = Finder::new(&*wanted);
         let (mut made, mut after) = (Vec::new(), 0);
         for at in finder.find_iter(&text) {
@@ -245,12 +245,12 @@ impl Functions {
             }
         }
         made.extend_from_slice(&text[after..]);
-        if made.len() > LENGTH_MAX as usize { Err(too_big()) } else { Ok(Given::Text(made)) }
+        if made.len() > LENGTH_MAX as usize { Err(too_big()) } else { Ok(FunctionResult::Text(made)) }
     }
 
-    fn trim(&self, context: &Context<'_>, (at_start, at_end): (bool, bool)) -> Result<Given> {
+    fn trim(&self, context: &Context<'_>, (at_start, at_end): (bool, bool)) -> Result<FunctionResult> {
         let (Some(text), Some(set)) = (self.text(context.get_raw(0))?, self.text(context.get_raw(1))?) else {
-            return Ok(Given::Null);
+            return Ok(FunctionResult::Null);
         };
         let mut rest = until_nul(&set);
         let mut chars = HashSet::new();
@@ -280,12 +280,12 @@ impl Functions {
         while at_end && let Some(length) = one(left, false)? {
             left = &left[..left.len() - length];
         }
-        Ok(Given::Text(left.to_vec()))
+        Ok(FunctionResult::Text(left.to_vec()))
     }
 
-    fn unhex(&self, context: &Context<'_>) -> Result<Given> {
+    fn unhex(&self, context: &Context<'_>) -> Result<FunctionResult> {
         let (Some(text), Some(set)) = (self.text(context.get_raw(0))?, self.text(context.get_raw(1))?) else {
-            return Ok(Given::Null);
+            return Ok(FunctionResult::Null);
         };
         let mut passed = &set[..];
         let passed: HashSet<u32> = std::iter::from_fn(|| read_char(&mut passed)).collect();
@@ -297,14 +297,14 @@ impl Functions {
                     made.push((high << 4 | low) as u8);
                     rest = &rest[2..];
                 }
-                (Some(_), None) => return Ok(Given::Null),
+                (Some(_), None) => return Ok(FunctionResult::Null),
                 (None, _) => match read_char(&mut rest) {
                     Some(char) if passed.contains(&char) => {}
-                    _ => return Ok(Given::Null),
+                    _ => return Ok(FunctionResult::Null),
                 },
             }
         }
-        Ok(Given::Blob(made))
+        Ok(FunctionResult::Blob(made))
     }
 
     /// SQLite's own, of two that are not too large for each other.

@@ -77,7 +77,7 @@ impl Random {
     }
 }
 
-/// What comes of an expression, or that it fails.
+/// The result of an expression, or that it fails.
 fn said(connection: &Connection, expression: &str, values: &[Value]) -> Option<(String, String)> {
     let sql = format!("SELECT typeof(x), quote(x) FROM (SELECT {expression} AS x)");
     let found = connection.query_row(&sql, rusqlite::params_from_iter(values), |row| {
@@ -124,7 +124,7 @@ fn a_patch_is_bounded_by_what_its_target_becomes() {
     }
 }
 
-/// What SQLite's own take minutes for.
+/// SQLite's own functions take minutes for these.
 #[test]
 fn the_worst_that_there_is_takes_no_time() {
     let own = Connection::open_in_memory().unwrap();
@@ -144,7 +144,7 @@ fn the_worst_that_there_is_takes_no_time() {
         ("trim(?1, ?2)", vec![long.clone(), text(&format!("{many}a"))]),
         ("unhex(?1, ?2)", vec![text(&many.repeat(8)), text(&many)]),
         ("json_patch(?1, ?2)", vec![members(0), members(200_000)]),
-        // What is patched grows with the patch.
+        // The patched text grows with the patch.
         ("json_patch(?1, ?2)", vec![text("{}"), members(0)]),
         ("json_patch(?1, ?2)", vec![text("16000000"), members(0)]),
     ];

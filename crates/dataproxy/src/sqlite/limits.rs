@@ -1,17 +1,17 @@
-//! What SQLite may take: every limit that it has, on every connection, and the memory of them all.
+//! Limits of SQLite: every limit that it has, on every connection, and the memory of all connections.
 //!
 //! Sees: no value. Never: leaves one of SQLite's limits as wide as it comes.
 //!
-//! SQLite looks at the clock between instructions only. What one instruction can be given is bounded here, so that it is soon over;
-//! functions whose work is the product of two lengths are in `functions.rs`.
+//! SQLite looks at the clock between instructions only. The input of one instruction is bounded here, so that it
+//! is soon over; functions whose work is the product of two lengths are in `functions.rs`.
 
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, Result};
 use statements::FILE_MAX;
 use wire::data::VALUES_MAX;
 
-/// LIMIT: bytes of a value, and of a row; four times what all parameters of a call may have, and what an answer has by default. A
-/// function that reads or writes each byte once takes some 20 ms for it.
+/// LIMIT: bytes of a value, and of a row; four times what all parameters of a call may have, and what an answer has by
+/// default. A function that reads or writes each byte once takes some 20 ms for it.
 pub(super) const LENGTH_MAX: i32 = 16 << 20;
 /// LIMIT: bytes of a pattern of `LIKE` or `GLOB`, as SQLite has it.
 pub(super) const PATTERN_MAX: i32 = 50_000;

@@ -2,7 +2,8 @@
 //!
 //! Sees: the operator's statements, values from services. Never: makes a statement's text of a value.
 //!
-//! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is acknowledged.
+//! The database is in WAL mode, so that those who read wait for nobody, and each change is on disk before it is
+//! acknowledged.
 
 mod describe;
 mod fault;
@@ -24,7 +25,7 @@ use rusqlite::{Connection, Statement};
 use statements::Statements;
 use wire::data::{CallFault, READERS};
 
-use crate::catalog::{Catalog, Refusal};
+use crate::catalog::{Catalog, CatalogError};
 use crate::queue::{Lane, Queue, Work};
 use crate::sql::mistake;
 pub(crate) use describe::describe;
@@ -38,16 +39,16 @@ const REOPEN_EVERY: Duration = Duration::from_secs(1);
 
 /// A database, with the threads that work on it.
 #[derive(Debug)]
-pub struct Source {
+pub struct SqliteSource {
     path: PathBuf,
-    /// What is to be done.
+    /// The jobs to be done.
     pub queue: Arc<Queue>,
     threads: JoinHandle<()>,
 }
 
-impl Source {
-    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work. SQLite may have so many bytes of
-    /// memory in this process.
+impl SqliteSource {
+    /// Opens a database, or makes one, by `schema` if it has no tables; then its threads begin to work. SQLite may have
+    /// so many bytes of memory in this process.
     ///
     /// # Errors
     /// In words for the operator.
@@ -62,9 +63,9 @@ impl Source {
     ///
     /// # Errors
     /// Each statement that it does not prepare, or that is not of its kind, with its line.
-    pub fn prepare(&self, file: Statements) -> Result<Catalog, Refusal> {
+    pub fn prepare(&self, file: Statements) -> Result<Catalog, CatalogError> {
         let connection = open::connect(&self.path, Lane::Write, &Watch::default());
-        let mut connection = connection.map_err(|error| Refusal::Database(error.to_string()))?;
+        let mut connection = connection.map_err(|error| CatalogError::Database(error.to_string()))?;
         prepare(&mut connection, file)
     }
 
@@ -76,8 +77,8 @@ impl Source {
 }
 
 /// Has a database prepare all statements; its mistakes, each with its line.
-pub(crate) fn prepare(connection: &mut Connection, file: Statements) -> Result<Catalog, Refusal> {
-    let tables = TextTables::of(connection).map_err(|error| Refusal::Database(error.to_string()))?;
+pub(crate) fn prepare(connection: &mut Connection, file: Statements) -> Result<Catalog, CatalogError> {
+    let tables = TextTables::of(connection).map_err(|error| CatalogError::Database(error.to_string()))?;
     let mut mistakes = Vec::new();
     let mut reads = Vec::new();
     for (number, statement) in file.statements.iter().enumerate() {
@@ -93,7 +94,11 @@ pub(crate) fn prepare(connection: &mut Connection, file: Statements) -> Result<C
             false
         }));
     }
-    if mistakes.is_empty() { Ok(Catalog::new(file, reads, true)) } else { Err(Refusal::Mistakes(mistakes)) }
+    if mistakes.is_empty() {
+        Ok(Catalog::new(file, reads, true))
+    } else {
+        Err(CatalogError::Mistakes(mistakes))
+    }
 }
 
 /// The life of a thread: opens the database, again if it has to, and does what comes.
@@ -107,8 +112,8 @@ fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>, watch: &Watch) {
     while !queue.is_closed() || first.is_some() {
         match open::connect(path, lane, watch).and_then(|connection| watch.over(connection, lane)) {
             Ok(connection) => match work((&connection, watch), lane, queue, &mut first) {
-                Ended::Closed => return,
-                Ended::Broken => {}
+                ConnectionEnd::Closed => return,
+                ConnectionEnd::Broken => {}
             },
             Err(error) if fault::lacks_memory(&error) => std::thread::sleep(run::MEMORY_AGAIN),
             Err(error) => {
@@ -124,7 +129,7 @@ fn serve(path: &Path, lane: Lane, queue: &Arc<Queue>, watch: &Watch) {
 }
 
 /// Why a connection is not used any longer.
-enum Ended {
+enum ConnectionEnd {
     /// There will be no more calls for this thread.
     Closed,
     /// The database has failed in a way that a new connection may not.
@@ -137,9 +142,9 @@ fn work(
     lane: Lane,
     queue: &Arc<Queue>,
     next: &mut Option<Work>,
-) -> Ended {
+) -> ConnectionEnd {
     loop {
-        let Some(first) = next.take().or_else(|| queue.next(lane)) else { return Ended::Closed };
+        let Some(first) = next.take().or_else(|| queue.next(lane)) else { return ConnectionEnd::Closed };
         let catalog = first.job.catalog.clone();
         let mut prepared = match prepare_all(connection, &catalog, lane) {
             Ok(prepared) => prepared,
@@ -152,7 +157,7 @@ fn work(
                 let is_broken = fault::is_broken(&error);
                 fault::answer(&first.job, error);
                 if is_broken {
-                    return Ended::Broken;
+                    return ConnectionEnd::Broken;
                 }
                 continue;
             }
@@ -163,16 +168,16 @@ fn work(
                 let is_broken = fault::is_broken(&error);
                 fault::answer(&work.job, error);
                 if is_broken {
-                    return Ended::Broken;
+                    return ConnectionEnd::Broken;
                 }
             }
             drop(work);
             if watch.is_replaced() {
-                return Ended::Closed;
+                return ConnectionEnd::Closed;
             }
             work = match queue.next(lane) {
                 Some(work) => work,
-                None => return Ended::Closed,
+                None => return ConnectionEnd::Closed,
             };
             if !Arc::ptr_eq(&work.job.catalog, &catalog) {
                 *next = Some(work);

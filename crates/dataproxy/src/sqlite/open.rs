@@ -12,9 +12,9 @@ use super::watch::Watch;
 use super::{functions, limits};
 use crate::queue::Lane;
 
-/// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to. It is less than the
-/// `timeout` of a statement that has none of its own, so that whoever asks hears that the database is locked, and not just that
-/// the call took too long.
+/// LIMIT: how long a connection waits for one of another process, which has taken this one's place or is to. It is less
+/// than the `timeout` of a statement that has none of its own, so that whoever asks hears that the database is locked,
+/// and not just that the call took too long.
 const BUSY: Duration = Duration::from_secs(4);
 
 /// Makes the database if it is not there, by `schema` if it has no tables.
@@ -48,7 +48,7 @@ pub(crate) fn open_to_look(database: Option<&Path>, schema: Option<&str>) -> Res
     Ok(connection)
 }
 
-/// What holds on every connection, also on one that only looks, so that it says the same of statements.
+/// The limits of every connection, also of one that only looks, so that both say the same of statements.
 fn narrow(connection: &Connection, watch: &Watch) -> rusqlite::Result<()> {
     limits::set(connection)?;
     functions::replace(connection, watch)
@@ -64,7 +64,7 @@ pub(super) fn connect(path: &Path, lane: Lane, watch: &Watch) -> rusqlite::Resul
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     narrow(&connection, watch)?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // What is acknowledged is on disk, also when the machine loses power.
+    // An acknowledged change is on disk, also when the machine loses power.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // There is no folder for temporary files.
@@ -102,13 +102,14 @@ pub(super) fn check_search(
         tables.searched_by(connection, &sql(statement)).map_err(|error| at_line(statement, error))?;
     let Some(name) = searched else { return Ok(()) };
     let rule = format!(
-        "it searches the words of `{name}`, which nothing interrupts, and would keep all writes waiting: find the rows with a statement \
-         that reads, and name them by their `rowid` in one that writes or is part of a transaction"
+        "it searches the words of `{name}`, which nothing interrupts, and would keep all writes waiting: find the \
+         rows with a statement that reads, and name them by their `rowid` in one that writes or is part of a \
+         transaction"
     );
     Err((statement.line, rule))
 }
 
-/// What is wrong with a statement, and the line of the file where that is.
+/// A statement's fault, and its line in the file.
 fn at_line(statement: &Statement, error: Error) -> (usize, String) {
     match error {
         Error::SqlInputError { msg, sql, offset, .. } => {

@@ -1,4 +1,5 @@
-//! `LIKE` and `GLOB`, as SQLite has them, with a look at the clock now and then: their work is the product of two lengths.
+//! `LIKE` and `GLOB`, as SQLite has them, with a look at the clock now and then: their work is the product of two
+//! lengths.
 //!
 //! Sees: patterns and texts from services. Never: recurses, or forgets that a text may be no UTF-8.
 //!
@@ -8,10 +9,11 @@ use rusqlite::Result;
 
 use super::functions::{Ticker, read_char, until_nul};
 
-/// What stands for what.
+/// The meaning of a pattern's characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Language {
-    /// `%`, `_`, and perhaps a character that takes their meaning from them; the case of ASCII's letters does not matter.
+pub(super) enum PatternLanguage {
+    /// `%`, `_`, and perhaps a character that takes their meaning from them; the case of ASCII's letters does not
+    /// matter.
     Like(Option<u32>),
     /// `*`, `?` and `[...]`.
     Glob,
@@ -36,26 +38,27 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) fn new(language: Language, text: &[u8]) -> Self {
+    pub(super) fn new(language: PatternLanguage, text: &[u8]) -> Self {
         let mut rest = until_nul(text);
         let mut elements = Vec::new();
         while let Some(char) = read_char(&mut rest) {
             elements.push(match (language, char) {
-                (Language::Like(Some(escape)), char) if char == escape => {
+                (PatternLanguage::Like(Some(escape)), char) if char == escape => {
                     read_char(&mut rest).map_or(Element::Nothing, Element::One)
                 }
-                (Language::Like(_), char) if char == u32::from('%') => Element::Many,
-                (Language::Like(_), char) if char == u32::from('_') => Element::Any,
-                (Language::Glob, char) if char == u32::from('*') => Element::Many,
-                (Language::Glob, char) if char == u32::from('?') => Element::Any,
-                (Language::Glob, char) if char == u32::from('[') => set(&mut rest),
+                (PatternLanguage::Like(_), char) if char == u32::from('%') => Element::Many,
+                (PatternLanguage::Like(_), char) if char == u32::from('_') => Element::Any,
+                (PatternLanguage::Glob, char) if char == u32::from('*') => Element::Many,
+                (PatternLanguage::Glob, char) if char == u32::from('?') => Element::Any,
+                (PatternLanguage::Glob, char) if char == u32::from('[') => set(&mut rest),
                 (_, char) => Element::One(char),
             });
         }
-        Self { elements, ignores_case: language != Language::Glob }
+        Self { elements, ignores_case: language != PatternLanguage::Glob }
     }
 
-    /// Whether a text is as the pattern says. After a `%`, only the latest one has to be tried again, at the next character.
+    /// Whether a text is as the pattern says. After a `%`, only the latest one has to be tried again, at the next
+    /// character.
     pub(super) fn matches(&self, text: &[u8], ticker: &mut Ticker<'_>) -> Result<bool> {
         let mut rest = until_nul(text);
         let (mut at, mut again) = (0, None);
@@ -74,7 +77,7 @@ impl Pattern {
                         ticker.tick(element.cost())?;
                         self.fits(element, char)
                     }
-                    // What is left of the pattern wants more, at whatever place it is tried.
+                    // The rest of the pattern wants more, at any place.
                     None => return Ok(false),
                 },
             };
@@ -117,7 +120,7 @@ fn lower(char: u32) -> u32 {
     u8::try_from(char).map_or(char, |byte| u32::from(byte.to_ascii_lowercase()))
 }
 
-/// What stands between `[` and `]`.
+/// The characters between `[` and `]`.
 fn set(rest: &mut &[u8]) -> Element {
     let mut ranges = Vec::new();
     let mut next = read_char(rest);

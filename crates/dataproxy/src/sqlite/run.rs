@@ -8,21 +8,22 @@ use rusqlite::types::ValueRef as Column;
 use rusqlite::{Connection, Error, Statement, ToSql, types::ToSqlOutput};
 use wire::data::{Value, ValueRef};
 
-use crate::answer::{Answer, Said};
-use crate::catalog::Call;
-use crate::job::{Job, Step};
+use crate::answer::{AnswerWriter, ErrorSent};
+use crate::catalog::CatalogEntry;
+use crate::job::{CallStep, Job};
 use crate::sqlite::fault;
 use crate::sqlite::watch::Watch;
 
-/// LIMIT: how long a call may have worked that lacks memory and is tried again. One that has worked for longer has taken it.
+/// LIMIT: how long a call may have worked that lacks memory and is tried again. One that has worked for longer has
+/// taken it.
 const SOON: Duration = Duration::from_millis(50);
 /// How soon it is tried again.
 pub(super) const MEMORY_AGAIN: Duration = Duration::from_millis(5);
 
 /// A value that is bound, never spliced.
-struct Bound<'a>(&'a Value);
+struct BoundValue<'a>(&'a Value);
 
-impl ToSql for Bound<'_> {
+impl ToSql for BoundValue<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self.0 {
             Value::Null => Column::Null,
@@ -35,20 +36,20 @@ impl ToSql for Bound<'_> {
 }
 
 /// Why there is no answer, if not for the database.
-enum Stopped {
+enum RunError {
     Database(Error),
     /// Said to the service already.
     Said,
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for RunError {
     fn from(error: Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<Said> for Stopped {
-    fn from(_: Said) -> Self {
+impl From<ErrorSent> for RunError {
+    fn from(_: ErrorSent) -> Self {
         Self::Said
     }
 }
@@ -84,7 +85,7 @@ fn once(
 ) -> Result<(), Error> {
     watch.begin(job);
     let outcome = match job.call {
-        Call::Statement(number) if job.holds_by_itself(number) => all_steps(prepared, job),
+        CatalogEntry::Statement(number) if job.holds_by_itself(number) => all_steps(prepared, job),
         _ => in_transaction(connection, watch, prepared, job),
     };
     watch.end();
@@ -93,8 +94,8 @@ fn once(
             answer.end();
             Ok(())
         }
-        Err(Stopped::Said) => Ok(()),
-        Err(Stopped::Database(error)) => Err(error),
+        Err(RunError::Said) => Ok(()),
+        Err(RunError::Database(error)) => Err(error),
     }
 }
 
@@ -103,7 +104,7 @@ fn in_transaction<'j>(
     watch: &Watch,
     prepared: &mut [Option<Statement<'_>>],
     job: &'j Job,
-) -> Result<Answer<'j>, Stopped> {
+) -> Result<AnswerWriter<'j>, RunError> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let outcome = all_steps(prepared, job).and_then(|answer| {
         connection.execute_batch("COMMIT")?;
@@ -117,8 +118,8 @@ fn in_transaction<'j>(
     outcome
 }
 
-fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result<Answer<'j>, Stopped> {
-    let mut answer = Answer::new(job);
+fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result<AnswerWriter<'j>, RunError> {
+    let mut answer = AnswerWriter::new(job);
     for step in job.steps() {
         let statement = prepared[step.number].as_mut().ok_or(Error::InvalidQuery)?;
         let outcome = self::step(statement, &step, &mut answer);
@@ -130,8 +131,12 @@ fn all_steps<'j>(prepared: &mut [Option<Statement<'_>>], job: &'j Job) -> Result
 }
 
 /// Carries one statement out, to its end: what it changes holds only then.
-fn step(statement: &mut Statement<'_>, step: &Step<'_>, answer: &mut Answer<'_>) -> Result<(), Stopped> {
-    let parameters = rusqlite::params_from_iter(step.values.iter().map(Bound));
+fn step(
+    statement: &mut Statement<'_>,
+    step: &CallStep<'_>,
+    answer: &mut AnswerWriter<'_>,
+) -> Result<(), RunError> {
+    let parameters = rusqlite::params_from_iter(step.values.iter().map(BoundValue));
     if !step.about.kind.has_rows() {
         answer.changed(statement.execute(parameters)? as u64);
         return Ok(());

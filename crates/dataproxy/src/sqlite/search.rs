@@ -1,10 +1,11 @@
-//! Which statements search full text: a search is one instruction of SQLite's, and takes the product of its words and its texts.
+//! Which statements search full text: a search is one instruction of SQLite's, and takes the product of its words and
+//! its texts.
 //!
 //! Sees: the operator's statements, and what the database plans for them. Never: carries one out.
 //!
-//! Nothing interrupts an instruction. A thread that only reads is given up and replaced; the one that writes holds the database's lock,
-//! so others' writes would wait for a search of its. Everything else that takes long in one instruction is bounded (`limits.rs`,
-//! `functions.rs`), or takes as long as the operator's own data say.
+//! Nothing interrupts an instruction. A thread that only reads is given up and replaced; the one that writes holds the
+//! database's lock, so others' writes would wait for a search of its. Everything else that takes long in one
+//! instruction is bounded (`limits.rs`, `functions.rs`), or takes as long as the operator's own data say.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -14,18 +15,18 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{Connection, ErrorCode, Result};
 
-/// How a kind of table says in a plan that an index of words is searched ("The SQLite FTS3 and FTS4 Extensions", "SQLite FTS5
-/// Extension", and the `xBestIndex` of each).
+/// How a kind of table says in a plan that an index of words is searched ("The SQLite FTS3 and FTS4 Extensions",
+/// "SQLite FTS5 Extension", and the `xBestIndex` of each).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum SearchModule {
     /// By the lower half of the number: none, by the number of the row, or by words.
     Fts3,
     /// By letters: `M` and `r` for `MATCH`, `L` for `LIKE`, `G` for `GLOB`.
     Fts5,
 }
 
-impl Kind {
-    fn searches(self, index: &Index<'_>) -> bool {
+impl SearchModule {
+    fn searches(self, index: &PlannedIndex<'_>) -> bool {
         match self {
             Self::Fts3 => index.number & 0xffff > 1,
             Self::Fts5 => index.text.contains(['M', 'r', 'L', 'G']),
@@ -33,15 +34,15 @@ impl Kind {
     }
 }
 
-/// What a plan says of a virtual table: how it is called in the statement, and what its module has chosen.
+/// A virtual table in a plan: its name in the statement, and its module's choice of an index.
 #[derive(Debug, PartialEq, Eq)]
-struct Index<'a> {
+struct PlannedIndex<'a> {
     name: &'a str,
     number: i64,
     text: &'a str,
 }
 
-impl<'a> Index<'a> {
+impl<'a> PlannedIndex<'a> {
     /// Reads a line of `EXPLAIN QUERY PLAN`; `None` if it is about something else.
     fn read(line: &'a str) -> Option<Self> {
         let (name, index) = line.rsplit_once(" VIRTUAL TABLE INDEX ")?;
@@ -52,9 +53,10 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The virtual tables of a database, by their names in the lower case of ASCII, as SQLite compares names: those with an index of words with their kind.
+/// The virtual tables of a database, by their names in the lower case of ASCII, as SQLite compares names: those with an
+/// index of words with their kind.
 #[derive(Debug)]
-pub(super) struct TextTables(HashMap<String, Option<Kind>>);
+pub(super) struct TextTables(HashMap<String, Option<SearchModule>>);
 
 impl TextTables {
     /// Asks a database for its own. Plans of its connection have those of triggers from here on.
@@ -68,7 +70,8 @@ impl TextTables {
         for name in names {
             match kind_of(connection, &name) {
                 Ok(kind) => drop(tables.insert(name.to_ascii_lowercase(), kind)),
-                // Its module or its tokenizer is not there: nothing else can be asked of it, and no statement is prepared that uses it.
+                // Its module or its tokenizer is not there: nothing else can be asked of it, and no statement is
+                // prepared that uses it.
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {}
                 Err(error) => return Err(error),
             }
@@ -92,14 +95,15 @@ impl TextTables {
         let plan = plan(connection, sql);
         connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>)?;
         let reads = mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
-        let kinds: Vec<Kind> = reads.iter().filter_map(|name| *self.0.get(name)?).collect();
+        let kinds: Vec<SearchModule> = reads.iter().filter_map(|name| *self.0.get(name)?).collect();
         let plan = plan?;
-        let mut indexes = plan.iter().filter_map(|line| Index::read(line));
+        let mut indexes = plan.iter().filter_map(|line| PlannedIndex::read(line));
         Ok(indexes.find(|index| self.is_search(index, &kinds)).map(|index| index.name.to_owned()))
     }
 
-    /// Whether words are searched. A statement may give a table another name: then it is one of those that the statement reads.
-    fn is_search(&self, index: &Index<'_>, read: &[Kind]) -> bool {
+    /// Whether words are searched. A statement may give a table another name: then it is one of those that the
+    /// statement reads.
+    fn is_search(&self, index: &PlannedIndex<'_>, read: &[SearchModule]) -> bool {
         match self.0.get(&index.name.to_ascii_lowercase()) {
             Some(kind) => kind.is_some_and(|kind| kind.searches(index)),
             None => read.iter().any(|kind| kind.searches(index)),
@@ -107,18 +111,19 @@ impl TextTables {
     }
 }
 
-/// The kind of a virtual table, if it has an index of words: then it has a hidden column of its own name, and with FTS5 another one, `rank`.
-fn kind_of(connection: &Connection, name: &str) -> Result<Option<Kind>> {
+/// The kind of a virtual table, if it has an index of words: then it has a hidden column of its own name, and with FTS5
+/// another one, `rank`.
+fn kind_of(connection: &Connection, name: &str) -> Result<Option<SearchModule>> {
     let sql = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 1";
     let mut asked = connection.prepare(sql)?;
     let lower = |name: String| name.to_ascii_lowercase();
     let hidden: HashSet<String> =
         asked.query_map([name], |row| row.get(0).map(lower))?.collect::<Result<_>>()?;
-    let kind = if hidden.contains("rank") { Kind::Fts5 } else { Kind::Fts3 };
+    let kind = if hidden.contains("rank") { SearchModule::Fts5 } else { SearchModule::Fts3 };
     Ok(hidden.contains(&name.to_ascii_lowercase()).then_some(kind))
 }
 
-/// What SQLite says that it would do for a statement, and for the triggers that it has.
+/// SQLite's plan for a statement, and for the triggers that it has.
 fn plan(connection: &Connection, sql: &str) -> Result<Vec<String>> {
     let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
     let mut rows = explained.raw_query();
@@ -146,7 +151,7 @@ mod tests {
         CREATE TRIGGER found AFTER DELETE ON notes BEGIN DELETE FROM parts WHERE parts = old.t; END;
         CREATE TRIGGER kept AFTER UPDATE ON plain BEGIN DELETE FROM parts WHERE rowid = old.id; END;";
 
-    /// What searches, and the name that the table has there.
+    /// Statements that search, and the name that the table has there.
     const SEARCHES: [(&str, &str); 22] = [
         ("DELETE FROM wÖrter WHERE t MATCH :a", "wÖrter"),
         ("DELETE FROM words WHERE words MATCH :a", "words"),

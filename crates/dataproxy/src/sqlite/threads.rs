@@ -1,6 +1,7 @@
 //! The threads of a database: one that writes, some that read, and one that sees to it that calls end in time.
 //!
-//! Sees: no value. Never: waits for a thread that works for longer than its call may take, or lets those that do become many.
+//! Sees: no value. Never: waits for a thread that works for longer than its call may take, or lets those that do become
+//! many.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::queue::{LOOK_EVERY, Lane, Queue};
 /// LIMIT: how long calls pause from their beginning after one was long.
 const LONG_FOR: Duration = Duration::from_secs(10);
 
-/// What a thread does until there are no more calls, or another has taken its place.
+/// The work of a thread until there are no more calls, or another thread has taken its place.
 pub(super) type Life = fn(&Path, Lane, &Arc<Queue>, &Watch);
 
 struct Thread {

@@ -1,5 +1,5 @@
-//! What a connection does now and then while it works: it sees whether its call is over, and lets others go first, also within a
-//! function of SQLite's. And what is done about a call that is over without its having seen it.
+//! Watches a connection while it works: the connection sees whether its call is over, and lets others go first, also
+//! within a function of SQLite's. Ends a call that is over without the connection's having seen it.
 //!
 //! INVARIANT: a call that was given up changes nothing: the connection asks before it commits.
 
@@ -16,38 +16,40 @@ use crate::queue::Lane;
 
 /// LIMIT: instructions of SQLite's between two looks at the clock; about 20 µs.
 const LOOK_EVERY: i32 = 1000;
-/// LIMIT: processor time that a call has between two pauses. A process that wakes elsewhere would wait for the kernel's next tick, up
-/// to 4 ms, though its turn has come: a few long statements would keep all services waiting so. Priorities do not help, as processes
-/// are in control groups of their own, and a yield gives way only within one's own.
+/// LIMIT: processor time that a call has between two pauses. A process that wakes elsewhere would wait for the kernel's
+/// next tick, up to 4 ms, though its turn has come: a few long statements would keep all services waiting so.
+/// Priorities do not help, as processes are in control groups of their own, and a yield gives way only within one's
+/// own.
 const TURN_READING: Duration = Duration::from_micros(300);
 /// The same for the one that writes, for whose lock others wait.
 const TURN_WRITING: Duration = Duration::from_micros(500);
 /// LIMIT: after this time a call is long. Those that are not, have no timer, which costs some 10 µs.
 const LONG: Duration = Duration::from_millis(1);
-/// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction of SQLite's.
+/// LIMIT: how long a call whose time is over may go on until it is answered all the same: it is within one instruction
+/// of SQLite's.
 pub(super) const GRACE: Duration = Duration::from_millis(30);
 
 /// See the file's head.
 #[derive(Clone, Default)]
 pub(super) struct Watch {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WatchState>>,
     /// Whether there are long calls, so that each pauses from its beginning: of all threads of a database.
     are_long: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     pauses: Option<Remote>,
     lane: Option<Lane>,
-    call: Option<UnderWay>,
+    call: Option<RunningCall>,
     interrupt: Option<InterruptHandle>,
     /// Whether another thread has taken the place of this one.
     is_replaced: bool,
 }
 
-/// What holds for the call under way.
+/// The state of the call under way.
 #[derive(Debug)]
-struct UnderWay {
+struct RunningCall {
     id: u32,
     replies: Replies,
     began: Instant,
@@ -86,7 +88,7 @@ impl Watch {
     /// A call begins.
     pub(super) fn begin(&self, job: &Job) {
         let mut state = self.state();
-        state.call = Some(UnderWay {
+        state.call = Some(RunningCall {
             id: job.id,
             replies: job.replies.clone(),
             began: Instant::now(),
@@ -137,7 +139,7 @@ impl Watch {
     /// Has a call pause that has taken long; whether there is one.
     pub(super) fn pause_if_long(&self, now: Instant) -> bool {
         let state = self.state();
-        let is_long = |call: &&UnderWay| !call.commits && now.duration_since(call.began) >= LONG;
+        let is_long = |call: &&RunningCall| !call.commits && now.duration_since(call.began) >= LONG;
         let is_long = state.call.as_ref().filter(is_long).is_some();
         if is_long && let Some(pauses) = state.pauses {
             pauses.pause();
@@ -145,11 +147,11 @@ impl Watch {
         is_long
     }
 
-    /// Interrupts a call that is over, and answers it if that has no effect; then, `replace` says whether another thread has taken the
-    /// place of this one.
+    /// Interrupts a call that is over, and answers it if that has no effect; then, `replace` says whether another
+    /// thread has taken the place of this one.
     pub(super) fn keep(&self, now: Instant, replace: impl FnOnce() -> bool) {
         let mut state = self.state();
-        let State { call: Some(call), interrupt, is_replaced, .. } = &mut *state else { return };
+        let WatchState { call: Some(call), interrupt, is_replaced, .. } = &mut *state else { return };
         if !call.is_over(now) {
             return;
         }
@@ -167,12 +169,12 @@ impl Watch {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl UnderWay {
+impl RunningCall {
     fn is_over(&self, now: Instant) -> bool {
         self.cancelled.is_cancelled() || now >= self.deadline
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataproxy::{Catalog, Job, Replies, Reply, SqliteSource as Source};
+use dataproxy::{AnswerPart, Catalog, Job, Replies, SqliteSource as Source};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use wire::data::{CallFault, Value};
@@ -15,7 +15,7 @@ pub const TIMEOUT: Duration = Duration::from_millis(100);
 pub const MORE: Duration = Duration::from_millis(1500);
 /// How long a call may go on that was given up within one instruction of SQLite's, which is not optimised here.
 const GIVEN_UP_FOR: Duration = Duration::from_secs(20);
-/// What calls that go on beside others use.
+/// The statements of calls that go on beside others.
 const SINK: &str = "CREATE TABLE sink (id INTEGER PRIMARY KEY, x); INSERT INTO sink VALUES (1, 0);";
 pub const PARAMETERS: [&str; 3] = [":a", ":b", ":c"];
 
@@ -49,7 +49,7 @@ pub fn bench(schema: &str, statements: &[String]) -> Bench {
 }
 
 impl Bench {
-    pub fn begin(&self, service: usize, name: &str, values: &[&str]) -> UnboundedReceiver<Reply> {
+    pub fn begin(&self, service: usize, name: &str, values: &[&str]) -> UnboundedReceiver<AnswerPart> {
         let call = self.catalog.granted("s", name).unwrap();
         let values: Vec<Value> = values.iter().map(|text| Value::Text((*text).to_owned())).collect();
         self.catalog.check(call, &values).unwrap();
@@ -67,7 +67,7 @@ impl Bench {
         answers
     }
 
-    /// What is wrong, if anything is, and how long it took.
+    /// The fault, if there is one, and the time it took.
     pub fn call(&self, service: usize, name: &str, values: &[&str]) -> (Option<CallFault>, Duration) {
         let (said, took) = self.ask(service, name, values);
         (said.map(|(fault, _)| fault), took)
@@ -79,7 +79,8 @@ impl Bench {
         (end(&mut answers), began.elapsed())
     }
 
-    /// Calls a statement that is tried, when calls of before that were given up have ended: they still count as the service's.
+    /// Calls a statement that is tried, when calls of before that were given up have ended: they still count as the
+    /// service's.
     fn ask_when_free(&self, name: &str, values: &[&str]) -> (Option<(CallFault, String)>, Duration) {
         let began = Instant::now();
         loop {
@@ -108,19 +109,19 @@ impl Bench {
     }
 }
 
-/// What came of a call: the fault and its reason, if there is one.
-pub fn end(answers: &mut UnboundedReceiver<Reply>) -> Option<(CallFault, String)> {
+/// The outcome of a call: the fault and its reason, if there is one.
+pub fn end(answers: &mut UnboundedReceiver<AnswerPart>) -> Option<(CallFault, String)> {
     loop {
         match answers.blocking_recv().unwrap() {
-            Reply::Part(..) => {}
-            Reply::Done(..) => return None,
-            Reply::Failed(_, fault, reason) => return Some((fault, reason)),
+            AnswerPart::Part(..) => {}
+            AnswerPart::Done(..) => return None,
+            AnswerPart::Failed(_, fault, reason) => return Some((fault, reason)),
         }
     }
 }
 
-/// Whether a call that was alone may have ended with this word: late only what had its time, too large what a bound of its own has
-/// stopped, and as a fault of the database only what is none of these.
+/// Whether a call that was alone may have ended with this word: late only what had its time, too large what a bound of
+/// its own has stopped, and as a fault of the database only what is none of these.
 fn is_right(fault: CallFault, reason: &str, took: Duration) -> bool {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     let (is_late, is_too_large) = (says(&["interrupt", "too long"]), says(&["too big", "memory"]));

@@ -1,4 +1,5 @@
-//! What is tried: each function and operator that SQLite has, by its own lists, each kind of table, and statements without an end.
+//! The cases that are tried: each function and operator that SQLite has, by its own lists, each kind of table, and
+//! statements without an end.
 
 use std::collections::BTreeSet;
 
@@ -70,13 +71,13 @@ pub const WITHOUT_FUNCTION: [&str; 1] = [":a REGEXP :b"];
 /// The function whose second argument has to be a number of the statement's own; it gives the first one.
 const WITH_NUMBER: [(&str, &str); 1] = [("likelihood", "likelihood(:a, 0.5)")];
 
-/// How long the values of a statement are at most. A search takes the product of its words and its texts, and the calls after it wait for
-/// its end, in a program that is not optimised: the longest one has a test of its own.
+/// How long the values of a statement are at most. A search takes the product of its words and its texts, and the calls
+/// after it wait for its end, in a program that is not optimised: the longest one has a test of its own.
 pub fn longest(statement: &str) -> usize {
     if statement.contains("MATCH :") { 1 << 14 } else { 1 << 20 }
 }
 
-/// What functions may take worst, of so many bytes.
+/// The worst arguments of functions, of so many bytes.
 pub fn worst(bytes: usize) -> Vec<String> {
     let members: Vec<String> = (0..bytes / 12).map(|number| format!("\"{number}\":1")).collect();
     vec![
@@ -137,7 +138,8 @@ fn calls(name: &str, count: usize) -> Vec<String> {
         call.clone(),
         format!("(SELECT max({call} OVER (ORDER BY k)) {rows})"),
         format!(
-            "(SELECT x FROM (SELECT {call} OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE TIES) AS x {rows}))"
+            "(SELECT x FROM (SELECT {call} OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE TIES) AS \
+             x {rows}))"
         ),
         format!("(SELECT {call} FILTER (WHERE k > 1) {rows})"),
     ];
@@ -186,7 +188,8 @@ const TABLES: [Tables; 7] = [
             "SELECT count(*) AS n FROM words WHERE words MATCH :a",
             "SELECT count(*) AS n FROM old WHERE t MATCH :a",
             "SELECT max(length(snippet(words, :a, :b, :c))) AS n FROM words WHERE words MATCH 'a b'",
-            "SELECT max(length(offsets(words)) + length(matchinfo(words, :a))) AS n FROM words WHERE words MATCH 'a NEAR/5 b'",
+            "SELECT max(length(offsets(words)) + length(matchinfo(words, :a))) AS n FROM words WHERE words MATCH 'a \
+             NEAR/5 b'",
             "SELECT count(*) AS n FROM terms WHERE term >= :a",
             "SELECT count(*) AS n FROM tokens WHERE input = :a",
             "INSERT INTO words (words) VALUES ('optimize')",
@@ -198,7 +201,8 @@ const TABLES: [Tables; 7] = [
     },
     Tables {
         modules: &["fts5", "fts5vocab"],
-        schema: "CREATE VIRTUAL TABLE words USING fts5(t); CREATE VIRTUAL TABLE parts USING fts5(t, tokenize = 'trigram');
+        schema: "CREATE VIRTUAL TABLE words USING fts5(t); CREATE VIRTUAL TABLE parts USING fts5(t, tokenize = \
+            'trigram');
             CREATE VIRTUAL TABLE terms USING fts5vocab(words, instance);
             WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 100)
                 INSERT INTO words SELECT replace(hex(zeroblob(200)), '00', 'a a b ') FROM n;",
@@ -221,8 +225,10 @@ const TABLES: [Tables; 7] = [
     },
     Tables {
         modules: &["rtree", "rtree_i32"],
-        schema: "CREATE VIRTUAL TABLE boxes USING rtree(id, low, high, +t); CREATE VIRTUAL TABLE whole USING rtree_i32(id, low, high);
-            WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000) INSERT INTO boxes SELECT x, x, x + 1, '' FROM n;
+        schema: "CREATE VIRTUAL TABLE boxes USING rtree(id, low, high, +t); CREATE VIRTUAL TABLE whole USING \
+            rtree_i32(id, low, high);
+            WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 1000) INSERT INTO boxes SELECT x, \
+            x, x + 1, '' FROM n;
             INSERT INTO whole SELECT id, low, high FROM boxes;",
         statements: &[
             "INSERT INTO boxes VALUES (NULL, :a, :b, :c)",
@@ -297,7 +303,8 @@ pub fn endless() -> Vec<String> {
         "SELECT sum(x) OVER (ROWS BETWEEN 100000 PRECEDING AND CURRENT ROW EXCLUDE TIES) FROM n",
         "SELECT group_concat(x) OVER (GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) FROM n",
         "SELECT max(x) OVER (PARTITION BY x % 3 ORDER BY x RANGE BETWEEN 1000 PRECEDING AND 1000 FOLLOWING) FROM n",
-        "SELECT nth_value(x, 5) OVER w, ntile(7) OVER w, cume_dist() OVER w, lag(x, 1000) OVER w FROM n WINDOW w AS (ORDER BY x)",
+        "SELECT nth_value(x, 5) OVER w, ntile(7) OVER w, cume_dist() OVER w, lag(x, 1000) OVER w FROM n WINDOW w AS \
+         (ORDER BY x)",
         "SELECT count(DISTINCT x) FROM n",
         "SELECT group_concat(x) FROM n",
         "SELECT group_concat(DISTINCT x) FROM n",
@@ -319,9 +326,11 @@ pub fn endless() -> Vec<String> {
     let own = [
         "WITH RECURSIVE n (x) AS (SELECT 1 UNION SELECT x + 1 FROM n) SELECT count(*) FROM n",
         "WITH RECURSIVE n (x) AS (SELECT 1 UNION SELECT x + 1 FROM n ORDER BY 1 DESC) SELECT count(*) FROM n",
-        "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n, (SELECT 1 UNION ALL SELECT 2)) SELECT count(*) FROM n",
+        "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n, (SELECT 1 UNION ALL SELECT 2)) SELECT \
+         count(*) FROM n",
         "WITH RECURSIVE n (x) AS (SELECT 'ab' UNION ALL SELECT x || x FROM n) SELECT sum(length(x)) FROM n",
-        "WITH RECURSIVE n (x) AS (SELECT '{}' UNION ALL SELECT json_object('a', json(x), 'b', json(x)) FROM n) SELECT max(x) FROM n",
+        "WITH RECURSIVE n (x) AS (SELECT '{}' UNION ALL SELECT json_object('a', json(x), 'b', json(x)) FROM n) SELECT \
+         max(x) FROM n",
     ];
     many.iter().map(|text| format!("{MANY} {text}")).chain(own.map(str::to_owned)).collect()
 }
@@ -332,7 +341,8 @@ pub fn endless_changes() -> Vec<String> {
         "INSERT INTO sink (x) SELECT x FROM (MANY SELECT x FROM n)",
         "INSERT INTO sink (x) SELECT zeroblob(1000000) FROM (MANY SELECT x FROM n)",
         "INSERT INTO sink (x) SELECT x FROM (MANY SELECT x FROM n) WHERE true RETURNING x",
-        "INSERT INTO sink (id, x) SELECT 1, x FROM (MANY SELECT x FROM n) WHERE true ON CONFLICT DO UPDATE SET x = excluded.x",
+        "INSERT INTO sink (id, x) SELECT 1, x FROM (MANY SELECT x FROM n) WHERE true ON CONFLICT DO UPDATE SET x = \
+         excluded.x",
         "REPLACE INTO sink SELECT x, x FROM (MANY SELECT x FROM n)",
         "UPDATE sink SET x = n.x FROM (MANY SELECT max(x) AS x FROM n) AS n",
         "UPDATE sink SET x = (MANY SELECT sum(x) OVER (ORDER BY -x) FROM n)",

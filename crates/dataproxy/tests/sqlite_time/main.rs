@@ -1,6 +1,6 @@
-//! Every function, operator and kind of table of SQLite's, with what it may take worst: calls end in their time with the right word,
-//! others go on, and memory is bounded.
-//! `BULKHEAD_SQLITE_CASES` says how many arguments are tried for each; `make sweep` tries more.
+//! Every function, operator and kind of table of SQLite's, with what it may take worst: calls end in their time with
+//! the right word, others go on, and memory is bounded. `BULKHEAD_SQLITE_CASES` says how many arguments are tried for
+//! each; `make sweep` tries more.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
 
@@ -21,7 +21,8 @@ use cases::MANY;
 /// SQLite's memory is the whole process's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// How long a search that was given up may go on, as this program is not optimised, and the machine has other tests to run.
+/// How long a search that was given up may go on, as this program is not optimised, and the machine has other tests to
+/// run.
 const SEARCH_ENDS: Duration = Duration::from_secs(60);
 
 /// Memory that the process has had at most, in bytes.
@@ -82,7 +83,8 @@ fn every_operator_ends_in_time_and_leaves_others_alone() {
 fn every_kind_of_table_ends_in_time_and_leaves_others_alone() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for (schema, statements) in cases::tables() {
-        // Each with tables of its own: what one has filled would have the next one take longer, the more cases there are.
+        // Each with tables of its own: what one has filled would have the next one take longer, the more cases there
+        // are.
         statements.iter().for_each(|statement| try_all(&schema, std::slice::from_ref(statement)));
     }
 }
@@ -160,7 +162,7 @@ fn a_write_that_waits_behind_a_long_one_is_busy_in_its_own_time() {
     assert_eq!(fault, Some(CallFault::Busy));
     assert!(took >= TIMEOUT && began.elapsed() < Duration::from_secs(3), "{took:?}");
     assert_eq!(end(&mut first).unwrap().0, CallFault::Late);
-    // What was given up has not happened.
+    // A call that was given up has not happened.
     assert!(bench.call(1, "write", &[]).0.is_none());
     bench.source.close();
 }

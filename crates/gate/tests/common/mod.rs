@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use conditioning::Range;
+use conditioning::AddressRange;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use wire::{ChildToLauncher, Conditioning, Counters, FromWorker, LauncherToGate, Message, Shed, Text};
-use worker::Fault;
+use worker::ProcessFault;
 use worker::channel::Channel;
 use worker::receiver::{Arrival, Receiver};
 
@@ -39,7 +39,7 @@ pub struct Gate {
     pub address: SocketAddr,
     /// The logger's end.
     pub log: OwnedFd,
-    pub run: JoinHandle<Result<(), Fault>>,
+    pub run: JoinHandle<Result<(), ProcessFault>>,
 }
 
 /// Runs a test; one that hangs fails.
@@ -76,7 +76,7 @@ impl Gate {
     pub async fn begin(limits: Limits, listener: &TcpListener) -> Self {
         let (control, inherited) = sys::seqpacket::pair().unwrap();
         let (log, to_log) = sys::seqpacket::pair().unwrap();
-        let run = tokio::task::spawn_local(gate::run(worker::Start {
+        let run = tokio::task::spawn_local(gate::run(worker::ProcessStart {
             control: inherited,
             say: None,
             log: Some(to_log),
@@ -120,7 +120,7 @@ impl Gate {
         self.control.send(&message, None).await.unwrap();
     }
 
-    /// What the gate says next, but for what it says by itself of partitions that are wanted, or in use.
+    /// The gate's next message, but for those that it sends by itself about partitions that are wanted, or in use.
     pub async fn answer(&self) -> ChildToLauncher {
         loop {
             match self.control.receive().await.unwrap().unwrap().0 {
@@ -174,14 +174,14 @@ impl Gate {
         }
     }
 
-    /// What was shed, and the heaviest ranges: which, how many are held, how many wait.
+    /// The counts of drops, and the heaviest ranges: which, how many are held, how many wait.
     pub async fn shed(&self) -> (Shed, Vec<(String, u32, u32)>) {
         self.say(LauncherToGate::ReportShed {}).await;
         let mut ranges = Vec::new();
         loop {
             match self.answer().await {
                 ChildToLauncher::TopRange { address_high, address_low, bits, held, waiting } => {
-                    let range = Range::from_parts(address_high, address_low, bits).unwrap();
+                    let range = AddressRange::from_parts(address_high, address_low, bits).unwrap();
                     ranges.push((range.to_string(), held, waiting));
                 }
                 ChildToLauncher::Shed { shed } => return (shed, ranges),

@@ -1,7 +1,7 @@
 //! The command that is guarded: its start, what it says of its sockets, and its end, which is the guard's.
 //!
-//! Runs in: the guard. Sees: small messages of the command's processes, its exit, signals. Never: waits for the command, or goes on
-//! for long without it.
+//! Runs in: the guard. Sees: small messages of the command's processes, its exit, signals. Never: waits for the
+//! command, or goes on for long without it.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use wire::{Message, ToGuard};
 
 use super::Guard;
 use crate::notify::Supervisor;
-use crate::reactor::Source;
+use crate::reactor::EventSource;
 use crate::stderr_relay::say;
 use supervisor::error::Error;
 use supervisor::foreign::Foreign;
@@ -19,7 +19,7 @@ use supervisor::foreign::Foreign;
 const LAST_REPORT: Duration = Duration::from_millis(500);
 /// LIMIT: told of the server before others get their turn.
 const MESSAGES_PER_TURN: usize = 256;
-/// What shells say of a command that a signal has ended.
+/// The exit status of shells for a command that a signal has ended, less the signal.
 const SIGNAL_BASE: i32 = 128;
 
 impl Guard {
@@ -29,12 +29,12 @@ impl Guard {
             return Ok(());
         };
         let running = order.start(&self.context, &self.reactor.gate.spec)?;
-        self.reactor.must_watch(&running.control, Source::Control, 0)?;
-        self.reactor.must_watch(running.child.pidfd(), Source::Command, 0)?;
+        self.reactor.must_watch(&running.control, EventSource::Control, 0)?;
+        self.reactor.must_watch(running.child.pidfd(), EventSource::Command, 0)?;
         self.control = Some(running.control);
         self.command = Some(running.child);
         if let Some(listener) = running.listener {
-            self.reactor.must_watch(&listener, Source::Calls, 0)?;
+            self.reactor.must_watch(&listener, EventSource::Calls, 0)?;
             self.supervisor = Some(Supervisor::new(listener));
         }
         Ok(())
@@ -53,7 +53,7 @@ impl Guard {
         }
     }
 
-    /// What a process of the server says of its sockets.
+    /// Handles a message of the server's process about its sockets.
     pub(super) fn on_control(&mut self) {
         let mut buffer = [0; 64];
         for _ in 0..MESSAGES_PER_TURN {

@@ -15,9 +15,9 @@ use conditioning::http2::{self as abuse, Abuse, Excess};
 
 use crate::count;
 use crate::frame::{self, FRAME_BYTES, FrameHead, HEAD_BYTES};
-use crate::head::Head;
-use crate::hpack::Decoder;
-use crate::state::State;
+use crate::head::Http2Head;
+use crate::hpack::HpackDecoder;
+use crate::state::StreamState;
 use crate::{PREFACE, Reason};
 
 /// RFC 9113 6.9.2: the windows of both sides, until settings say something else.
@@ -26,26 +26,26 @@ const DEFAULT_WINDOW: u32 = 65_535;
 const WINDOW_MAX: i64 = 0x7fff_ffff;
 /// LIMIT: streams that we have reset and of which frames may still be on their way.
 const RESETS_KEPT: usize = 64;
-/// What our PING says that asks whether the client knows that it is to go.
+/// The content of our PING that asks whether the client knows that it is to go.
 const LEAVING: [u8; 8] = *b"bye, bye";
 
-/// What a connection may hold.
+/// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct StreamLimits {
     /// Streams at once.
     pub streams: u32,
     /// Bytes of a body that may wait for whoever wants them, of one stream.
     pub stream_window: u32,
     /// And of all.
     pub connection_window: u32,
-    /// Bytes of a list of fields; a request with a longer one is refused. A block, which has to be decoded for the sake of the
-    /// next one, may be as long as [`abuse::Limits::block_bytes`].
+    /// Bytes of a list of fields; a request with a longer one is refused. A block, which has to be decoded for the sake
+    /// of the next one, may be as long as [`abuse::ResetLimits::block_bytes`].
     pub list_bytes: u32,
     /// Bytes of an answer that may wait for the socket, of one stream.
     pub send_bytes: usize,
     /// Streams that we reset for errors of the client's in the life of a connection.
     pub provoked: usize,
-    /// What the frames that are taken in one turn may cost; see [`FrameHead::cost`].
+    /// The cost of the frames that are taken in one turn; see [`FrameHead::cost`].
     pub turn: u32,
 }
 
@@ -60,7 +60,7 @@ struct Block {
 
 /// An error of the client's.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum ProtocolFault {
     /// It ends the connection.
     Connection(Reason),
     /// It ends a stream.
@@ -69,16 +69,16 @@ enum Fault {
 
 /// How far we have told the client that it is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaving {
+enum GoAwayState {
     No,
     /// It may have opened streams meanwhile.
     Asked,
     Told,
 }
 
-/// What has come.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceiveResult {
     /// A request, to be answered before anything else is received.
     Request,
     /// Everything is used up.
@@ -92,21 +92,21 @@ pub enum Received {
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) limits: Limits,
+    pub(crate) limits: StreamLimits,
     /// Bytes of the preface that have come.
     greeted: usize,
     /// Whether the client's first settings have come.
     is_settled: bool,
-    /// What has come of a frame.
+    /// The bytes of a frame so far.
     partial: Vec<u8>,
     block: Option<Box<Block>>,
-    decoder: Decoder,
+    decoder: HpackDecoder,
     abuse: Box<Abuse>,
     excess: Option<Excess>,
     provoked: usize,
-    /// What may still be taken in this turn.
+    /// The cost that may still be taken in this turn.
     turn: u32,
-    pub(crate) streams: BTreeMap<u32, Box<State>>,
+    pub(crate) streams: BTreeMap<u32, Box<StreamState>>,
     /// How many of them are open.
     pub(crate) open: u32,
     /// The newest stream of the client's.
@@ -127,14 +127,14 @@ pub struct Connection {
     /// Streams that have something to send.
     ready: VecDeque<u32>,
     waker: Option<Waker>,
-    leaving: Leaving,
+    leaving: GoAwayState,
     is_client_leaving: bool,
     failed: Option<Reason>,
 }
 
 impl Connection {
     /// A connection of which nothing has come yet.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: StreamLimits) -> Self {
         let mut out = Vec::with_capacity(64);
         // RFC 9113 6.5.2, RFC 8441 3.
         let settings = [(3, limits.streams), (4, limits.stream_window), (6, limits.list_bytes), (8, 1)];
@@ -148,8 +148,8 @@ impl Connection {
             is_settled: false,
             partial: Vec::new(),
             block: None,
-            decoder: Decoder::default(),
-            abuse: Box::new(Abuse::new(abuse::Limits::default())),
+            decoder: HpackDecoder::default(),
+            abuse: Box::new(Abuse::new(abuse::ResetLimits::default())),
             excess: None,
             provoked: 0,
             turn: limits.turn,
@@ -166,7 +166,7 @@ impl Connection {
             out,
             ready: VecDeque::new(),
             waker: None,
-            leaving: Leaving::No,
+            leaving: GoAwayState::No,
             is_client_leaving: false,
             failed: None,
         }
@@ -177,18 +177,19 @@ impl Connection {
         self.turn = self.limits.turn;
     }
 
-    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`, or of the turn.
-    pub fn receive(&mut self, input: &mut &[u8], head: &mut Head, now: Instant) -> Received {
+    /// Takes bytes that have come from `input`, up to the end of the next request, which is put into `head`, or of the
+    /// turn.
+    pub fn receive(&mut self, input: &mut &[u8], head: &mut Http2Head, now: Instant) -> ReceiveResult {
         loop {
             if self.is_over() || self.excess.is_some() {
-                return Received::Over;
+                return ReceiveResult::Over;
             }
             if self.turn == 0 && !input.is_empty() {
-                return Received::Enough;
+                return ReceiveResult::Enough;
             }
             if self.greeted < PREFACE.len() {
                 if input.is_empty() {
-                    return Received::Nothing;
+                    return ReceiveResult::Nothing;
                 }
                 self.greet(input);
                 continue;
@@ -197,7 +198,7 @@ impl Connection {
                 let Some(frame) = FrameHead::parse(input) else { return self.keep(input) };
                 if frame.length > FRAME_BYTES {
                     self.fail(Reason::FRAME_SIZE_ERROR);
-                    return Received::Over;
+                    return ReceiveResult::Over;
                 }
                 let Some((bytes, rest)) = input.split_at_checked(HEAD_BYTES + frame.length) else {
                     return self.keep(input);
@@ -206,12 +207,12 @@ impl Connection {
                 self.handle(frame, &bytes[HEAD_BYTES..], head, now)
             } else {
                 let Some((frame, bytes)) = self.complete(input) else {
-                    return if self.is_over() { Received::Over } else { Received::Nothing };
+                    return if self.is_over() { ReceiveResult::Over } else { ReceiveResult::Nothing };
                 };
                 self.handle(frame, &bytes[HEAD_BYTES..], head, now)
             };
             if handled {
-                return Received::Request;
+                return ReceiveResult::Request;
             }
         }
     }
@@ -226,10 +227,10 @@ impl Connection {
     }
 
     /// Keeps what has come of a frame.
-    fn keep(&mut self, input: &mut &[u8]) -> Received {
+    fn keep(&mut self, input: &mut &[u8]) -> ReceiveResult {
         self.partial.extend_from_slice(input);
         *input = &[];
-        Received::Nothing
+        ReceiveResult::Nothing
     }
 
     /// The frame of which a part has come before, once it is whole.
@@ -252,7 +253,7 @@ impl Connection {
     }
 
     /// Handles a frame; whether a request is whole.
-    fn handle(&mut self, frame: FrameHead, payload: &[u8], head: &mut Head, now: Instant) -> bool {
+    fn handle(&mut self, frame: FrameHead, payload: &[u8], head: &mut Http2Head, now: Instant) -> bool {
         self.turn = self.turn.saturating_sub(frame.cost());
         if let Err(excess) = count::received(&mut self.abuse, frame, now) {
             self.excess = Some(excess);
@@ -261,18 +262,18 @@ impl Connection {
         let handled = self.dispatch(frame, payload, head, now);
         match handled {
             Ok(is_request) => is_request,
-            Err(Fault::Connection(reason)) => {
+            Err(ProtocolFault::Connection(reason)) => {
                 self.fail(reason);
                 false
             }
-            Err(Fault::Stream(stream, reason)) => {
+            Err(ProtocolFault::Stream(stream, reason)) => {
                 self.provoke(stream, reason, now);
                 false
             }
         }
     }
 
-    /// What of the client's was too much.
+    /// The limit that the client exceeded.
     pub fn excess(&self) -> Option<Excess> {
         self.excess
     }
@@ -284,7 +285,7 @@ impl Connection {
 
     /// Whether nothing more is to be received: one of the two has said that this is the end.
     pub fn is_over(&self) -> bool {
-        let is_leaving = self.leaving == Leaving::Told || self.is_client_leaving;
+        let is_leaving = self.leaving == GoAwayState::Told || self.is_client_leaving;
         self.failed.is_some() || (is_leaving && self.streams.is_empty())
     }
 
@@ -307,7 +308,7 @@ impl Connection {
 pub(crate) fn fuzz(data: &[u8]) {
     use std::cell::RefCell;
     use std::rc::Rc;
-    let limits = Limits {
+    let limits = StreamLimits {
         streams: 8,
         stream_window: 65_536,
         connection_window: 262_144,
@@ -319,18 +320,18 @@ pub(crate) fn fuzz(data: &[u8]) {
     let now = Instant::now();
     let run = |step: usize| {
         let shared = Rc::new(RefCell::new(Connection::new(limits)));
-        let (mut head, mut found, mut held) = (Head::default(), Vec::new(), VecDeque::new());
+        let (mut head, mut found, mut held) = (Http2Head::default(), Vec::new(), VecDeque::new());
         for piece in [&PREFACE[..], data].concat().chunks(step.max(1)) {
             let mut piece = piece;
             loop {
                 let received = shared.borrow_mut().receive(&mut piece, &mut head, now);
                 match received {
-                    Received::Request => {}
-                    Received::Enough => {
+                    ReceiveResult::Request => {}
+                    ReceiveResult::Enough => {
                         shared.borrow_mut().begin_turn();
                         continue;
                     }
-                    Received::Nothing | Received::Over => break,
+                    ReceiveResult::Nothing | ReceiveResult::Over => break,
                 }
                 found.push((
                     head.stream,

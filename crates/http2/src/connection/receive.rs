@@ -1,4 +1,4 @@
-//! What each frame of a client's means.
+//! Handles the frames of a client.
 //!
 //! Untrusted input: frames. Must never: take more than the windows, or more streams than the limit.
 //!
@@ -6,26 +6,26 @@
 
 use std::time::Instant;
 
-use super::{Block, Connection, Fault, LEAVING, Leaving, WINDOW_MAX};
+use super::{Block, Connection, GoAwayState, LEAVING, ProtocolFault, WINDOW_MAX};
 use crate::Reason;
 use crate::count;
 use crate::frame::{self, FrameHead};
-use crate::head::Head;
+use crate::head::Http2Head;
 use crate::hpack;
 
-type Handled = Result<bool, Fault>;
+type FrameResult = Result<bool, ProtocolFault>;
 
-const PROTOCOL: Fault = Fault::Connection(Reason::PROTOCOL_ERROR);
-const SIZE: Fault = Fault::Connection(Reason::FRAME_SIZE_ERROR);
-const FLOW: Fault = Fault::Connection(Reason::FLOW_CONTROL_ERROR);
+const PROTOCOL: ProtocolFault = ProtocolFault::Connection(Reason::PROTOCOL_ERROR);
+const SIZE: ProtocolFault = ProtocolFault::Connection(Reason::FRAME_SIZE_ERROR);
+const FLOW: ProtocolFault = ProtocolFault::Connection(Reason::FLOW_CONTROL_ERROR);
 
 /// The number of which a frame consists.
-fn number(payload: &[u8]) -> Result<u32, Fault> {
+fn number(payload: &[u8]) -> Result<u32, ProtocolFault> {
     payload.try_into().map(u32::from_be_bytes).map_err(|_| SIZE)
 }
 
-/// What of a payload is no padding.
-fn unpadded(frame: FrameHead, payload: &[u8]) -> Result<&[u8], Fault> {
+/// The payload without its padding.
+fn unpadded(frame: FrameHead, payload: &[u8]) -> Result<&[u8], ProtocolFault> {
     if !frame.has(frame::PADDED) {
         return Ok(payload);
     }
@@ -44,9 +44,9 @@ impl Connection {
         &mut self,
         frame: FrameHead,
         payload: &[u8],
-        head: &mut Head,
+        head: &mut Http2Head,
         now: Instant,
-    ) -> Handled {
+    ) -> FrameResult {
         let continues = |block: &Block| frame.kind == frame::CONTINUATION && frame.stream == block.stream;
         let is_out_of_place = match &self.block {
             Some(block) => !continues(block),
@@ -83,7 +83,7 @@ impl Connection {
                 let payload = payload.try_into().map_err(|_| SIZE)?;
                 match frame.has(frame::ACK) {
                     false => frame::ping(&mut self.out, frame::ACK, payload),
-                    true if payload == LEAVING && self.leaving == Leaving::Asked => self.tell_to_leave(),
+                    true if payload == LEAVING && self.leaving == GoAwayState::Asked => self.tell_to_leave(),
                     true => {}
                 }
                 Ok(false)
@@ -99,12 +99,12 @@ impl Connection {
     }
 
     /// An error if the client has not opened this stream, nor any after it.
-    fn is_idle(&self, stream: u32) -> Result<(), Fault> {
+    fn is_idle(&self, stream: u32) -> Result<(), ProtocolFault> {
         if stream > self.last || stream.is_multiple_of(2) { Err(PROTOCOL) } else { Ok(()) }
     }
 
     /// Takes a DATA frame; how many of its bytes somebody wants.
-    fn data(&mut self, frame: FrameHead, payload: &[u8]) -> Result<usize, Fault> {
+    fn data(&mut self, frame: FrameHead, payload: &[u8]) -> Result<usize, ProtocolFault> {
         let data = unpadded(frame, payload)?;
         let id = frame.stream;
         self.is_idle(id)?;
@@ -112,7 +112,7 @@ impl Connection {
         if self.receive_window < 0 {
             return Err(FLOW);
         }
-        let closed = Err(Fault::Stream(id, Reason::STREAM_CLOSED));
+        let closed = Err(ProtocolFault::Stream(id, Reason::STREAM_CLOSED));
         let Some(state) = self.streams.get_mut(&id) else {
             self.release(payload.len());
             return if self.resets.contains(&id) { Ok(0) } else { closed };
@@ -132,7 +132,7 @@ impl Connection {
         };
         if let Some(reason) = fault {
             self.release(payload.len());
-            return Err(Fault::Stream(id, reason));
+            return Err(ProtocolFault::Stream(id, reason));
         }
         state.left = left.flatten();
         let unread = match state.is_held {
@@ -151,20 +151,26 @@ impl Connection {
         Ok(payload.len() - unread)
     }
 
-    fn priority(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+    fn priority(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), ProtocolFault> {
         let reason = match payload.len() {
             5 if depends_on_itself(frame.stream, payload) => Reason::PROTOCOL_ERROR,
             5 => return Ok(()),
             _ => Reason::FRAME_SIZE_ERROR,
         };
         match self.is_idle(frame.stream) {
-            Ok(()) => Err(Fault::Stream(frame.stream, reason)),
+            Ok(()) => Err(ProtocolFault::Stream(frame.stream, reason)),
             // A stream that there is not cannot be reset.
-            Err(_) => Err(Fault::Connection(reason)),
+            Err(_) => Err(ProtocolFault::Connection(reason)),
         }
     }
 
-    fn headers(&mut self, frame: FrameHead, payload: &[u8], head: &mut Head, now: Instant) -> Handled {
+    fn headers(
+        &mut self,
+        frame: FrameHead,
+        payload: &[u8],
+        head: &mut Http2Head,
+        now: Instant,
+    ) -> FrameResult {
         let mut payload = unpadded(frame, payload)?;
         let (stream, ends) = (frame.stream, frame.has(frame::END_STREAM));
         let mut is_faulty = false;
@@ -181,7 +187,13 @@ impl Connection {
     }
 
     /// LIMIT: what is counted bounds the block.
-    fn continuation(&mut self, frame: FrameHead, payload: &[u8], head: &mut Head, now: Instant) -> Handled {
+    fn continuation(
+        &mut self,
+        frame: FrameHead,
+        payload: &[u8],
+        head: &mut Http2Head,
+        now: Instant,
+    ) -> FrameResult {
         let Some(mut block) = self.block.take() else { return Err(PROTOCOL) };
         block.bytes.extend_from_slice(payload);
         if !frame.has(frame::END_HEADERS) {
@@ -193,17 +205,17 @@ impl Connection {
     }
 
     /// Takes a whole header block; whether it is a request.
-    fn fields(&mut self, block: Block, bytes: &[u8], head: &mut Head, now: Instant) -> Handled {
+    fn fields(&mut self, block: Block, bytes: &[u8], head: &mut Http2Head, now: Instant) -> FrameResult {
         let Block { stream, ends, is_faulty, .. } = block;
         if stream.is_multiple_of(2) {
             return Err(PROTOCOL);
         }
         head.begin(stream, ends, self.limits.list_bytes as usize);
         let mut room = std::mem::take(&mut head.room);
-        // Whatever is then made of the fields: the table changes with each block.
+        // Decoded even if the fields are then dropped: the table changes with each block.
         let decoded = self.decoder.decode(bytes, &mut room, |name, value| head.push(name, value));
         head.room = room;
-        decoded.map_err(|_| Fault::Connection(Reason::COMPRESSION_ERROR))?;
+        decoded.map_err(|_| ProtocolFault::Connection(Reason::COMPRESSION_ERROR))?;
         if stream <= self.last {
             return self.trailers(stream, ends, head).map(|()| false);
         }
@@ -213,7 +225,7 @@ impl Connection {
         }
         self.last = stream;
         // RFC 9113 6.8: what comes after the last word is not looked at.
-        if self.leaving == Leaving::Told {
+        if self.leaving == GoAwayState::Told {
             self.note_reset(stream);
             return Ok(false);
         }
@@ -223,30 +235,30 @@ impl Connection {
             return Ok(false);
         }
         if is_faulty || !head.finish() {
-            return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
+            return Err(ProtocolFault::Stream(stream, Reason::PROTOCOL_ERROR));
         }
         // LIMIT: those that are over are still held until their tasks have seen that.
         if self.open >= self.limits.streams || self.streams.len() >= 2 * self.limits.streams as usize {
-            return Err(Fault::Stream(stream, Reason::REFUSED_STREAM));
+            return Err(ProtocolFault::Stream(stream, Reason::REFUSED_STREAM));
         }
         Ok(true)
     }
 
-    fn trailers(&mut self, stream: u32, ends: bool, head: &Head) -> Result<(), Fault> {
+    fn trailers(&mut self, stream: u32, ends: bool, head: &Http2Head) -> Result<(), ProtocolFault> {
         let (after, before) = self.skipped;
         let Some(state) = self.streams.get_mut(&stream) else {
             return match self.resets.contains(&stream) {
                 true => Ok(()),
                 // RFC 9113 5.1.1: it was never opened.
                 false if after < stream && stream < before => Err(PROTOCOL),
-                false => Err(Fault::Connection(Reason::STREAM_CLOSED)),
+                false => Err(ProtocolFault::Connection(Reason::STREAM_CLOSED)),
             };
         };
         if state.is_received {
-            return Err(Fault::Stream(stream, Reason::STREAM_CLOSED));
+            return Err(ProtocolFault::Stream(stream, Reason::STREAM_CLOSED));
         }
         if !ends || head.is_too_large() || !head.is_trailers() || state.left.is_some_and(|left| left > 0) {
-            return Err(Fault::Stream(stream, Reason::PROTOCOL_ERROR));
+            return Err(ProtocolFault::Stream(stream, Reason::PROTOCOL_ERROR));
         }
         state.is_received = true;
         state.wake_reader();
@@ -265,7 +277,7 @@ impl Connection {
         }
     }
 
-    fn settings(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+    fn settings(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), ProtocolFault> {
         if frame.has(frame::ACK) {
             return if payload.is_empty() { Ok(()) } else { Err(SIZE) };
         }
@@ -287,7 +299,7 @@ impl Connection {
         Ok(())
     }
 
-    fn set_initial_window(&mut self, window: i64) -> Result<(), Fault> {
+    fn set_initial_window(&mut self, window: i64) -> Result<(), ProtocolFault> {
         if window > WINDOW_MAX {
             return Err(FLOW);
         }
@@ -309,7 +321,7 @@ impl Connection {
         Ok(())
     }
 
-    fn window_update(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), Fault> {
+    fn window_update(&mut self, frame: FrameHead, payload: &[u8]) -> Result<(), ProtocolFault> {
         let more = i64::from(number(payload)? & 0x7fff_ffff);
         let id = frame.stream;
         if id == 0 {
@@ -322,12 +334,12 @@ impl Connection {
         }
         self.is_idle(id)?;
         if more == 0 {
-            return Err(Fault::Stream(id, Reason::PROTOCOL_ERROR));
+            return Err(ProtocolFault::Stream(id, Reason::PROTOCOL_ERROR));
         }
         let Some(state) = self.streams.get_mut(&id) else { return Ok(()) };
         state.send_window += more;
         if state.send_window > WINDOW_MAX {
-            return Err(Fault::Stream(id, Reason::FLOW_CONTROL_ERROR));
+            return Err(ProtocolFault::Stream(id, Reason::FLOW_CONTROL_ERROR));
         }
         state.wake_writer();
         if !state.is_queued && state.has_frame() {

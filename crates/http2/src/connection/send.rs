@@ -1,18 +1,18 @@
-//! What is sent, and in which order: what is short goes at once, bodies in turns of a frame each.
+//! Sends frames in their order: short ones go at once, bodies in turns of a frame each.
 //!
-//! Untrusted input: the windows of clients. Must never: send more than the windows allow, or let one stream keep the others
-//! waiting.
+//! Untrusted input: the windows of clients. Must never: send more than the windows allow, or let one stream keep the
+//! others waiting.
 
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use conditioning::http2::Event;
+use conditioning::http2::StreamEvent;
 
-use super::{Connection, DEFAULT_WINDOW, LEAVING, Leaving, RESETS_KEPT};
+use super::{Connection, DEFAULT_WINDOW, GoAwayState, LEAVING, RESETS_KEPT};
 use crate::Reason;
 use crate::count::WORTH_BYTES;
 use crate::frame::{self, END_HEADERS, END_STREAM, FRAME_BYTES, HEAD_BYTES};
-use crate::head::Head;
+use crate::head::Http2Head;
 
 /// LIMIT: bytes of answers that may go out at once.
 const ANSWERS_BYTES: usize = 64 << 10;
@@ -29,7 +29,7 @@ impl Connection {
 
     /// Answers the request that was just received, whole; [`Connection::has_room`] has said that there is room. `block`
     /// writes the header block, of less than 16 KiB.
-    pub fn answer(&mut self, head: &Head, body: &[u8], now: Instant, block: impl FnOnce(&mut Vec<u8>)) {
+    pub fn answer(&mut self, head: &Http2Head, body: &[u8], now: Instant, block: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.len();
         let flags = if body.is_empty() { END_STREAM | END_HEADERS } else { END_HEADERS };
         frame::head(&mut self.out, frame::HEADERS, flags, head.stream, 0);
@@ -48,14 +48,14 @@ impl Connection {
         self.note_progress(now);
     }
 
-    /// What a header block begins with.
+    /// The beginning of a header block.
     pub(crate) fn block_start(&mut self) -> Vec<u8> {
         // A table of no bytes (RFC 7541 6.3).
         if std::mem::take(&mut self.announces_no_table) { vec![0x20] } else { Vec::new() }
     }
 
     pub(crate) fn note_progress(&mut self, now: Instant) {
-        let _ = self.abuse.note(Event::Progress, now);
+        let _ = self.abuse.note(StreamEvent::Progress, now);
     }
 
     /// Makes frames of what streams have to send, in turns, until there are so many bytes.
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// What is to be sent.
+    /// The bytes to be sent.
     pub fn output(&self) -> &[u8] {
         &self.out
     }
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     /// Refuses the request that was just received: it is none.
-    pub fn refuse_malformed(&mut self, head: &Head, now: Instant) {
+    pub fn refuse_malformed(&mut self, head: &Http2Head, now: Instant) {
         self.provoke(head.stream, Reason::PROTOCOL_ERROR, now);
     }
 
@@ -227,7 +227,7 @@ impl Connection {
     pub(super) fn provoke(&mut self, id: u32, reason: Reason, now: Instant) {
         self.reset(id, reason);
         self.provoked += 1;
-        if let Err(excess) = self.abuse.note(Event::Provoked, now) {
+        if let Err(excess) = self.abuse.note(StreamEvent::Provoked, now) {
             self.excess.get_or_insert(excess);
         }
         if self.provoked > self.limits.provoked {
@@ -252,8 +252,8 @@ impl Connection {
 
     /// Asks the client to open no more streams.
     pub fn leave(&mut self) {
-        if self.leaving == Leaving::No && self.failed.is_none() {
-            self.leaving = Leaving::Asked;
+        if self.leaving == GoAwayState::No && self.failed.is_none() {
+            self.leaving = GoAwayState::Asked;
             // RFC 9113 6.8: those that are on their way are still answered.
             frame::go_away(&mut self.out, 0x7fff_ffff, Reason::NO_ERROR);
             frame::ping(&mut self.out, 0, LEAVING);
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     pub(super) fn tell_to_leave(&mut self) {
-        self.leaving = Leaving::Told;
+        self.leaving = GoAwayState::Told;
         frame::go_away(&mut self.out, self.last, Reason::NO_ERROR);
     }
 

@@ -11,9 +11,9 @@ use crate::frame::{
 };
 use crate::frame::{RST_STREAM, SETTINGS, WINDOW_UPDATE};
 use crate::hpack;
-use crate::{Gone, Shared, Stream};
+use crate::{SharedConnection, Stream, StreamReset};
 
-const LIMITS: Limits = Limits {
+const LIMITS: StreamLimits = StreamLimits {
     streams: 4,
     stream_window: 65_536,
     connection_window: 262_144,
@@ -55,26 +55,27 @@ fn setting(name: u16, value: u32) -> Vec<u8> {
 type Sent = (u8, u8, u32, Vec<u8>);
 
 struct Peer {
-    shared: Shared,
-    head: Head,
+    shared: SharedConnection,
+    head: Http2Head,
 }
 
 impl Peer {
     fn new() -> Self {
-        let mut peer = Self { shared: Rc::new(RefCell::new(Connection::new(LIMITS))), head: Head::default() };
-        assert_eq!(peer.send(&[&PREFACE[..], &raw(SETTINGS, 0, 0, &[])].concat()), Received::Nothing);
+        let mut peer =
+            Self { shared: Rc::new(RefCell::new(Connection::new(LIMITS))), head: Http2Head::default() };
+        assert_eq!(peer.send(&[&PREFACE[..], &raw(SETTINGS, 0, 0, &[])].concat()), ReceiveResult::Nothing);
         peer.receive_all();
         peer
     }
 
-    fn send(&mut self, mut bytes: &[u8]) -> Received {
+    fn send(&mut self, mut bytes: &[u8]) -> ReceiveResult {
         let received = self.shared.borrow_mut().receive(&mut bytes, &mut self.head, Instant::now());
-        assert!(bytes.is_empty() || received == Received::Over);
+        assert!(bytes.is_empty() || received == ReceiveResult::Over);
         received
     }
 
     fn open(&mut self, stream: u32, flags: u8) -> Stream {
-        assert_eq!(self.send(&request(stream, flags)), Received::Request);
+        assert_eq!(self.send(&request(stream, flags)), ReceiveResult::Request);
         Stream::open(&self.shared, &self.head)
     }
 
@@ -94,7 +95,7 @@ impl Peer {
         sent
     }
 
-    /// What it says to `bytes`: that the connection ends, or a stream, for a reason; 0 for nothing of that.
+    /// Its answer to `bytes`: that the connection ends, or a stream, for a reason; 0 for nothing of that.
     fn fault(&mut self, bytes: &[u8]) -> (u8, u32) {
         self.send(bytes);
         let reason = |payload: &[u8]| u32::from_be_bytes(*payload.last_chunk().unwrap());
@@ -119,11 +120,14 @@ fn what_a_connection_begins_with() {
     assert_eq!(FrameHead::parse(&frames).unwrap().length, 24);
     assert_eq!(frames[33..], number(WINDOW_UPDATE, 0, 262_144 - 65_535));
     let received =
-        connection.receive(&mut &b"GET / HTTP/1.1\r\n\r\n"[..], &mut Head::default(), Instant::now());
-    assert_eq!((received, connection.is_over(), connection.has_begun()), (Received::Over, true, false));
+        connection.receive(&mut &b"GET / HTTP/1.1\r\n\r\n"[..], &mut Http2Head::default(), Instant::now());
+    assert_eq!((received, connection.is_over(), connection.has_begun()), (ReceiveResult::Over, true, false));
     let mut early = Connection::new(LIMITS);
     let bytes = [&PREFACE[..], &raw(PING, 0, 0, &[0; 8])].concat();
-    assert_eq!(early.receive(&mut &bytes[..], &mut Head::default(), Instant::now()), Received::Over);
+    assert_eq!(
+        early.receive(&mut &bytes[..], &mut Http2Head::default(), Instant::now()),
+        ReceiveResult::Over
+    );
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn a_cached_answer_goes_out_at_once() {
     let body = vec![b'x'; 20_000];
     for stream in [1, 3] {
         let mut connection = peer.shared.borrow_mut();
-        assert_eq!(connection.receive(&mut input, &mut peer.head, Instant::now()), Received::Request);
+        assert_eq!(connection.receive(&mut input, &mut peer.head, Instant::now()), ReceiveResult::Request);
         assert_eq!((peer.head.stream, peer.head.is_whole(), peer.head.method()), (stream, true, "GET"));
         assert!(connection.has_room(body.len()));
         connection.answer(&peer.head, &body, Instant::now(), |block| block.push(0x88));
@@ -188,7 +192,7 @@ fn windows_follow_the_settings() {
     peer.send(&number(WINDOW_UPDATE, 1, 0x7fff_ffff));
     assert_eq!(peer.fault(&number(WINDOW_UPDATE, 1, 2)), (RST_STREAM, 3));
     assert!(stream.poll_reset(&mut cx()).is_ready());
-    assert_eq!(stream.send_data(Bytes::new(), true), Err(Gone));
+    assert_eq!(stream.send_data(Bytes::new(), true), Err(StreamReset));
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn bodies_are_taken_as_they_are_wanted() {
     peer.send(&raw(DATA, END_STREAM | PADDED, 1, &[2, b'a', b'b', 0, 0]));
     assert_eq!(stream.poll_data(&mut cx()), Poll::Ready(Some(Ok(Bytes::from_static(b"ab")))));
     assert!(stream.is_end_stream() && stream.poll_data(&mut cx()) == Poll::Ready(None));
-    // What nobody reads any more is the connection's again.
+    // The window of a body that is no longer read is the connection's again.
     let other = peer.open(3, 0);
     peer.send(&raw(DATA, 0, 3, &[7; 16_384]));
     ok(&other, b"answer");
@@ -257,7 +261,7 @@ fn a_length_is_kept_to() {
     {
         let mut peer = Peer::new();
         let bytes = raw(HEADERS, END_HEADERS, 1, &block(&[("content-length", "3")]));
-        assert_eq!(peer.send(&bytes), Received::Request);
+        assert_eq!(peer.send(&bytes), ReceiveResult::Request);
         let _stream = Stream::open(&peer.shared, &peer.head);
         let mut found = (0, 0);
         for (at, &piece) in pieces.iter().enumerate() {
@@ -305,7 +309,7 @@ fn what_ends_a_connection() {
             let mut streams = Vec::new();
             for mut piece in bytes.chunks(step) {
                 while peer.shared.borrow_mut().receive(&mut piece, &mut peer.head, Instant::now())
-                    == Received::Request
+                    == ReceiveResult::Request
                 {
                     streams.push(Stream::open(&peer.shared, &peer.head));
                 }
@@ -337,7 +341,7 @@ fn what_ends_a_stream() {
         let mut peer = Peer::new();
         let _stream = peer.open(1, END_STREAM);
         assert_eq!(peer.fault(bytes), (RST_STREAM, *reason), "{name}");
-        assert_eq!(peer.send(&request(9, END_STREAM)), Received::Request, "{name}");
+        assert_eq!(peer.send(&request(9, END_STREAM)), ReceiveResult::Request, "{name}");
     }
     // Trailers have no names of a request, and are the end.
     for (flags, fields, fault) in [
@@ -359,7 +363,7 @@ fn there_are_so_many_streams() {
     assert_eq!(peer.fault(&request(9, END_STREAM)), (RST_STREAM, 7));
     ok(streams[0].as_ref().unwrap(), b"x");
     peer.receive_all();
-    assert_eq!(peer.send(&request(11, END_STREAM)), Received::Request);
+    assert_eq!(peer.send(&request(11, END_STREAM)), ReceiveResult::Request);
     streams[0] = None;
 }
 
@@ -371,13 +375,13 @@ fn a_list_that_is_too_long_is_refused() {
     bomb.extend([0x40, 1, b'x', 0x7f, 0x81, 0x17]);
     bomb.extend([b'y'; 127 + 0x81 - 0x80 + (0x17 << 7)]);
     bomb.extend([0xbe; 500]);
-    assert_eq!(peer.send(&raw(HEADERS, END_HEADERS | END_STREAM, 1, &bomb)), Received::Nothing);
+    assert_eq!(peer.send(&raw(HEADERS, END_HEADERS | END_STREAM, 1, &bomb)), ReceiveResult::Nothing);
     let sent = peer.receive_all();
     assert_eq!(
         (sent.len(), sent[0].0, sent[0].1, &sent[0].3[..]),
         (1, HEADERS, END_HEADERS | END_STREAM, &b"\x08\x03431"[..])
     );
-    assert_eq!(peer.send(&request(3, END_STREAM)), Received::Request);
+    assert_eq!(peer.send(&request(3, END_STREAM)), ReceiveResult::Request);
 }
 
 /// The next block needs the table that this one has made, so that it is read to its end, and refused on its stream.
@@ -397,10 +401,10 @@ fn a_block_over_the_limit_of_a_list_costs_its_stream_alone() {
             frames.extend(raw(kind, flags | last, 1, piece));
         }
         let is_long = bytes > 4000 - 200;
-        assert_eq!(peer.send(&frames) == Received::Nothing, is_long, "{bytes}");
+        assert_eq!(peer.send(&frames) == ReceiveResult::Nothing, is_long, "{bytes}");
         let sent = peer.receive_all();
         assert_eq!(sent.iter().map(|one| &one.3[..]).collect::<Vec<_>>(), [&b"\x08\x03431"[..]], "{bytes}");
-        assert_eq!(peer.send(&request(3, END_STREAM)), Received::Request, "{bytes}");
+        assert_eq!(peer.send(&request(3, END_STREAM)), ReceiveResult::Request, "{bytes}");
         assert!(peer.shared.borrow().excess().is_none());
     }
 }
@@ -432,8 +436,8 @@ fn turns(frame: &[u8], count: usize) -> Vec<usize> {
         connection.begin_turn();
         let received = connection.receive(&mut input, &mut peer.head, Instant::now());
         turns.push((before - input.len()) / frame.len());
-        if received != Received::Enough {
-            assert_eq!((received, input), (Received::Nothing, &b""[..]));
+        if received != ReceiveResult::Enough {
+            assert_eq!((received, input), (ReceiveResult::Nothing, &b""[..]));
             return turns;
         }
     }
@@ -496,7 +500,7 @@ fn floods_are_too_much() {
             let bytes = flood(at);
             let mut input = &bytes[..];
             while peer.shared.borrow_mut().receive(&mut input, &mut peer.head, Instant::now())
-                == Received::Request
+                == ReceiveResult::Request
             {
                 streams.push(Stream::open(&peer.shared, &peer.head));
             }
@@ -504,7 +508,7 @@ fn floods_are_too_much() {
             peer.shared.borrow().excess().is_some()
         });
         assert!(rounds.is_some_and(|rounds| rounds < 1000), "{name}: {rounds:?}");
-        assert_eq!(peer.send(b"x"), Received::Over);
+        assert_eq!(peer.send(b"x"), ReceiveResult::Over);
     }
 }
 
@@ -516,12 +520,12 @@ fn leaving_is_told_twice() {
     let sent = peer.receive_all();
     assert_eq!(sent[0], (GOAWAY, 0, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
     let late = peer.open(3, END_STREAM);
-    assert_eq!(peer.send(&raw(PING, ACK, 0, &sent[1].3)), Received::Nothing);
+    assert_eq!(peer.send(&raw(PING, ACK, 0, &sent[1].3)), ReceiveResult::Nothing);
     assert_eq!(peer.receive_all(), [(GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     // Too late.
     assert_eq!(
         (peer.send(&request(5, END_STREAM)), peer.shared.borrow().is_over()),
-        (Received::Nothing, false)
+        (ReceiveResult::Nothing, false)
     );
     for stream in [stream, late] {
         ok(&stream, b"x");
@@ -529,7 +533,7 @@ fn leaving_is_told_twice() {
     }
     assert!(peer.shared.borrow().is_over());
     let mut peer = Peer::new();
-    assert_eq!(peer.send(&raw(GOAWAY, 0, 0, &[0; 8])), Received::Over);
+    assert_eq!(peer.send(&raw(GOAWAY, 0, 0, &[0; 8])), ReceiveResult::Over);
 }
 
 #[test]

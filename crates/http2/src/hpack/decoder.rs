@@ -1,7 +1,7 @@
 //! Decoding of header blocks.
 //!
-//! Untrusted input: blocks of clients. Must never: keep more than [`TABLE_BYTES`] from one block to the next, or give out
-//! more than its caller takes.
+//! Untrusted input: blocks of clients. Must never: keep more than [`TABLE_BYTES`] from one block to the next, or give
+//! out more than its caller takes.
 
 use std::collections::VecDeque;
 
@@ -15,25 +15,25 @@ const NUMBER_MAX: usize = 1 << 24;
 
 /// A block that is none (COMPRESSION_ERROR).
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct HpackError;
 
 /// One entry: the name, and behind it the value.
 #[derive(Debug)]
-struct Entry {
+struct TableEntry {
     text: Box<[u8]>,
     name: usize,
 }
 
-/// What one client's blocks are decoded with.
+/// The decoder of one client's blocks.
 #[derive(Debug)]
-pub(crate) struct Decoder {
+pub(crate) struct HpackDecoder {
     /// The newest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     bytes: usize,
     most: usize,
 }
 
-impl Default for Decoder {
+impl Default for HpackDecoder {
     fn default() -> Self {
         Self { entries: VecDeque::new(), bytes: 0, most: TABLE_BYTES }
     }
@@ -46,14 +46,14 @@ enum Name {
     Text,
 }
 
-impl Decoder {
+impl HpackDecoder {
     /// Gives each field of `block` to `take`; `room` is for text on its way.
     pub fn decode(
         &mut self,
         mut block: &[u8],
         room: &mut Vec<u8>,
         mut take: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), HpackError> {
         let mut begun = false;
         while let Some(&first) = block.first() {
             match first {
@@ -66,7 +66,7 @@ impl Decoder {
                     let most = number(&mut block, 5)?;
                     // RFC 7541 4.2: only at the beginning of a block.
                     if begun || most > TABLE_BYTES {
-                        return Err(Malformed);
+                        return Err(HpackError);
                     }
                     self.most = most;
                     self.evict();
@@ -85,7 +85,7 @@ impl Decoder {
         keeps: bool,
         room: &mut Vec<u8>,
         take: &mut impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), HpackError> {
         room.clear();
         let name = match number(block, if keeps { 6 } else { 4 })? {
             0 => {
@@ -113,12 +113,12 @@ impl Decoder {
         Ok(())
     }
 
-    fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), Malformed> {
-        let index = index.checked_sub(1).ok_or(Malformed)?;
+    fn entry(&self, index: usize) -> Result<(&[u8], &[u8]), HpackError> {
+        let index = index.checked_sub(1).ok_or(HpackError)?;
         if let Some((name, value)) = STATIC.get(index) {
             return Ok((name.as_bytes(), value.as_bytes()));
         }
-        let entry = self.entries.get(index - STATIC.len()).ok_or(Malformed)?;
+        let entry = self.entries.get(index - STATIC.len()).ok_or(HpackError)?;
         Ok(entry.text.split_at(entry.name))
     }
 
@@ -130,7 +130,7 @@ impl Decoder {
             self.bytes = 0;
             return;
         }
-        self.entries.push_front(Entry { text: [name, value].concat().into(), name: name.len() });
+        self.entries.push_front(TableEntry { text: [name, value].concat().into(), name: name.len() });
         self.evict();
     }
 
@@ -148,9 +148,9 @@ impl Decoder {
 }
 
 /// RFC 7541 5.1, with a prefix of so many bits.
-fn number(block: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
+fn number(block: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
     let mut next = || {
-        let (&byte, rest) = block.split_first().ok_or(Malformed)?;
+        let (&byte, rest) = block.split_first().ok_or(HpackError)?;
         *block = rest;
         Ok(usize::from(byte))
     };
@@ -163,20 +163,20 @@ fn number(block: &mut &[u8], bits: u32) -> Result<usize, Malformed> {
         let byte = next()?;
         value += (byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return if value <= NUMBER_MAX { Ok(value) } else { Err(Malformed) };
+            return if value <= NUMBER_MAX { Ok(value) } else { Err(HpackError) };
         }
     }
-    Err(Malformed)
+    Err(HpackError)
 }
 
 /// RFC 7541 5.2.
-fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
     let length = number(block, 7)?;
-    let (text, rest) = block.split_at_checked(length).ok_or(Malformed)?;
+    let (text, rest) = block.split_at_checked(length).ok_or(HpackError)?;
     *block = rest;
     match is_coded {
-        true => huffman::decode(text, out).then_some(()).ok_or(Malformed),
+        true => huffman::decode(text, out).then_some(()).ok_or(HpackError),
         false => {
             out.extend_from_slice(text);
             Ok(())
@@ -190,7 +190,7 @@ mod tests {
 
     type Fields = Vec<(String, String)>;
 
-    fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, Malformed> {
+    fn decode(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Fields, HpackError> {
         let mut fields = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         decoder.decode(block, &mut Vec::new(), |name, value| fields.push((text(name), text(value))))?;
@@ -218,7 +218,7 @@ mod tests {
             "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
         ];
         for blocks in [plain, coded] {
-            let mut decoder = Decoder::default();
+            let mut decoder = HpackDecoder::default();
             let lists = blocks.map(|block| decode(&mut decoder, &hex(block)).unwrap());
             let last = |list: &Fields| list.last().cloned().unwrap();
             let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_table_keeps_to_its_size() {
-        let mut decoder = Decoder::default();
+        let mut decoder = HpackDecoder::default();
         let long = |name: u8, length: usize| {
             let mut block = vec![0x40, 1, name, 0x7f];
             let rest = length - 127;
@@ -246,12 +246,12 @@ mod tests {
         }
         assert_eq!(decoder.entries.len(), 3);
         assert_eq!(decode(&mut decoder, &[0xbe]).unwrap()[0].0, "z");
-        assert_eq!(decode(&mut decoder, &[0xc1]), Err(Malformed));
+        assert_eq!(decode(&mut decoder, &[0xc1]), Err(HpackError));
         decode(&mut decoder, &long(b'A', 5000)).unwrap();
         assert_eq!(decoder.entries.len(), 0);
         decode(&mut decoder, &long(b'B', 200)).unwrap();
         assert_eq!(decode(&mut decoder, &[0x20, 0x82]).unwrap().len(), 1);
-        assert_eq!(decode(&mut decoder, &[0xbe]), Err(Malformed));
+        assert_eq!(decode(&mut decoder, &[0xbe]), Err(HpackError));
     }
 
     #[test]
@@ -271,8 +271,8 @@ mod tests {
             "000161",
             "00016185",
         ] {
-            assert_eq!(decode(&mut Decoder::default(), &hex(block)), Err(Malformed), "{block}");
+            assert_eq!(decode(&mut HpackDecoder::default(), &hex(block)), Err(HpackError), "{block}");
         }
-        assert_eq!(decode(&mut Decoder::default(), &hex("3fe11f")), Ok(Vec::new()));
+        assert_eq!(decode(&mut HpackDecoder::default(), &hex("3fe11f")), Ok(Vec::new()));
     }
 }

@@ -76,7 +76,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Decoder;
+    use super::super::HpackDecoder;
     use super::*;
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
             status(&mut block, code);
             fields.iter().for_each(|(name, value)| field(&mut block, name.as_bytes(), value.as_bytes()));
             let mut decoded = Vec::new();
-            let mut decoder = Decoder::default();
+            let mut decoder = HpackDecoder::default();
             let take = |name: &[u8], value: &[u8]| decoded.push((name.to_vec(), value.to_vec()));
             decoder.decode(&block, &mut Vec::new(), take).unwrap();
             assert_eq!(decoded[0], (b":status".to_vec(), code.to_string().into_bytes()));

@@ -2,8 +2,8 @@
 //!
 //! Untrusted input: strings of clients. Must never: make more than 8 bytes of 5.
 //!
-//! The code is canonical, so the lengths of the codes define the codes: codes of one length count up with their symbols,
-//! and each length goes on where the shorter one has ended.
+//! The code is canonical, so the lengths of the codes define the codes: codes of one length count up with their
+//! symbols, and each length goes on where the shorter one has ended.
 
 /// Bits of the code of each byte, and of the end of a string.
 const LENGTHS: [u8; 257] = [

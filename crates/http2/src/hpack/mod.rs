@@ -4,7 +4,7 @@ mod decoder;
 mod encoder;
 mod huffman;
 
-pub(crate) use decoder::Decoder;
+pub(crate) use decoder::HpackDecoder;
 pub use encoder::{field, status};
 
 /// RFC 7541 Appendix A.

@@ -2,7 +2,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
-use crate::entry::{Kind, State};
+use crate::entry::{InstanceKind, InstanceState};
 
 struct Scratch(tempfile::TempDir);
 
@@ -19,29 +19,32 @@ impl Scratch {
         self.candidates()[0].path()
     }
 
-    fn register(&self) -> Result<Registration, Fault> {
+    fn register(&self) -> Result<Registration, FolderFault> {
         Registration::among(&self.candidates(), entry())
     }
 
-    fn list(&self) -> Listing {
+    fn list(&self) -> FolderListing {
         list_among(&self.candidates())
     }
 
     /// Writes a file as if a process had done so.
-    fn plant(&self, entry: &Entry) -> PathBuf {
+    fn plant(&self, entry: &InstanceEntry) -> PathBuf {
         let path = self.folder().join(name_of(&entry.process));
         fs::write(&path, entry.encode()).unwrap();
         path
     }
 }
 
-fn entry() -> Entry {
-    Entry { run_dir: Some("/run/x".into()), ..Entry::new(Identity::own().unwrap(), Kind::Run) }
+fn entry() -> InstanceEntry {
+    InstanceEntry {
+        run_dir: Some("/run/x".into()),
+        ..InstanceEntry::new(ProcessIdentity::own().unwrap(), InstanceKind::Run)
+    }
 }
 
-fn dead(started: u64) -> Entry {
+fn dead(started: u64) -> InstanceEntry {
     let entry = entry();
-    Entry { process: Identity { started, ..entry.process }, ..entry }
+    InstanceEntry { process: ProcessIdentity { started, ..entry.process }, ..entry }
 }
 
 fn mode(path: impl AsRef<Path>) -> u32 {
@@ -53,11 +56,11 @@ fn a_server_is_there_until_it_ends() {
     let scratch = Scratch::new();
     assert!(scratch.list().servers.is_empty() && scratch.list().refused.is_empty());
     let mut registration = scratch.register().unwrap();
-    registration.update(|entry| entry.state = State::Serving).unwrap();
+    registration.update(|entry| entry.state = InstanceState::Serving).unwrap();
     let listing = scratch.list();
     assert_eq!(listing.servers.len(), 1);
     assert!(listing.servers[0].lives && &listing.servers[0].entry == registration.entry());
-    assert_eq!(listing.servers[0].entry.state, State::Serving);
+    assert_eq!(listing.servers[0].entry.state, InstanceState::Serving);
     assert_eq!(mode(scratch.folder()), 0o700);
     assert_eq!(mode(scratch.folder().join(name_of(&registration.entry().process))), 0o600);
     drop(registration);
@@ -71,8 +74,10 @@ fn dead_servers_are_told_from_living_ones_and_removed() {
     // Its pid is that of a process that lives: this one.
     let left = scratch.plant(&dead(1));
     // In other PID namespaces one runs, and one has ended.
-    let in_another =
-        |started| Entry { process: Identity { namespace: 1, ..dead(started).process }, ..dead(started) };
+    let in_another = |started| InstanceEntry {
+        process: ProcessIdentity { namespace: 1, ..dead(started).process },
+        ..dead(started)
+    };
     let (elsewhere, ended) = (scratch.plant(&in_another(2)), scratch.plant(&in_another(3)));
     let file = File::open(&elsewhere).unwrap();
     file.lock().unwrap();
@@ -105,7 +110,7 @@ fn files_that_are_not_the_users_own_are_not_read() {
     let listing = scratch.list();
     assert_eq!(listing.servers.len(), 1, "{listing:?}");
     assert_eq!(listing.refused.len(), 6, "{listing:?}");
-    let not_own = |fault: &&Fault| matches!(fault, Fault::NotOwn { .. });
+    let not_own = |fault: &&FolderFault| matches!(fault, FolderFault::NotOwn { .. });
     assert_eq!(listing.refused.iter().filter(not_own).count(), 1, "{listing:?}");
 }
 
@@ -117,8 +122,8 @@ fn a_folder_that_is_not_the_users_own_is_not_used() {
     for path in [own.clone(), scratch.folder()] {
         let before = mode(&path);
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(scratch.register(), Err(Fault::NotOwn { .. })));
-        assert!(matches!(scratch.list().refused[..], [Fault::NotOwn { .. }]));
+        assert!(matches!(scratch.register(), Err(FolderFault::NotOwn { .. })));
+        assert!(matches!(scratch.list().refused[..], [FolderFault::NotOwn { .. }]));
         fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
     }
     let moved = scratch.0.path().join("moved");
@@ -128,7 +133,7 @@ fn a_folder_that_is_not_the_users_own_is_not_used() {
     // Anybody could put another folder in the place of one below a base like this.
     fs::remove_file(&own).unwrap();
     fs::set_permissions(scratch.0.path(), Permissions::from_mode(0o777)).unwrap();
-    assert!(matches!(scratch.register(), Err(Fault::NotOwn { .. })));
+    assert!(matches!(scratch.register(), Err(FolderFault::NotOwn { .. })));
     fs::set_permissions(scratch.0.path(), Permissions::from_mode(0o1777)).unwrap();
     assert!(scratch.register().is_ok(), "sticky, as /tmp is");
 }
@@ -139,5 +144,5 @@ fn the_next_folder_is_used_where_the_first_is_not_there() {
     let candidates = [Candidate::new("/nonexistent", "bulkhead", 0o700), scratch.candidates().remove(0)];
     let _registration = Registration::among(&candidates, entry()).unwrap();
     assert_eq!(list_among(&candidates).servers.len(), 1);
-    assert!(matches!(Registration::among(&candidates[..1], entry()), Err(Fault::Nowhere { .. })));
+    assert!(matches!(Registration::among(&candidates[..1], entry()), Err(FolderFault::Nowhere { .. })));
 }

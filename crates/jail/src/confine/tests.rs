@@ -3,20 +3,7 @@
 use seccompiler::sock_filter;
 
 use super::Filter;
-use crate::policy::{Answer, Grants, Policy};
-
-const POLICIES: [Policy; 10] = [
-    Policy::Gate,
-    Policy::Site,
-    Policy::Logger,
-    Policy::Admin,
-    Policy::Signer,
-    Policy::Broker,
-    Policy::Connector { unix: true, tcp: true, udp: true, names: true },
-    Policy::Stapler,
-    Policy::Service(Grants::NONE),
-    Policy::Service(Grants { tcp: true, udp: true, jit: true }),
-];
+use crate::policy::{Answer, KINDS, Policy};
 
 /// Our own architecture and another one.
 const OWN: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
@@ -55,7 +42,7 @@ fn arguments() -> Vec<[u64; 6]> {
 
 #[test]
 fn a_filter_answers_as_its_policy_says() {
-    for policy in POLICIES {
+    for policy in KINDS.iter().map(|(_, policy)| *policy) {
         let filter = Filter::of(policy).unwrap();
         for (call, arguments) in
             (0..600).flat_map(|call| arguments().into_iter().map(move |given| (call, given)))
@@ -84,7 +71,7 @@ fn calls_of_another_architecture_end_the_process() {
 
 #[test]
 fn a_call_that_is_not_listed_is_refused_after_a_few_steps() {
-    for policy in POLICIES {
+    for policy in KINDS.iter().map(|(_, policy)| *policy) {
         let filter = Filter::of(policy).unwrap();
         let most = (0..600).filter(|&call| policy.answer(call, [0; 6]) == Answer::Refused);
         let unlisted = most.filter(|&call| !policy.rules().any(|rule| rule.calls.contains(&call)));

@@ -4,7 +4,7 @@
 
 use sys::attempt::{Errno, memory, odd};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, denied, reached, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, denied, reached, succeeded, tried};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "int80", "system calls of 32-bit programs (int 0x80)", "seccomp", int80).in_child(),
@@ -23,42 +23,42 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "memfd-execute", "a file of its own making mapped to be executed", "seccomp", memfd_execute),
 ];
 
-fn int80(_: &Cx<'_>) -> Outcome {
+fn int80(_: &Cx<'_>) -> AttemptOutcome {
     tried(odd::getpid_by_int80())
 }
 
-fn x32(_: &Cx<'_>) -> Outcome {
+fn x32(_: &Cx<'_>) -> AttemptOutcome {
     tried(odd::getpid_by_x32())
 }
 
-fn high_bits(_: &Cx<'_>) -> Outcome {
+fn high_bits(_: &Cx<'_>) -> AttemptOutcome {
     by_ptrace(odd::ptrace_with_high_bits())
 }
 
 /// The kernel says ESRCH to who may ask, as no process has the number -1.
-fn by_ptrace(result: Result<i64, Errno>) -> Outcome {
+fn by_ptrace(result: Result<i64, Errno>) -> AttemptOutcome {
     match result {
         Err(Errno::SRCH) => succeeded("the call comes through"),
         result => reached(result),
     }
 }
 
-fn sigsys(_: &Cx<'_>) -> Outcome {
+fn sigsys(_: &Cx<'_>) -> AttemptOutcome {
     match odd::ptrace_with_handler() {
         (false, _) => denied(Errno::PERM, "no handler can be set"),
         (true, result) => by_ptrace(result),
     }
 }
 
-fn write_execute(_: &Cx<'_>) -> Outcome {
+fn write_execute(_: &Cx<'_>) -> AttemptOutcome {
     tried(memory::writable_and_executable())
 }
 
-fn write_then_execute(_: &Cx<'_>) -> Outcome {
+fn write_then_execute(_: &Cx<'_>) -> AttemptOutcome {
     tried(memory::executable_later())
 }
 
-fn memfd_execute(_: &Cx<'_>) -> Outcome {
+fn memfd_execute(_: &Cx<'_>) -> AttemptOutcome {
     let mapped = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC)
         .and_then(|file| rustix::fs::ftruncate(&file, 4096).map(|()| file))
         .and_then(|file| memory::file_mapped(&file, true));

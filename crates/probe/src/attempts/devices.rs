@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, refused, short, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, refused, short, succeeded, tried};
 use crate::look;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -34,19 +34,19 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         .refused_anyway("where they are not mounted"),
 ];
 
-fn readable(paths: &[&str]) -> Outcome {
+fn readable(paths: &[&str]) -> AttemptOutcome {
     any(paths.iter(), |path| tried(look::open(path, false)))
 }
 
-fn writable(paths: &[&str]) -> Outcome {
+fn writable(paths: &[&str]) -> AttemptOutcome {
     any(paths.iter(), |path| tried(look::open(path, true)))
 }
 
-fn memory(_: &Cx<'_>) -> Outcome {
+fn memory(_: &Cx<'_>) -> AttemptOutcome {
     readable(&["/dev/mem", "/dev/kmem", "/dev/port", "/proc/kcore"])
 }
 
-fn disks(_: &Cx<'_>) -> Outcome {
+fn disks(_: &Cx<'_>) -> AttemptOutcome {
     let known = ["vd", "sd", "nvme", "dm-", "loop", "md", "xvd"];
     let listed = fs::read_dir("/dev").into_iter().flatten().flatten();
     let names = listed.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -57,11 +57,11 @@ fn disks(_: &Cx<'_>) -> Outcome {
     any(found, |name| tried(look::open(format!("/dev/{name}"), false)))
 }
 
-fn kmsg(_: &Cx<'_>) -> Outcome {
+fn kmsg(_: &Cx<'_>) -> AttemptOutcome {
     readable(&["/dev/kmsg", "/proc/kmsg"])
 }
 
-fn others(_: &Cx<'_>) -> Outcome {
+fn others(_: &Cx<'_>) -> AttemptOutcome {
     readable(&[
         "/dev/kvm",
         "/dev/fuse",
@@ -79,19 +79,19 @@ fn others(_: &Cx<'_>) -> Outcome {
     ])
 }
 
-fn proc_there(_: &Cx<'_>) -> Outcome {
+fn proc_there(_: &Cx<'_>) -> AttemptOutcome {
     any(["/proc/self", "/proc/1"], |path| tried(fs::read_dir(path)))
 }
 
-fn proc_sys_read(_: &Cx<'_>) -> Outcome {
+fn proc_sys_read(_: &Cx<'_>) -> AttemptOutcome {
     readable(&["/proc/sys/kernel/hostname", "/proc/sys/kernel/random/boot_id"])
 }
 
-fn proc_sys_write(_: &Cx<'_>) -> Outcome {
+fn proc_sys_write(_: &Cx<'_>) -> AttemptOutcome {
     writable(&["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/net/ipv4/ip_forward"])
 }
 
-fn proc_others(_: &Cx<'_>) -> Outcome {
+fn proc_others(_: &Cx<'_>) -> AttemptOutcome {
     readable(&[
         "/proc/cmdline",
         "/proc/kallsyms",
@@ -102,11 +102,11 @@ fn proc_others(_: &Cx<'_>) -> Outcome {
     ])
 }
 
-fn sysrq(_: &Cx<'_>) -> Outcome {
+fn sysrq(_: &Cx<'_>) -> AttemptOutcome {
     writable(&["/proc/sysrq-trigger"])
 }
 
-fn sys_read(_: &Cx<'_>) -> Outcome {
+fn sys_read(_: &Cx<'_>) -> AttemptOutcome {
     any(["/sys", "/sys/kernel", "/sys/class"], |path| match fs::read_dir(path) {
         // An empty folder of that name is no file system of devices.
         Ok(listed) => {
@@ -120,7 +120,7 @@ fn sys_read(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn sys_write(_: &Cx<'_>) -> Outcome {
+fn sys_write(_: &Cx<'_>) -> AttemptOutcome {
     writable(&[
         "/sys/kernel/uevent_helper",
         "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -142,17 +142,17 @@ fn groups() -> Vec<String> {
 }
 
 /// Whether control groups can be changed, for the score too.
-pub(crate) fn cgroup_write(_: &Cx<'_>) -> Outcome {
+pub(crate) fn cgroup_write(_: &Cx<'_>) -> AttemptOutcome {
     let files: Vec<String> = groups().iter().map(|point| format!("{point}/cgroup.procs")).collect();
     any(files, |path| tried(look::open(path, true)))
 }
 
-fn agent(_: &Cx<'_>) -> Outcome {
+fn agent(_: &Cx<'_>) -> AttemptOutcome {
     let files: Vec<String> = groups().iter().map(|point| format!("{point}/release_agent")).collect();
     any(files, |path| tried(look::open(path, true)))
 }
 
-fn debugfs(_: &Cx<'_>) -> Outcome {
+fn debugfs(_: &Cx<'_>) -> AttemptOutcome {
     let mut found = Vec::new();
     for path in ["/sys/kernel/debug", "/sys/kernel/tracing", "/sys/fs/bpf", "/sys/kernel/security"] {
         if fs::read_dir(path).is_ok_and(|mut listed| listed.next().is_some()) {

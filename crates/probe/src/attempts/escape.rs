@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use sys::attempt::{Arg, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, refused, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, refused, succeeded, tried};
 use crate::look::{self, Own};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -39,7 +39,7 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
 ];
 
 /// Goes up from a directory until it ends; tells what of a machine's root is there.
-fn climb(from: impl AsFd) -> Outcome {
+fn climb(from: impl AsFd) -> AttemptOutcome {
     let Ok(mut at) = openat(from, "..", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
         return refused("no way up");
     };
@@ -61,7 +61,7 @@ fn climb(from: impl AsFd) -> Outcome {
     }
 }
 
-fn dotdot_root(_: &Cx<'_>) -> Outcome {
+fn dotdot_root(_: &Cx<'_>) -> AttemptOutcome {
     let root = look::identity("/");
     let path = "/..".repeat(64);
     match look::identity(&path) {
@@ -71,11 +71,11 @@ fn dotdot_root(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn dotdot_cwd(_: &Cx<'_>) -> Outcome {
+fn dotdot_cwd(_: &Cx<'_>) -> AttemptOutcome {
     climb(CWD)
 }
 
-fn dotdot_descriptors(_: &Cx<'_>) -> Outcome {
+fn dotdot_descriptors(_: &Cx<'_>) -> AttemptOutcome {
     let held = look::descriptors_of(FileType::Directory);
     if held.is_empty() {
         return refused("it holds none");
@@ -86,7 +86,7 @@ fn dotdot_descriptors(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn fchdir(cx: &Cx<'_>) -> Outcome {
+fn fchdir(cx: &Cx<'_>) -> AttemptOutcome {
     let held = look::descriptors_of(FileType::Directory);
     let Some((_, directory)) = held.first() else { return refused("it holds none") };
     if !cx.aside {
@@ -98,7 +98,7 @@ fn fchdir(cx: &Cx<'_>) -> Outcome {
     }
 }
 
-fn o_path_fchdir(cx: &Cx<'_>) -> Outcome {
+fn o_path_fchdir(cx: &Cx<'_>) -> AttemptOutcome {
     let root = match openat(CWD, "/", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
         Ok(root) => root,
         Err(errno) => return denied(errno, ""),
@@ -117,7 +117,7 @@ fn o_path_fchdir(cx: &Cx<'_>) -> Outcome {
 }
 
 /// The classic: a new root below, while a directory above is still held.
-fn chroot_twice(cx: &Cx<'_>) -> Outcome {
+fn chroot_twice(cx: &Cx<'_>) -> AttemptOutcome {
     if !cx.aside {
         // Where there is no child, the root stays what it is.
         return tried(calls::CHROOT.make(&mut [Arg::Text("/")]));
@@ -162,12 +162,12 @@ fn handle_of(path: &str) -> Result<Vec<u8>, sys::attempt::Errno> {
     Ok(handle)
 }
 
-fn handle_name(_: &Cx<'_>) -> Outcome {
+fn handle_name(_: &Cx<'_>) -> AttemptOutcome {
     any(["/", ".", "/tmp"], |path| tried(handle_of(path)))
 }
 
 /// Opens a handle on the file system that a directory belongs to.
-fn open_handle(directory: &str, handle: &[u8]) -> Outcome {
+fn open_handle(directory: &str, handle: &[u8]) -> AttemptOutcome {
     let directory = match look::open(directory, false) {
         Ok(directory) => directory,
         Err(error) => return tried::<(), _>(Err(error)),
@@ -177,15 +177,15 @@ fn open_handle(directory: &str, handle: &[u8]) -> Outcome {
     tried(calls::OPEN_BY_HANDLE_AT.make(&mut arguments))
 }
 
-fn handle(_: &Cx<'_>) -> Outcome {
+fn handle(_: &Cx<'_>) -> AttemptOutcome {
     any(["/", "/tmp", "/proc"], |path| match handle_of(path) {
         Ok(handle) => open_handle(path, &handle),
         Err(errno) => denied(errno, "no handle"),
     })
 }
 
-/// Inode 2, generation 0: the root of an ext file system. Who is told that it is stale was let through.
-fn handle_forged(_: &Cx<'_>) -> Outcome {
+/// Inode 2, generation 0: the root of an ext file system. A process that is told that it is stale was let through.
+fn handle_forged(_: &Cx<'_>) -> AttemptOutcome {
     let mut handle = vec![0; 16];
     handle[..4].copy_from_slice(&8_u32.to_ne_bytes());
     handle[4..8].copy_from_slice(&1_u32.to_ne_bytes());
@@ -194,7 +194,7 @@ fn handle_forged(_: &Cx<'_>) -> Outcome {
     if outcome.errno.as_deref() == Some("ESTALE") { succeeded("allowed: stale") } else { outcome }
 }
 
-fn root_list(_: &Cx<'_>) -> Outcome {
+fn root_list(_: &Cx<'_>) -> AttemptOutcome {
     let listed = match fs::read_dir("/") {
         Ok(listed) => listed,
         Err(error) => return tried::<(), _>(Err(error)),

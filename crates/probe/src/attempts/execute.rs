@@ -12,7 +12,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use rustix::fs::{Access, MemfdFlags, memfd_create};
 use sys::attempt::{Errno, child};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, not_applicable, refused, succeeded, tried};
+use crate::attempt::{
+    Attempt, AttemptOutcome, Cx, any, attempt, denied, not_applicable, refused, succeeded, tried,
+};
 use crate::look::{self, Own};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -23,7 +25,7 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "exec-setuid", "gain privileges by a setuid program", "no_new_privs", setuid),
 ];
 
-/// What our small program ends with; no error has such a number.
+/// The exit status of our small program; no error has such a number.
 const STATUS: i32 = 170;
 
 /// A program for x86-64 that does nothing but end with [`STATUS`]: a header, one segment, three instructions.
@@ -62,22 +64,22 @@ fn program() -> Vec<u8> {
     file
 }
 
-/// What is put in the place of a program: a real one only where a child executes it.
+/// The content in the place of a program: a real one only where a child executes it.
 fn content(cx: &Cx<'_>) -> Vec<u8> {
     if cx.aside { program() } else { b"no program".to_vec() }
 }
 
-fn execute(cx: &Cx<'_>, file: i32, path: &str) -> Outcome {
+fn execute(cx: &Cx<'_>, file: i32, path: &str) -> AttemptOutcome {
     let Ok(path) = CString::new(path) else { return refused("") };
     let result = if cx.aside { child::execute_aside(file, &path) } else { Err(child::execute(file, &path)) };
     match result {
-        // What is no program is refused only after everything else was allowed.
+        // A file that is no program is refused only after everything else was allowed.
         Err(Errno::NOEXEC) => succeeded("allowed: the kernel looked into the file"),
         result => tried(result),
     }
 }
 
-fn machine(cx: &Cx<'_>) -> Outcome {
+fn machine(cx: &Cx<'_>) -> AttemptOutcome {
     any(["/bin/true", "/usr/bin/true", "/bin/sh", "/usr/bin/env"], |path| {
         if cx.aside && path.ends_with("true") {
             return execute(cx, -1, path);
@@ -87,14 +89,14 @@ fn machine(cx: &Cx<'_>) -> Outcome {
 }
 
 /// May it be executed? It is not, as it would do everything again.
-fn itself(_: &Cx<'_>) -> Outcome {
+fn itself(_: &Cx<'_>) -> AttemptOutcome {
     let own = std::env::args_os().next().map(|name| name.to_string_lossy().into_owned());
     any(["/proc/self/exe".into()].into_iter().chain(own), |path: &String| {
         tried(rustix::fs::access(path.as_str(), Access::EXEC_OK))
     })
 }
 
-fn memfd(cx: &Cx<'_>) -> Outcome {
+fn memfd(cx: &Cx<'_>) -> AttemptOutcome {
     let made = memfd_create("probe", MemfdFlags::CLOEXEC).map_err(std::io::Error::from).map(File::from);
     let written = made.and_then(|mut file| file.write_all(&content(cx)).map(|()| file));
     match written {
@@ -103,7 +105,7 @@ fn memfd(cx: &Cx<'_>) -> Outcome {
     }
 }
 
-fn own_file(cx: &Cx<'_>) -> Outcome {
+fn own_file(cx: &Cx<'_>) -> AttemptOutcome {
     let own = match Own::new() {
         Ok(own) => own,
         Err(error) => return tried::<(), _>(Err(error)).or_detail("no folder for it"),
@@ -125,7 +127,7 @@ fn own_file(cx: &Cx<'_>) -> Outcome {
 }
 
 /// A setuid program that it may execute, while nothing takes the effect away. It is not executed.
-fn setuid(_: &Cx<'_>) -> Outcome {
+fn setuid(_: &Cx<'_>) -> AttemptOutcome {
     let mut found = Vec::new();
     look::walk(|path, metadata| {
         let executable = rustix::fs::access(path, Access::EXEC_OK).is_ok();

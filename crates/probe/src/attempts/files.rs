@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 use crate::attempt::{
-    Attempt, Cx, Outcome, any, attempt, not_applicable, reached, refused, short, succeeded, tried,
+    Attempt, AttemptOutcome, Cx, any, attempt, not_applicable, reached, refused, short, succeeded, tried,
 };
 use crate::look::{self, Own};
 
@@ -36,14 +36,14 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('C', "watch", "watch what others do with files (fanotify)", "capabilities", watch),
 ];
 
-fn read_paths(cx: &Cx<'_>) -> Outcome {
+fn read_paths(cx: &Cx<'_>) -> AttemptOutcome {
     any(cx.hints.paths.iter(), |path| match fs::metadata(path) {
         Ok(found) if found.is_dir() => tried(fs::read_dir(path)),
         _ => tried(look::open(path, false)),
     })
 }
 
-fn write_paths(cx: &Cx<'_>) -> Outcome {
+fn write_paths(cx: &Cx<'_>) -> AttemptOutcome {
     any(cx.hints.write_paths.iter(), |path| match look::open(path, true) {
         // A running program cannot be written to; who is told so could, once it has ended.
         Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
@@ -53,17 +53,17 @@ fn write_paths(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn read_machine(_: &Cx<'_>) -> Outcome {
+fn read_machine(_: &Cx<'_>) -> AttemptOutcome {
     any(["/etc/passwd", "/etc/hostname", "/usr/bin/env", "/var/lib/dpkg/status"], |path| {
         tried(look::open(path, false))
     })
 }
 
-fn read_homes(_: &Cx<'_>) -> Outcome {
+fn read_homes(_: &Cx<'_>) -> AttemptOutcome {
     any(["/home", "/root", "/var/lib", "/run/user"], |path| tried(fs::read_dir(path)))
 }
 
-fn write_anywhere(_: &Cx<'_>) -> Outcome {
+fn write_anywhere(_: &Cx<'_>) -> AttemptOutcome {
     let name = format!("bulkhead-probe-file-{}", std::process::id());
     let paths = look::folders().into_iter().map(|folder| folder.join(&name));
     any(paths.map(|path| path.display().to_string()), |path| {
@@ -75,7 +75,7 @@ fn write_anywhere(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn write_own_program(_: &Cx<'_>) -> Outcome {
+fn write_own_program(_: &Cx<'_>) -> AttemptOutcome {
     let opened = look::open("/proc/self/exe", true);
     match opened {
         Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
@@ -85,7 +85,7 @@ fn write_own_program(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn write_by_name(_: &Cx<'_>) -> Outcome {
+fn write_by_name(_: &Cx<'_>) -> AttemptOutcome {
     let paths = std::env::current_exe().ok().into_iter().chain(std::env::args_os().next().map(PathBuf::from));
     any(paths.map(|path| path.display().to_string()), |path| match look::open(path, true) {
         Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
@@ -95,12 +95,12 @@ fn write_by_name(_: &Cx<'_>) -> Outcome {
     })
 }
 
-/// What belongs to others: what the hints name, or what every machine has.
+/// The files of others: those of the hints, or those of every machine.
 fn others(cx: &Cx<'_>) -> Vec<String> {
     if cx.hints.paths.is_empty() { vec!["/etc/passwd".into()] } else { cx.hints.paths.clone() }
 }
 
-fn by_symlink(cx: &Cx<'_>) -> Outcome {
+fn by_symlink(cx: &Cx<'_>) -> AttemptOutcome {
     let own = match Own::new() {
         Ok(own) => own,
         Err(error) => return tried::<(), _>(Err(error)).or_detail("no folder to make one in"),
@@ -113,7 +113,7 @@ fn by_symlink(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn by_hardlink(cx: &Cx<'_>) -> Outcome {
+fn by_hardlink(cx: &Cx<'_>) -> AttemptOutcome {
     // A hard link needs the same file system; a program or the like of the hints may lie on another one.
     any(others(cx), |path| {
         let beside = PathBuf::from(path).parent().map(|folder| folder.join(".bulkhead-probe-link"));
@@ -129,7 +129,7 @@ fn by_hardlink(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn magic_links(cx: &Cx<'_>) -> Outcome {
+fn magic_links(cx: &Cx<'_>) -> AttemptOutcome {
     let inside = look::identity("/");
     let pids = super::processes::targets(cx);
     let links = pids.iter().flat_map(|pid| ["root", "cwd", "exe"].map(|name| format!("/proc/{pid}/{name}")));
@@ -146,18 +146,18 @@ fn magic_links(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn dev_fd(_: &Cx<'_>) -> Outcome {
+fn dev_fd(_: &Cx<'_>) -> AttemptOutcome {
     any(["/dev/fd", "/proc/self/fd", "/dev/stdin"], |path| tried(fs::symlink_metadata(path)))
 }
 
-fn o_path(cx: &Cx<'_>) -> Outcome {
+fn o_path(cx: &Cx<'_>) -> AttemptOutcome {
     any(others(cx), |path| {
         tried(rustix::fs::openat(CWD, path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))
     })
 }
 
 /// Does something with a file of its own; refused if it cannot have one.
-fn with_own_file(act: impl FnOnce(&PathBuf) -> Outcome) -> Outcome {
+fn with_own_file(act: impl FnOnce(&PathBuf) -> AttemptOutcome) -> AttemptOutcome {
     let made = Own::new().and_then(|own| Ok((own.file("file")?.0, own)));
     match made {
         Ok((path, _own)) => act(&path),
@@ -165,23 +165,23 @@ fn with_own_file(act: impl FnOnce(&PathBuf) -> Outcome) -> Outcome {
     }
 }
 
-fn chmod_setuid(_: &Cx<'_>) -> Outcome {
+fn chmod_setuid(_: &Cx<'_>) -> AttemptOutcome {
     with_own_file(|path| {
         let made = fs::set_permissions(path, fs::Permissions::from_mode(0o4700));
         tried(made).or_detail("on a file of its own")
     })
 }
 
-fn mknod_device(_: &Cx<'_>) -> Outcome {
+fn mknod_device(_: &Cx<'_>) -> AttemptOutcome {
     // The device of /dev/null.
     mknod(FileType::CharacterDevice, rustix::fs::makedev(1, 3))
 }
 
-fn mknod_fifo(_: &Cx<'_>) -> Outcome {
+fn mknod_fifo(_: &Cx<'_>) -> AttemptOutcome {
     mknod(FileType::Fifo, 0)
 }
 
-fn mknod(kind: FileType, device: u64) -> Outcome {
+fn mknod(kind: FileType, device: u64) -> AttemptOutcome {
     let folder = Own::new();
     let path =
         folder.as_ref().map_or_else(|_| PathBuf::from("/bulkhead-probe-node"), |own| own.0.join("node"));
@@ -192,14 +192,14 @@ fn mknod(kind: FileType, device: u64) -> Outcome {
     tried(made)
 }
 
-fn chown(_: &Cx<'_>) -> Outcome {
+fn chown(_: &Cx<'_>) -> AttemptOutcome {
     with_own_file(|path| {
         let nobody = rustix::fs::Uid::from_raw(65_534);
         tried(rustix::fs::chownat(CWD, path, Some(nobody), None, AtFlags::empty()))
     })
 }
 
-fn setuid_files(_: &Cx<'_>) -> Outcome {
+fn setuid_files(_: &Cx<'_>) -> AttemptOutcome {
     let mut found = Vec::new();
     look::walk(|path, metadata| {
         if metadata.is_file() && metadata.mode() & 0o6000 != 0 {
@@ -209,7 +209,7 @@ fn setuid_files(_: &Cx<'_>) -> Outcome {
     if found.is_empty() { refused("none") } else { succeeded(format!("{}: {}", found.len(), short(&found))) }
 }
 
-fn device_files(_: &Cx<'_>) -> Outcome {
+fn device_files(_: &Cx<'_>) -> AttemptOutcome {
     use std::os::unix::fs::FileTypeExt;
     const HARMLESS: [&str; 6] =
         ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
@@ -224,7 +224,7 @@ fn device_files(_: &Cx<'_>) -> Outcome {
     if found.is_empty() { refused("none") } else { succeeded(format!("{}: {}", found.len(), short(&found))) }
 }
 
-fn watch(_: &Cx<'_>) -> Outcome {
+fn watch(_: &Cx<'_>) -> AttemptOutcome {
     use sys::attempt::{Arg, calls};
     let opened = calls::FANOTIFY_INIT.make(&mut [Arg::Int(0), Arg::Int(0)]);
     match opened {

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
 use sys::attempt::{Arg, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, refused, short, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, refused, short, succeeded, tried};
 use crate::look;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -25,7 +25,7 @@ fn int(value: impl Into<i64>) -> Arg<'static> {
     Arg::Int(value.into())
 }
 
-fn uid_root(_: &Cx<'_>) -> Outcome {
+fn uid_root(_: &Cx<'_>) -> AttemptOutcome {
     let detail = format!("uid {}, gid {}", getuid().as_raw(), getgid().as_raw());
     let root =
         [getuid(), geteuid()].iter().any(|uid| uid.is_root()) || getgid().is_root() || getegid().is_root();
@@ -33,7 +33,7 @@ fn uid_root(_: &Cx<'_>) -> Outcome {
 }
 
 /// Exactly one, which is its own; for root as it is outside of a jail, being in root's group counts.
-fn groups(_: &Cx<'_>) -> Outcome {
+fn groups(_: &Cx<'_>) -> AttemptOutcome {
     let found: Vec<u32> = match getgroups() {
         Ok(groups) => groups.iter().map(|group| group.as_raw()).collect(),
         Err(errno) => return tried::<(), _>(Err(errno)),
@@ -44,7 +44,7 @@ fn groups(_: &Cx<'_>) -> Outcome {
 }
 
 /// Runs `act` on a thread of its own; if there can be none, on this one.
-pub(super) fn on_a_thread(act: impl Fn() -> Outcome + Sync) -> Outcome {
+pub(super) fn on_a_thread(act: impl Fn() -> AttemptOutcome + Sync) -> AttemptOutcome {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, &act);
         match thread.map(|thread| thread.join()) {
@@ -55,7 +55,7 @@ pub(super) fn on_a_thread(act: impl Fn() -> Outcome + Sync) -> Outcome {
 }
 
 /// Becomes a uid that it is not; root can become anybody, and becomes another one first to be able to fail.
-fn become_uid(uid: i64) -> Outcome {
+fn become_uid(uid: i64) -> AttemptOutcome {
     let now = i64::from(getuid().as_raw());
     if now == uid {
         // Root, outside of a jail: it is that already.
@@ -68,27 +68,27 @@ fn become_uid(uid: i64) -> Outcome {
     tried(changed)
 }
 
-fn become_root(_: &Cx<'_>) -> Outcome {
+fn become_root(_: &Cx<'_>) -> AttemptOutcome {
     on_a_thread(|| become_uid(0))
 }
 
 /// The neighbour in the table of uids.
-fn become_other(_: &Cx<'_>) -> Outcome {
+fn become_other(_: &Cx<'_>) -> AttemptOutcome {
     on_a_thread(|| become_uid(i64::from(getuid().as_raw()) + 1))
 }
 
-fn become_group(_: &Cx<'_>) -> Outcome {
+fn become_group(_: &Cx<'_>) -> AttemptOutcome {
     let other = i64::from(getgid().as_raw()) + 1;
     on_a_thread(|| tried(calls::SETRESGID.make(&mut [int(other), int(other), int(other)])))
 }
 
-fn set_groups(_: &Cx<'_>) -> Outcome {
+fn set_groups(_: &Cx<'_>) -> AttemptOutcome {
     let other = (getgid().as_raw() + 1).to_ne_bytes();
     on_a_thread(|| tried(calls::SETGROUPS.make(&mut [int(1), Arg::Bytes(&other)])))
 }
 
 /// A connected socket of the Internet that nobody handed to it for this request.
-fn client(cx: &Cx<'_>) -> Outcome {
+fn client(cx: &Cx<'_>) -> AttemptOutcome {
     let found: Vec<i32> = look::descriptors_of(FileType::Socket)
         .into_iter()
         .filter(|(number, _)| !cx.hints.fds.contains(number))

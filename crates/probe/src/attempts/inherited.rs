@@ -6,7 +6,9 @@ use rustix::fs::{FileType, Mode};
 use rustix::process::{getpid, umask};
 use sys::attempt::{Arg, calls, odd};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, not_applicable, refused, short, succeeded, tried};
+use crate::attempt::{
+    Attempt, AttemptOutcome, Cx, any, attempt, not_applicable, refused, short, succeeded, tried,
+};
 use crate::{look, memory};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -41,13 +43,13 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     .here(),
 ];
 
-fn more(cx: &Cx<'_>) -> Outcome {
+fn more(cx: &Cx<'_>) -> AttemptOutcome {
     let found = look::open_descriptors().into_iter().filter(|fd| !cx.hints.fds.contains(fd));
     let found: Vec<String> = found.map(look::describe).collect();
     if found.is_empty() { refused("none beyond the declared ones") } else { succeeded(short(&found)) }
 }
 
-fn listening(_: &Cx<'_>) -> Outcome {
+fn listening(_: &Cx<'_>) -> AttemptOutcome {
     let sockets = look::descriptors_of(FileType::Socket);
     let found: Vec<i32> = sockets
         .iter()
@@ -57,13 +59,13 @@ fn listening(_: &Cx<'_>) -> Outcome {
     if found.is_empty() { refused("none") } else { succeeded(short(&found)) }
 }
 
-fn directory(_: &Cx<'_>) -> Outcome {
+fn directory(_: &Cx<'_>) -> AttemptOutcome {
     let found = look::descriptors_of(FileType::Directory);
     let found: Vec<String> = found.iter().map(|(number, _)| look::describe(*number)).collect();
     if found.is_empty() { refused("none") } else { succeeded(short(&found)) }
 }
 
-fn file(_: &Cx<'_>) -> Outcome {
+fn file(_: &Cx<'_>) -> AttemptOutcome {
     let writable = |fd: &std::os::fd::OwnedFd| {
         let flags = rustix::fs::fcntl_getfl(fd).unwrap_or(rustix::fs::OFlags::RDONLY);
         flags.intersects(rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::RDWR)
@@ -77,18 +79,18 @@ fn file(_: &Cx<'_>) -> Outcome {
     if found.is_empty() { refused("none") } else { succeeded(short(&found)) }
 }
 
-fn reopen(_: &Cx<'_>) -> Outcome {
+fn reopen(_: &Cx<'_>) -> AttemptOutcome {
     let paths = look::open_descriptors().into_iter().map(|number| format!("/proc/self/fd/{number}"));
     any(paths, |path| tried(look::open(path, true)))
 }
 
-fn environment(_: &Cx<'_>) -> Outcome {
+fn environment(_: &Cx<'_>) -> AttemptOutcome {
     let names: Vec<String> =
         std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     if names.is_empty() { refused("empty") } else { succeeded(short(&names)) }
 }
 
-fn cwd(_: &Cx<'_>) -> Outcome {
+fn cwd(_: &Cx<'_>) -> AttemptOutcome {
     match std::env::current_dir() {
         Ok(folder) if folder.as_os_str() == "/" => refused("it is the root"),
         Ok(folder) => succeeded(folder.display()),
@@ -96,21 +98,21 @@ fn cwd(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn mask(_: &Cx<'_>) -> Outcome {
+fn mask(_: &Cx<'_>) -> AttemptOutcome {
     let now = umask(Mode::from_raw_mode(0o077));
     umask(now);
     let detail = format!("umask {:03o}", now.as_raw_mode());
     if now.as_raw_mode() & 0o077 == 0o077 { refused(detail) } else { succeeded(detail) }
 }
 
-fn signal_mask(_: &Cx<'_>) -> Outcome {
+fn signal_mask(_: &Cx<'_>) -> AttemptOutcome {
     let blocked = odd::blocked_signals();
     let signals: Vec<u32> = (0..64).filter(|bit| blocked >> bit & 1 == 1).map(|bit| bit + 1).collect();
     if signals.is_empty() { refused("none blocked") } else { succeeded(short(&signals)) }
 }
 
 /// Rust's standard library ignores SIGPIPE and watches SIGSEGV and SIGBUS by itself.
-fn dispositions(_: &Cx<'_>) -> Outcome {
+fn dispositions(_: &Cx<'_>) -> AttemptOutcome {
     const SIGPIPE: i32 = 13;
     let (ignored, _) = odd::handled_signals();
     let ignored: Vec<i32> = ignored.into_iter().filter(|signal| *signal != SIGPIPE).collect();
@@ -118,7 +120,7 @@ fn dispositions(_: &Cx<'_>) -> Outcome {
 }
 
 /// The call itself: a leader outside of this PID namespace has the number 0, which a library takes for impossible.
-fn session(_: &Cx<'_>) -> Outcome {
+fn session(_: &Cx<'_>) -> AttemptOutcome {
     match calls::GETSID.make(&mut [Arg::Int(0)]) {
         Err(errno) => tried::<(), _>(Err(errno)),
         Ok(0) => succeeded("its leader is outside of this PID namespace"),
@@ -127,7 +129,7 @@ fn session(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn terminal(_: &Cx<'_>) -> Outcome {
+fn terminal(_: &Cx<'_>) -> AttemptOutcome {
     let opened = look::open("/dev/tty", true);
     let found: Vec<i32> = look::open_descriptors()
         .into_iter()
@@ -136,7 +138,7 @@ fn terminal(_: &Cx<'_>) -> Outcome {
     if found.is_empty() { tried(opened) } else { succeeded(format!("descriptor {}", short(&found))) }
 }
 
-fn parent_death(_: &Cx<'_>) -> Outcome {
+fn parent_death(_: &Cx<'_>) -> AttemptOutcome {
     match rustix::process::parent_process_death_signal() {
         Err(errno) => tried::<(), _>(Err(errno)),
         Ok(Some(signal)) => refused(format!("signal {} ends it", signal.as_raw())),
@@ -144,7 +146,7 @@ fn parent_death(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn new_privileges(_: &Cx<'_>) -> Outcome {
+fn new_privileges(_: &Cx<'_>) -> AttemptOutcome {
     match rustix::thread::no_new_privs() {
         Err(errno) => tried::<(), _>(Err(errno)),
         Ok(true) => refused("no_new_privs is set"),
@@ -153,7 +155,7 @@ fn new_privileges(_: &Cx<'_>) -> Outcome {
 }
 
 /// PR_GET_DUMPABLE.
-fn dumpable(_: &Cx<'_>) -> Outcome {
+fn dumpable(_: &Cx<'_>) -> AttemptOutcome {
     let none = || Arg::Int(0);
     match calls::PRCTL_GET.make(&mut [Arg::Int(3), none(), none(), none(), none()]) {
         Err(errno) => tried::<(), _>(Err(errno)),
@@ -163,7 +165,7 @@ fn dumpable(_: &Cx<'_>) -> Outcome {
 }
 
 /// PR_GET_SECCOMP for this thread, and `/proc` for the others.
-fn seccomp_mode(_: &Cx<'_>) -> Outcome {
+fn seccomp_mode(_: &Cx<'_>) -> AttemptOutcome {
     const FILTER: i64 = 2;
     let none = || Arg::Int(0);
     let own = calls::PRCTL_GET.make(&mut [Arg::Int(21), none(), none(), none(), none()]);
@@ -185,7 +187,7 @@ fn seccomp_mode(_: &Cx<'_>) -> Outcome {
 }
 
 /// KEYCTL_GET_KEYRING_ID of the session, making none.
-fn keyring(_: &Cx<'_>) -> Outcome {
+fn keyring(_: &Cx<'_>) -> AttemptOutcome {
     const SESSION: i64 = -3;
     let none = || Arg::Int(0);
     let found = calls::KEYCTL_NUMBERS.make(&mut [none(), Arg::Int(SESSION), none(), none(), none()]);

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 use sys::attempt::{Arg, Errno, calls, memory};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, refused, short, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, refused, short, succeeded, tried};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('D', "sysv-shm", "shared memory of System V", "seccomp", shm),
@@ -45,7 +45,7 @@ fn int(value: impl Into<i64>) -> Arg<'static> {
     Arg::Int(value.into())
 }
 
-fn shm(_: &Cx<'_>) -> Outcome {
+fn shm(_: &Cx<'_>) -> AttemptOutcome {
     match calls::SHMGET.make(&mut [int(PRIVATE), int(4096), int(CREATE)]) {
         Err(errno) => denied(errno, ""),
         Ok(id) => {
@@ -56,7 +56,7 @@ fn shm(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn sem(_: &Cx<'_>) -> Outcome {
+fn sem(_: &Cx<'_>) -> AttemptOutcome {
     match calls::SEMGET.make(&mut [int(PRIVATE), int(1), int(CREATE)]) {
         Err(errno) => denied(errno, ""),
         Ok(id) => {
@@ -66,7 +66,7 @@ fn sem(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn msg(_: &Cx<'_>) -> Outcome {
+fn msg(_: &Cx<'_>) -> AttemptOutcome {
     match calls::MSGGET.make(&mut [int(PRIVATE), int(CREATE)]) {
         Err(errno) => denied(errno, ""),
         Ok(id) => {
@@ -77,7 +77,7 @@ fn msg(_: &Cx<'_>) -> Outcome {
 }
 
 /// Objects that anybody has made, as the kernel lists them.
-fn seen(_: &Cx<'_>) -> Outcome {
+fn seen(_: &Cx<'_>) -> AttemptOutcome {
     any(["shm", "sem", "msg"], |kind| match std::fs::read_to_string(format!("/proc/sysvipc/{kind}")) {
         Err(error) => tried::<(), _>(Err(error)),
         Ok(list) if list.lines().count() > 1 => succeeded(format!("{} objects", list.lines().count() - 1)),
@@ -85,7 +85,7 @@ fn seen(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn mq(_: &Cx<'_>) -> Outcome {
+fn mq(_: &Cx<'_>) -> AttemptOutcome {
     let name = format!("bulkhead-probe-{}", std::process::id());
     let create_exclusive = int(0o302);
     match calls::MQ_OPEN.make(&mut [Arg::Text(&name), create_exclusive, int(0o600), Arg::Null]) {
@@ -94,7 +94,7 @@ fn mq(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn dev_shm(_: &Cx<'_>) -> Outcome {
+fn dev_shm(_: &Cx<'_>) -> AttemptOutcome {
     let path = format!("/dev/shm/bulkhead-probe-{}", std::process::id());
     let made = std::fs::File::create_new(&path);
     if made.is_ok() {
@@ -103,11 +103,11 @@ fn dev_shm(_: &Cx<'_>) -> Outcome {
     tried(made)
 }
 
-fn memfd(_: &Cx<'_>) -> Outcome {
+fn memfd(_: &Cx<'_>) -> AttemptOutcome {
     tried(rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC))
 }
 
-fn memfd_shared(_: &Cx<'_>) -> Outcome {
+fn memfd_shared(_: &Cx<'_>) -> AttemptOutcome {
     let made = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC)
         .and_then(|file| rustix::fs::ftruncate(&file, 4096).map(|()| file))
         .and_then(|file| memory::file_mapped(&file, false));
@@ -118,7 +118,7 @@ fn pair(kind: SocketType) -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd)
     socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-fn credentials(_: &Cx<'_>) -> Outcome {
+fn credentials(_: &Cx<'_>) -> AttemptOutcome {
     let (a, _b) = match pair(SocketType::STREAM) {
         Ok(pair) => pair,
         Err(errno) => return denied(errno, "no pair of sockets"),
@@ -134,7 +134,7 @@ fn credentials(_: &Cx<'_>) -> Outcome {
     tried(sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::NOSIGNAL))
 }
 
-fn flood(_: &Cx<'_>) -> Outcome {
+fn flood(_: &Cx<'_>) -> AttemptOutcome {
     /// SCM_MAX_FD.
     const MOST: usize = 253;
     let (a, _b) = match pair(SocketType::STREAM) {
@@ -148,7 +148,7 @@ fn flood(_: &Cx<'_>) -> Outcome {
     tried(sendmsg(&a, &[IoSlice::new(b"x")], &mut control, SendFlags::NOSIGNAL))
 }
 
-fn out_of_band(_: &Cx<'_>) -> Outcome {
+fn out_of_band(_: &Cx<'_>) -> AttemptOutcome {
     let result = pair(SocketType::STREAM).and_then(|(a, b)| {
         send(&a, b"x", SendFlags::OOB | SendFlags::NOSIGNAL)?;
         recv(&b, &mut [0; 1], RecvFlags::OOB)
@@ -157,7 +157,7 @@ fn out_of_band(_: &Cx<'_>) -> Outcome {
 }
 
 /// A channel can be opened again only by a name; sockets have none, but pipes do.
-fn channels(cx: &Cx<'_>) -> Outcome {
+fn channels(cx: &Cx<'_>) -> AttemptOutcome {
     let paths: Vec<String> =
         cx.hints.fds.iter().filter(|fd| **fd > 0).map(|fd| format!("/proc/self/fd/{fd}")).collect();
     let found: Vec<&String> =

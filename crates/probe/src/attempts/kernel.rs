@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use sys::attempt::{Arg, Call, Errno, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, reached, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, reached, tried};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "io-uring", "a ring for system calls that no filter sees", "seccomp", io_uring),
@@ -53,12 +53,12 @@ fn int(value: impl Into<i64>) -> Arg<'static> {
     Arg::Int(value.into())
 }
 
-fn io_uring(_: &Cx<'_>) -> Outcome {
+fn io_uring(_: &Cx<'_>) -> AttemptOutcome {
     let parameters = [0; 120];
     tried(calls::IO_URING_SETUP.make(&mut [int(1), Arg::Bytes(&parameters)]))
 }
 
-fn bpf(_: &Cx<'_>) -> Outcome {
+fn bpf(_: &Cx<'_>) -> AttemptOutcome {
     // BPF_MAP_CREATE: an array of one value of four bytes.
     let mut attributes = [0; 72];
     for (at, value) in [2_u32, 4, 4, 1].into_iter().enumerate() {
@@ -67,7 +67,7 @@ fn bpf(_: &Cx<'_>) -> Outcome {
     tried(calls::BPF.make(&mut [int(0), Arg::Bytes(&attributes), Arg::Len(1)]))
 }
 
-fn perf(_: &Cx<'_>) -> Outcome {
+fn perf(_: &Cx<'_>) -> AttemptOutcome {
     // Software event, size, clock of this process; also a counter for the whole machine.
     let mut attributes = [0; 128];
     attributes[..4].copy_from_slice(&1_u32.to_ne_bytes());
@@ -77,23 +77,23 @@ fn perf(_: &Cx<'_>) -> Outcome {
     tried(calls::PERF_EVENT_OPEN.make(&mut [Arg::Bytes(&attributes), int(0), int(-1), int(-1), int(8)]))
 }
 
-fn userfaultfd(_: &Cx<'_>) -> Outcome {
+fn userfaultfd(_: &Cx<'_>) -> AttemptOutcome {
     // O_CLOEXEC, and for user space only, which needs less privilege.
     tried(calls::USERFAULTFD.make(&mut [int(0o2_000_000 | 1)]))
 }
 
-fn add_key(_: &Cx<'_>) -> Outcome {
+fn add_key(_: &Cx<'_>) -> AttemptOutcome {
     const PROCESS_KEYRING: i64 = -2;
     let (kind, name) = (Arg::Text("user"), Arg::Text("bulkhead-probe"));
     tried(calls::ADD_KEY.make(&mut [kind, name, Arg::Bytes(b"x"), Arg::Len(2), int(PROCESS_KEYRING)]))
 }
 
-fn request_key(_: &Cx<'_>) -> Outcome {
+fn request_key(_: &Cx<'_>) -> AttemptOutcome {
     let (kind, name) = (Arg::Text("user"), Arg::Text("bulkhead-probe-none"));
     reached(calls::REQUEST_KEY.make(&mut [kind, name, Arg::Null, int(0)]))
 }
 
-fn join_keyring(cx: &Cx<'_>) -> Outcome {
+fn join_keyring(cx: &Cx<'_>) -> AttemptOutcome {
     if !cx.aside {
         // KEYCTL_GET_KEYRING_ID of the thread's, making none.
         return reached(calls::KEYCTL_NUMBERS.make(&mut [int(0), int(-1), int(0), int(0), int(0)]));
@@ -101,38 +101,38 @@ fn join_keyring(cx: &Cx<'_>) -> Outcome {
     tried(calls::KEYCTL_NUMBERS.make(&mut [int(1), int(0), int(0), int(0), int(0)]))
 }
 
-fn kexec(_: &Cx<'_>) -> Outcome {
+fn kexec(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::KEXEC_LOAD.make(&mut [int(0), int(i64::MAX), Arg::Null, int(0xFFFF)]))
 }
 
-fn kexec_file(_: &Cx<'_>) -> Outcome {
+fn kexec_file(_: &Cx<'_>) -> AttemptOutcome {
     let wrong = [int(-1), int(-1), int(0), Arg::Null, int(0xFFFF)];
     reached(calls::KEXEC_FILE_LOAD.make(&mut { wrong }))
 }
 
-fn reboot(_: &Cx<'_>) -> Outcome {
+fn reboot(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::REBOOT.make(&mut [int(0), int(0), int(0), Arg::Null]))
 }
 
-fn init_module(_: &Cx<'_>) -> Outcome {
+fn init_module(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::INIT_MODULE.make(&mut [Arg::Bytes(b"no module"), Arg::Len(0), Arg::Text("")]))
 }
 
-fn finit_module(_: &Cx<'_>) -> Outcome {
+fn finit_module(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::FINIT_MODULE.make(&mut [int(-1), Arg::Text(""), int(0)]))
 }
 
-fn delete_module(_: &Cx<'_>) -> Outcome {
+fn delete_module(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::DELETE_MODULE.make(&mut [Arg::Text("bulkhead_probe_no_such_module"), int(0o4000)]))
 }
 
-fn modify_ldt(_: &Cx<'_>) -> Outcome {
+fn modify_ldt(_: &Cx<'_>) -> AttemptOutcome {
     let mut table = [0; 16];
     tried(calls::MODIFY_LDT.make(&mut [int(0), Arg::Out(&mut table), Arg::Len(1)]))
 }
 
 /// ADDR_NO_RANDOMIZE, which makes the next program's addresses known.
-fn personality(cx: &Cx<'_>) -> Outcome {
+fn personality(cx: &Cx<'_>) -> AttemptOutcome {
     const ASK: i64 = 0xFFFF_FFFF;
     const ADDR_NO_RANDOMIZE: i64 = 0x004_0000;
     let now = match calls::PERSONALITY.make(&mut [int(ASK)]) {
@@ -146,7 +146,7 @@ fn personality(cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
-fn iopl(cx: &Cx<'_>) -> Outcome {
+fn iopl(cx: &Cx<'_>) -> AttemptOutcome {
     let outcome = tried(calls::IOPL.make(&mut [int(3)]));
     if !cx.aside {
         let _ = calls::IOPL.make(&mut [int(0)]);
@@ -154,7 +154,7 @@ fn iopl(cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
-fn ioperm(cx: &Cx<'_>) -> Outcome {
+fn ioperm(cx: &Cx<'_>) -> AttemptOutcome {
     let outcome = tried(calls::IOPERM.make(&mut [int(0x80), int(1), int(1)]));
     if !cx.aside {
         let _ = calls::IOPERM.make(&mut [int(0x80), int(1), int(0)]);
@@ -162,7 +162,7 @@ fn ioperm(cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
-fn syslog(_: &Cx<'_>) -> Outcome {
+fn syslog(_: &Cx<'_>) -> AttemptOutcome {
     let mut text = [0; 256];
     tried(calls::SYSLOG.make(&mut [int(3), Arg::Out(&mut text), Arg::Len(1)]))
 }
@@ -178,7 +178,7 @@ fn system_name(at: usize) -> Vec<u8> {
 }
 
 /// Sets a name to what it is; without knowing that, to a name that is too long, which tells as much.
-fn rename(call: &Call, at: usize) -> Outcome {
+fn rename(call: &Call, at: usize) -> AttemptOutcome {
     let name = system_name(at);
     if name.is_empty() {
         return reached(call.make(&mut [Arg::Bytes(&[b'x'; 65]), Arg::Len(0)]));
@@ -186,16 +186,16 @@ fn rename(call: &Call, at: usize) -> Outcome {
     tried(call.make(&mut [Arg::Bytes(&name), Arg::Len(0)]))
 }
 
-fn hostname(_: &Cx<'_>) -> Outcome {
+fn hostname(_: &Cx<'_>) -> AttemptOutcome {
     rename(&calls::SETHOSTNAME, 1)
 }
 
-fn domainname(_: &Cx<'_>) -> Outcome {
+fn domainname(_: &Cx<'_>) -> AttemptOutcome {
     rename(&calls::SETDOMAINNAME, 5)
 }
 
 /// To the time that it is.
-fn clock_settime(_: &Cx<'_>) -> Outcome {
+fn clock_settime(_: &Cx<'_>) -> AttemptOutcome {
     const REALTIME: i64 = 0;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut time = [0; 16];
@@ -205,12 +205,12 @@ fn clock_settime(_: &Cx<'_>) -> Outcome {
 }
 
 /// To nothing: the kernel asks for the privilege all the same.
-fn settimeofday(_: &Cx<'_>) -> Outcome {
+fn settimeofday(_: &Cx<'_>) -> AttemptOutcome {
     tried(calls::SETTIMEOFDAY.make(&mut [Arg::Null, Arg::Null]))
 }
 
 /// Reads the clock's state and sets its status word to what it is (ADJ_STATUS).
-fn timex(mut make: impl FnMut(Arg<'_>) -> Result<i64, Errno>) -> Outcome {
+fn timex(mut make: impl FnMut(Arg<'_>) -> Result<i64, Errno>) -> AttemptOutcome {
     const ADJ_STATUS: u32 = 0x10;
     let mut state = [0; 208];
     if let Err(errno) = make(Arg::Out(&mut state)) {
@@ -220,15 +220,15 @@ fn timex(mut make: impl FnMut(Arg<'_>) -> Result<i64, Errno>) -> Outcome {
     tried(make(Arg::Bytes(&state)))
 }
 
-fn adjtimex(_: &Cx<'_>) -> Outcome {
+fn adjtimex(_: &Cx<'_>) -> AttemptOutcome {
     timex(|state| calls::ADJTIMEX.make(&mut [state]))
 }
 
-fn clock_adjtime(_: &Cx<'_>) -> Outcome {
+fn clock_adjtime(_: &Cx<'_>) -> AttemptOutcome {
     timex(|state| calls::CLOCK_ADJTIME.make(&mut [int(0), state]))
 }
 
-fn quotactl(_: &Cx<'_>) -> Outcome {
+fn quotactl(_: &Cx<'_>) -> AttemptOutcome {
     // Q_SYNC of user quotas, of a device that is none.
     const Q_SYNC: i64 = 0x80_0001 << 8;
     any(["/dev/null"], |device| {
@@ -236,24 +236,24 @@ fn quotactl(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn acct(_: &Cx<'_>) -> Outcome {
+fn acct(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::ACCT.make(&mut [Arg::Text("/bulkhead-probe-no-such-file")]))
 }
 
-fn swapon(_: &Cx<'_>) -> Outcome {
+fn swapon(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::SWAPON.make(&mut [Arg::Text("/bulkhead-probe-no-such-file"), int(0)]))
 }
 
-fn swapoff(_: &Cx<'_>) -> Outcome {
+fn swapoff(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::SWAPOFF.make(&mut [Arg::Text("/bulkhead-probe-no-such-file")]))
 }
 
-fn lookup_dcookie(_: &Cx<'_>) -> Outcome {
+fn lookup_dcookie(_: &Cx<'_>) -> AttemptOutcome {
     let mut path = [0; 64];
     reached(calls::LOOKUP_DCOOKIE.make(&mut [int(0), Arg::Out(&mut path), Arg::Len(1)]))
 }
 
-fn dumpable_again(cx: &Cx<'_>) -> Outcome {
+fn dumpable_again(cx: &Cx<'_>) -> AttemptOutcome {
     let none = || int(0);
     let outcome = tried(calls::PRCTL_DUMPABLE.make(&mut [int(4), int(1), none(), none(), none()]));
     if !cx.aside && outcome.has_succeeded() {

@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::capabilities;
 use sys::attempt::{Arg, Errno, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, not_applicable, refused, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, not_applicable, refused, succeeded, tried};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('A', "rlimit-core", "write a core file", "rlimits", core).here(),
@@ -29,20 +29,20 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
         .here(),
 ];
 
-fn core(_: &Cx<'_>) -> Outcome {
+fn core(_: &Cx<'_>) -> AttemptOutcome {
     at_most(Resource::Core, 0)
 }
 
-fn descriptors(_: &Cx<'_>) -> Outcome {
+fn descriptors(_: &Cx<'_>) -> AttemptOutcome {
     at_most(Resource::Nofile, 65_536)
 }
 
-fn processes(_: &Cx<'_>) -> Outcome {
+fn processes(_: &Cx<'_>) -> AttemptOutcome {
     // A machine gives thousands to everybody by default, which is no limit for one service.
     at_most(Resource::Nproc, 4096)
 }
 
-fn memory(_: &Cx<'_>) -> Outcome {
+fn memory(_: &Cx<'_>) -> AttemptOutcome {
     let data = at_most(Resource::Data, u64::MAX - 1);
     if data.has_succeeded() { at_most(Resource::As, u64::MAX - 1) } else { data }
 }
@@ -57,7 +57,7 @@ fn limit(resource: Resource) -> Result<(u64, u64), Errno> {
 }
 
 /// Refused if the hard limit is this or lower.
-fn at_most(resource: Resource, most: u64) -> Outcome {
+fn at_most(resource: Resource, most: u64) -> AttemptOutcome {
     match limit(resource) {
         Ok((_, hard)) if hard <= most => refused(format!("limit {hard}")),
         Ok((_, u64::MAX)) => succeeded("no limit"),
@@ -66,7 +66,7 @@ fn at_most(resource: Resource, most: u64) -> Outcome {
     }
 }
 
-fn raise(cx: &Cx<'_>) -> Outcome {
+fn raise(cx: &Cx<'_>) -> AttemptOutcome {
     let (soft, hard) = limit(Resource::Nofile).unwrap_or((1024, 1024));
     if hard == u64::MAX {
         return succeeded("there is none to raise");
@@ -79,19 +79,19 @@ fn raise(cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
-fn effective(_: &Cx<'_>) -> Outcome {
+fn effective(_: &Cx<'_>) -> AttemptOutcome {
     one_set(capabilities(None).map(|sets| sets.effective.bits()))
 }
 
-fn permitted(_: &Cx<'_>) -> Outcome {
+fn permitted(_: &Cx<'_>) -> AttemptOutcome {
     one_set(capabilities(None).map(|sets| sets.permitted.bits()))
 }
 
-fn inheritable(_: &Cx<'_>) -> Outcome {
+fn inheritable(_: &Cx<'_>) -> AttemptOutcome {
     one_set(capabilities(None).map(|sets| sets.inheritable.bits()))
 }
 
-fn one_set(bits: Result<u64, Errno>) -> Outcome {
+fn one_set(bits: Result<u64, Errno>) -> AttemptOutcome {
     match bits {
         Ok(0) => refused("empty"),
         Ok(bits) => succeeded(format!("{bits:016x}")),
@@ -125,16 +125,16 @@ fn collect(mut ask: impl FnMut(i64) -> Result<i64, Errno>) -> Result<u64, Errno>
     Ok(set)
 }
 
-fn bounding(_: &Cx<'_>) -> Outcome {
+fn bounding(_: &Cx<'_>) -> AttemptOutcome {
     one_set(bounding_set())
 }
 
-fn ambient(_: &Cx<'_>) -> Outcome {
+fn ambient(_: &Cx<'_>) -> AttemptOutcome {
     one_set(ambient_set())
 }
 
 /// SECBIT_NOROOT and its lock.
-fn securebits(_: &Cx<'_>) -> Outcome {
+fn securebits(_: &Cx<'_>) -> AttemptOutcome {
     const NOROOT_LOCKED: i64 = 0b11;
     let none = || Arg::Int(0);
     match calls::PRCTL_GET.make(&mut [Arg::Int(27), none(), none(), none(), none()]) {

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use rustix::fs::CWD;
 use sys::attempt::{Arg, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, denied, reached, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, denied, reached, tried};
 use crate::look::Own;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -48,7 +48,7 @@ fn no_mount() -> String {
 }
 
 /// Mounts in a child's own mounts, or else with a kind that is none, which tells whether it is allowed.
-fn mount_with(cx: &Cx<'_>, source: &str, kind: &str, flags: i64) -> Outcome {
+fn mount_with(cx: &Cx<'_>, source: &str, kind: &str, flags: i64) -> AttemptOutcome {
     let own = if own_mounts(cx) { Own::new().ok() } else { None };
     let target = own.as_ref().map_or_else(no_mount, |own| own.0.display().to_string());
     let (kind, flags) = if own.is_some() { (kind, flags) } else { ("no-such-kind", 0) };
@@ -62,15 +62,15 @@ fn mount_with(cx: &Cx<'_>, source: &str, kind: &str, flags: i64) -> Outcome {
     tried(result)
 }
 
-fn mount(cx: &Cx<'_>) -> Outcome {
+fn mount(cx: &Cx<'_>) -> AttemptOutcome {
     mount_with(cx, "none", "tmpfs", 0)
 }
 
-fn mount_bind(cx: &Cx<'_>) -> Outcome {
+fn mount_bind(cx: &Cx<'_>) -> AttemptOutcome {
     mount_with(cx, "/", "", BIND)
 }
 
-fn remount(_: &Cx<'_>) -> Outcome {
+fn remount(_: &Cx<'_>) -> AttemptOutcome {
     // It is no mount: who is told so was let through.
     reached(calls::MOUNT.make(&mut [
         Arg::Null,
@@ -81,33 +81,33 @@ fn remount(_: &Cx<'_>) -> Outcome {
     ]))
 }
 
-fn umount(_: &Cx<'_>) -> Outcome {
+fn umount(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::UMOUNT2.make(&mut [Arg::Text(&no_mount()), int(0)]))
 }
 
-fn pivot_root(_: &Cx<'_>) -> Outcome {
+fn pivot_root(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::PIVOT_ROOT.make(&mut [Arg::Text(NO_SUCH), Arg::Text(NO_SUCH)]))
 }
 
-fn fsopen(_: &Cx<'_>) -> Outcome {
+fn fsopen(_: &Cx<'_>) -> AttemptOutcome {
     tried(calls::FSOPEN.make(&mut [Arg::Text("tmpfs"), int(1)]))
 }
 
-fn fspick(_: &Cx<'_>) -> Outcome {
+fn fspick(_: &Cx<'_>) -> AttemptOutcome {
     reached(calls::FSPICK.make(&mut [int(CWD.as_raw_fd()), Arg::Text("/"), int(1)]))
 }
 
-fn open_tree(_: &Cx<'_>) -> Outcome {
+fn open_tree(_: &Cx<'_>) -> AttemptOutcome {
     // OPEN_TREE_CLONE and _CLOEXEC.
     tried(calls::OPEN_TREE.make(&mut [int(CWD.as_raw_fd()), Arg::Text("/"), int(0x8_0001)]))
 }
 
-fn move_mount(_: &Cx<'_>) -> Outcome {
+fn move_mount(_: &Cx<'_>) -> AttemptOutcome {
     let here = || int(CWD.as_raw_fd());
     reached(calls::MOVE_MOUNT.make(&mut [here(), Arg::Text(NO_SUCH), here(), Arg::Text(NO_SUCH), int(0)]))
 }
 
-fn mount_setattr(_: &Cx<'_>) -> Outcome {
+fn mount_setattr(_: &Cx<'_>) -> AttemptOutcome {
     // Neither sets nor clears anything: the kernel returns before it asks for a privilege, so ask for `nosuid` on
     // nothing.
     let mut attributes = [0; 32];

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use sys::attempt::{Arg, Errno, calls, child};
 
 use super::identity::on_a_thread;
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, reached, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, reached, tried};
 
 const MOUNT: i64 = 0x2_0000;
 const CGROUP: i64 = 0x200_0000;
@@ -49,28 +49,28 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('E', "proc-ns", "hold another process's namespace", "mount namespace", proc_ns),
 ];
 
-fn unshare(cx: &Cx<'_>) -> Outcome {
+fn unshare(cx: &Cx<'_>) -> AttemptOutcome {
     let make = || calls::UNSHARE.make(&mut [Arg::Int(cx.number)]);
     if cx.aside {
         return tried(make());
     }
-    // What is refused to a process of several threads (EINVAL) was let through otherwise.
+    // A call that is refused to a process of several threads (EINVAL) was let through otherwise.
     on_a_thread(|| reached(make()))
 }
 
-fn clone(cx: &Cx<'_>) -> Outcome {
+fn clone(cx: &Cx<'_>) -> AttemptOutcome {
     tried(child::clone_with(cx.number))
 }
 
-fn clone3(cx: &Cx<'_>) -> Outcome {
+fn clone3(cx: &Cx<'_>) -> AttemptOutcome {
     tried(child::clone3_with(cx.number))
 }
 
-fn setns_proc(cx: &Cx<'_>) -> Outcome {
+fn setns_proc(cx: &Cx<'_>) -> AttemptOutcome {
     if cx.aside { enter_by_proc() } else { on_a_thread(enter_by_proc) }
 }
 
-fn enter_by_proc() -> Outcome {
+fn enter_by_proc() -> AttemptOutcome {
     any(["mnt", "net", "ipc", "uts", "cgroup", "pid"], |name| {
         any(["1", "self"], |pid| match crate::look::open(format!("/proc/{pid}/ns/{name}"), false) {
             Ok(file) => tried(calls::SETNS.make(&mut [Arg::Int(file.as_raw_fd().into()), Arg::Int(0)])),
@@ -79,11 +79,11 @@ fn enter_by_proc() -> Outcome {
     })
 }
 
-fn setns_pidfd(cx: &Cx<'_>) -> Outcome {
+fn setns_pidfd(cx: &Cx<'_>) -> AttemptOutcome {
     if cx.aside { enter_by_pidfd(cx) } else { on_a_thread(|| enter_by_pidfd(cx)) }
 }
 
-fn enter_by_pidfd(cx: &Cx<'_>) -> Outcome {
+fn enter_by_pidfd(cx: &Cx<'_>) -> AttemptOutcome {
     // All but user, pid and time.
     const FLAGS: i64 = MOUNT | NET | IPC | UTS | CGROUP;
     let mut pids = super::processes::targets(cx);
@@ -99,6 +99,6 @@ fn enter_by_pidfd(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn proc_ns(cx: &Cx<'_>) -> Outcome {
+fn proc_ns(cx: &Cx<'_>) -> AttemptOutcome {
     super::processes::each(cx, |pid| tried(crate::look::open(format!("/proc/{pid}/ns/mnt"), false)))
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sys::attempt::{Arg, Errno, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, refused, short, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, refused, short, succeeded, tried};
 
 /// STREAM, DGRAM, RAW, SEQPACKET.
 const TYPES: [(i64, &str); 4] = [(1, "stream"), (2, "dgram"), (3, "raw"), (5, "seqpacket")];
@@ -56,11 +56,11 @@ fn open(family: i64, kind: i64) -> Result<OwnedFd, Errno> {
     calls::SOCKET.open(&mut [Arg::Int(family), Arg::Int(kind | CLOEXEC), Arg::Int(0)])
 }
 
-fn socket(cx: &Cx<'_>) -> Outcome {
+fn socket(cx: &Cx<'_>) -> AttemptOutcome {
     any(TYPES.map(|(_, name)| name), |name| tried(open(cx.number, number_of(name))))
 }
 
-fn other_families(_: &Cx<'_>) -> Outcome {
+fn other_families(_: &Cx<'_>) -> AttemptOutcome {
     let families = (0..=45).filter(|family| !NAMED.contains(family));
     any(families, |family| any(TYPES.map(|(_, name)| name), |name| tried(open(*family, number_of(name)))))
 }
@@ -73,7 +73,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn loopback(cx: &Cx<'_>) -> Outcome {
+fn loopback(cx: &Cx<'_>) -> AttemptOutcome {
     // Without hints, services that machines often have.
     let usual = [22, 25, 53, 80, 111, 443, 631, 3306, 5432, 6379, 8080, 11_211, 27_017];
     let ports = if cx.hints.tcp.is_empty() { usual.to_vec() } else { cx.hints.tcp.clone() };
@@ -81,7 +81,7 @@ fn loopback(cx: &Cx<'_>) -> Outcome {
 }
 
 /// Connects, without waiting, to an address that nobody has: who is told "in progress" has a way out.
-fn outside(_: &Cx<'_>) -> Outcome {
+fn outside(_: &Cx<'_>) -> AttemptOutcome {
     let documentation = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
     let tcp = match TcpStream::connect_timeout(&documentation, Duration::from_millis(50)) {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => succeeded("a route leads out"),
@@ -95,20 +95,20 @@ fn outside(_: &Cx<'_>) -> Outcome {
     if udp.is_ok() { succeeded("a route leads out") } else { tcp }
 }
 
-fn udp(_: &Cx<'_>) -> Outcome {
+fn udp(_: &Cx<'_>) -> AttemptOutcome {
     tried(UdpSocket::bind(address(0)).and_then(|socket| socket.send_to(b"", address(9))))
 }
 
-fn bind(_: &Cx<'_>) -> Outcome {
+fn bind(_: &Cx<'_>) -> AttemptOutcome {
     tried(TcpListener::bind(address(0)))
 }
 
-fn bind_low(_: &Cx<'_>) -> Outcome {
+fn bind_low(_: &Cx<'_>) -> AttemptOutcome {
     // Ports that hardly anybody has.
     any([1021, 1022, 1023], |port| tried(TcpListener::bind(address(*port))))
 }
 
-fn listen_inherited(_: &Cx<'_>) -> Outcome {
+fn listen_inherited(_: &Cx<'_>) -> AttemptOutcome {
     let held = crate::look::descriptors_of(rustix::fs::FileType::Socket);
     any(held.iter().map(|(number, _)| number), |number| {
         let socket = held.iter().find(|(of, _)| of == *number).map(|(_, socket)| socket);
@@ -123,7 +123,7 @@ fn listen_inherited(_: &Cx<'_>) -> Outcome {
 }
 
 /// SIOCGIFCONF needs a socket; `/proc` needs none.
-fn interfaces(_: &Cx<'_>) -> Outcome {
+fn interfaces(_: &Cx<'_>) -> AttemptOutcome {
     let text =
         std::fs::read_to_string("/proc/self/net/dev").or_else(|_| std::fs::read_to_string("/proc/net/dev"));
     let mut names: Vec<String> = text
@@ -147,7 +147,7 @@ fn interfaces(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn unix_path(cx: &Cx<'_>) -> Outcome {
+fn unix_path(cx: &Cx<'_>) -> AttemptOutcome {
     let usual = ["/run/dbus/system_bus_socket", "/run/systemd/notify", "/var/run/docker.sock", "/dev/log"];
     let mut paths = cx.hints.unix.clone();
     if paths.is_empty() {
@@ -168,7 +168,7 @@ fn unix_path(cx: &Cx<'_>) -> Outcome {
 
 /// Asks the admin role for what needs the same right as to stop the server, with the secret beside its socket if that
 /// can be read.
-fn give_orders(cx: &Cx<'_>) -> Outcome {
+fn give_orders(cx: &Cx<'_>) -> AttemptOutcome {
     any(&cx.hints.unix, |path| {
         let path = Path::new(path);
         let secret = std::fs::read(path.with_extension("secret")).unwrap_or_else(|_| b"none\n".to_vec());
@@ -191,7 +191,7 @@ fn ask_for_status(path: &Path, secret: &[u8]) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-fn unix_abstract(cx: &Cx<'_>) -> Outcome {
+fn unix_abstract(cx: &Cx<'_>) -> AttemptOutcome {
     let mut names = cx.hints.abstract_names.clone();
     let listed = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     names.extend(listed.lines().filter_map(|line| Some(line.split_once('@')?.1.to_owned())).take(16));
@@ -201,12 +201,12 @@ fn unix_abstract(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn unix_abstract_listen(_: &Cx<'_>) -> Outcome {
+fn unix_abstract_listen(_: &Cx<'_>) -> AttemptOutcome {
     let name = format!("bulkhead-probe-{}", std::process::id());
     tried(UnixAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name)))
 }
 
-fn unix_path_listen(_: &Cx<'_>) -> Outcome {
+fn unix_path_listen(_: &Cx<'_>) -> AttemptOutcome {
     match crate::look::Own::new() {
         Ok(own) => tried(UnixListener::bind(own.0.join("socket"))),
         Err(error) => tried::<(), _>(Err(error)).or_detail("no folder for it"),

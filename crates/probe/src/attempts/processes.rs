@@ -8,7 +8,9 @@ use std::io::Write as _;
 use sys::attempt::child::fork_many;
 use sys::attempt::{Arg, Errno, calls, memory, odd};
 
-use crate::attempt::{Attempt, Cx, Outcome, any, attempt, denied, reached, refused, short, succeeded, tried};
+use crate::attempt::{
+    Attempt, AttemptOutcome, Cx, any, attempt, denied, reached, refused, short, succeeded, tried,
+};
 use crate::look;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -78,7 +80,7 @@ fn ours(cx: &Cx<'_>, pid: i32) -> bool {
 }
 
 /// Makes the attempt on each target.
-pub(crate) fn each(cx: &Cx<'_>, one: impl FnMut(&i32) -> Outcome) -> Outcome {
+pub(crate) fn each(cx: &Cx<'_>, one: impl FnMut(&i32) -> AttemptOutcome) -> AttemptOutcome {
     any(targets(cx), one)
 }
 
@@ -86,7 +88,7 @@ fn int(value: impl Into<i64>) -> Arg<'static> {
     Arg::Int(value.into())
 }
 
-fn visible_by_kill(cx: &Cx<'_>) -> Outcome {
+fn visible_by_kill(cx: &Cx<'_>) -> AttemptOutcome {
     // LIMIT: numbers up to the usual pid_max of a small machine; each costs half a microsecond.
     let exists = |pid: &i32| !matches!(calls::KILL.make(&mut [int(*pid), int(0)]), Err(Errno::SRCH));
     if matches!(calls::KILL.make(&mut [int(cx.own), int(0)]), Err(Errno::PERM)) {
@@ -100,7 +102,7 @@ fn visible_by_kill(cx: &Cx<'_>) -> Outcome {
     }
 }
 
-fn visible_by_proc(cx: &Cx<'_>) -> Outcome {
+fn visible_by_proc(cx: &Cx<'_>) -> AttemptOutcome {
     let listed = match fs::read_dir("/proc") {
         Ok(listed) => listed,
         Err(error) => return tried::<(), _>(Err(error)),
@@ -114,30 +116,30 @@ fn visible_by_proc(cx: &Cx<'_>) -> Outcome {
     }
 }
 
-fn kill(cx: &Cx<'_>) -> Outcome {
+fn kill(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| tried(calls::KILL.make(&mut [int(pid), int(0)])))
 }
 
-fn tgkill(cx: &Cx<'_>) -> Outcome {
+fn tgkill(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| tried(calls::TGKILL.make(&mut [int(pid), int(pid), int(0)])))
 }
 
-fn tkill(cx: &Cx<'_>) -> Outcome {
+fn tkill(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| tried(calls::TKILL.make(&mut [int(pid), int(0)])))
 }
 
-fn sigqueue(cx: &Cx<'_>) -> Outcome {
+fn sigqueue(cx: &Cx<'_>) -> AttemptOutcome {
     // A siginfo whose code is SI_QUEUE (-1), as only that one may be sent to others.
     let mut siginfo = [0_u8; 128];
     siginfo[8..12].copy_from_slice(&(-1_i32).to_ne_bytes());
     each(cx, |&pid| tried(calls::RT_SIGQUEUEINFO.make(&mut [int(pid), int(0), Arg::Bytes(&siginfo)])))
 }
 
-fn kill_all(_: &Cx<'_>) -> Outcome {
+fn kill_all(_: &Cx<'_>) -> AttemptOutcome {
     tried(calls::KILL.make(&mut [int(-1), int(0)]))
 }
 
-fn kill_group(cx: &Cx<'_>) -> Outcome {
+fn kill_group(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| {
         let group = match calls::GETPGID.make(&mut [int(pid)]) {
             Ok(0) => return denied(Errno::SRCH, "its group is not to be seen"),
@@ -153,12 +155,12 @@ fn open_pidfd(pid: i32) -> Result<std::os::fd::OwnedFd, Errno> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
 }
 
-fn pidfd_open(cx: &Cx<'_>) -> Outcome {
+fn pidfd_open(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| tried(open_pidfd(pid)))
 }
 
 /// Opens a pidfd and does something with its number.
-fn by_pidfd(cx: &Cx<'_>, with: impl Fn(i64) -> Outcome) -> Outcome {
+fn by_pidfd(cx: &Cx<'_>, with: impl Fn(i64) -> AttemptOutcome) -> AttemptOutcome {
     use std::os::fd::AsRawFd;
     each(cx, |&pid| match open_pidfd(pid) {
         Ok(pidfd) => with(pidfd.as_raw_fd().into()),
@@ -166,11 +168,11 @@ fn by_pidfd(cx: &Cx<'_>, with: impl Fn(i64) -> Outcome) -> Outcome {
     })
 }
 
-fn pidfd_signal(cx: &Cx<'_>) -> Outcome {
+fn pidfd_signal(cx: &Cx<'_>) -> AttemptOutcome {
     by_pidfd(cx, |fd| tried(calls::PIDFD_SEND_SIGNAL.make(&mut [int(fd), int(0), Arg::Null, int(0)])))
 }
 
-fn pidfd_getfd(cx: &Cx<'_>) -> Outcome {
+fn pidfd_getfd(cx: &Cx<'_>) -> AttemptOutcome {
     by_pidfd(cx, |fd| {
         let outcome = tried(calls::PIDFD_GETFD.make(&mut [int(fd), int(0), int(0)]));
         // A process may have no descriptor 0; who is told so was let through.
@@ -178,56 +180,57 @@ fn pidfd_getfd(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn madvise(cx: &Cx<'_>) -> Outcome {
+fn madvise(cx: &Cx<'_>) -> AttemptOutcome {
     by_pidfd(cx, |fd| {
         reached(calls::PROCESS_MADVISE.make(&mut [int(fd), Arg::Null, int(0), int(20), int(0)]))
     })
 }
 
 /// The kernel only looks at whom the signal is for once it sends one.
-fn sigio(cx: &Cx<'_>) -> Outcome {
+fn sigio(cx: &Cx<'_>) -> AttemptOutcome {
     let Ok((reading, _writing)) = std::io::pipe() else { return refused("no pipe") };
     each(cx, |&pid| tried(odd::set_signal_owner(&reading, pid)))
 }
 
-fn ptrace(cx: &Cx<'_>) -> Outcome {
+fn ptrace(cx: &Cx<'_>) -> AttemptOutcome {
     const SEIZE: i64 = 0x4206;
     let none = || int(0);
     each(cx, |&pid| tried(calls::PTRACE.make(&mut [int(SEIZE), int(pid), none(), none()])))
 }
 
-fn vm_read(cx: &Cx<'_>) -> Outcome {
+fn vm_read(cx: &Cx<'_>) -> AttemptOutcome {
     // Nothing is mapped at the address 0: who may read gets EFAULT.
     each(cx, |&pid| reached(memory::of_process(pid, 0, &mut [0; 8])))
 }
 
-fn vm_write(cx: &Cx<'_>) -> Outcome {
+fn vm_write(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| reached(memory::into_process(pid)))
 }
 
 /// Opens a file of each target's folder in `/proc`.
-fn in_proc(cx: &Cx<'_>, name: &str) -> Outcome {
+fn in_proc(cx: &Cx<'_>, name: &str) -> AttemptOutcome {
     each(cx, |pid| tried(look::open(format!("/proc/{pid}/{name}"), false)))
 }
 
-fn proc_mem(cx: &Cx<'_>) -> Outcome {
+fn proc_mem(cx: &Cx<'_>) -> AttemptOutcome {
     in_proc(cx, "mem")
 }
 
-fn proc_environ(cx: &Cx<'_>) -> Outcome {
+fn proc_environ(cx: &Cx<'_>) -> AttemptOutcome {
     in_proc(cx, "environ")
 }
 
-fn proc_root(cx: &Cx<'_>) -> Outcome {
+fn proc_root(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |pid| tried(fs::read_dir(format!("/proc/{pid}/root/"))))
 }
 
-fn proc_fd(cx: &Cx<'_>) -> Outcome {
+fn proc_fd(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |pid| tried(fs::read_dir(format!("/proc/{pid}/fd"))))
 }
 
-/// Lowers its own score by one. The kernel lets anybody do so down to the least that a process with CAP_SYS_RESOURCE has set.
-fn oom_score(_: &Cx<'_>) -> Outcome {
+/// Lowers its own score by one. The kernel lets anybody do so down to the least that a process with CAP_SYS_RESOURCE
+/// has set.
+fn oom_score(_: &Cx<'_>) -> AttemptOutcome {
     let lower = |path: &str| {
         let score: i32 = fs::read_to_string(path)?.trim().parse().map_err(std::io::Error::other)?;
         look::open(path, true)?.write_all((score - 1).to_string().as_bytes())
@@ -237,27 +240,27 @@ fn oom_score(_: &Cx<'_>) -> Outcome {
     })
 }
 
-fn kcmp(cx: &Cx<'_>) -> Outcome {
+fn kcmp(cx: &Cx<'_>) -> AttemptOutcome {
     // KCMP_VM, which needs no descriptor of the other.
     each(cx, |&pid| tried(calls::KCMP.make(&mut [int(cx.own), int(pid), int(1), int(0), int(0)])))
 }
 
-fn move_pages(cx: &Cx<'_>) -> Outcome {
+fn move_pages(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| {
         let null = || Arg::Null;
         tried(calls::MOVE_PAGES.make(&mut [int(pid), int(0), null(), null(), null(), int(0)]))
     })
 }
 
-fn fork(_: &Cx<'_>) -> Outcome {
+fn fork(_: &Cx<'_>) -> AttemptOutcome {
     made(1)
 }
 
-fn fork_bomb(_: &Cx<'_>) -> Outcome {
+fn fork_bomb(_: &Cx<'_>) -> AttemptOutcome {
     made(64)
 }
 
-fn made(most: usize) -> Outcome {
+fn made(most: usize) -> AttemptOutcome {
     match fork_many(most) {
         (made, Some(errno)) => denied(errno, format!("stopped at {made}")),
         (made, None) => succeeded(format!("{made} were made")),

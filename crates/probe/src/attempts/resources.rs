@@ -7,7 +7,7 @@ use std::sync::mpsc;
 
 use sys::attempt::{Errno, odd};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, denied, refused, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, denied, refused, succeeded, tried};
 use crate::look::Own;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -23,7 +23,7 @@ pub(super) const ATTEMPTS: &[Attempt] = &[
 
 const MIB: usize = 1 << 20;
 
-fn memory(_: &Cx<'_>) -> Outcome {
+fn memory(_: &Cx<'_>) -> AttemptOutcome {
     const STEP: usize = 64 * MIB;
     const MOST: usize = 2048 * MIB;
     let mut taken: Vec<Vec<u8>> = Vec::new();
@@ -37,7 +37,7 @@ fn memory(_: &Cx<'_>) -> Outcome {
     succeeded(format!("{} MiB", MOST / MIB))
 }
 
-fn touched(_: &Cx<'_>) -> Outcome {
+fn touched(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 256 * MIB;
     let mut taken: Vec<u8> = Vec::new();
     if taken.try_reserve_exact(MOST).is_err() {
@@ -48,7 +48,7 @@ fn touched(_: &Cx<'_>) -> Outcome {
     succeeded(format!("{} MiB, {sum} pages", MOST / MIB))
 }
 
-fn descriptors(_: &Cx<'_>) -> Outcome {
+fn descriptors(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 16_384;
     let mut taken = Vec::new();
     while taken.len() < MOST {
@@ -60,7 +60,7 @@ fn descriptors(_: &Cx<'_>) -> Outcome {
     succeeded(format!("{MOST}"))
 }
 
-fn threads(_: &Cx<'_>) -> Outcome {
+fn threads(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 256;
     let mut taken = Vec::new();
     let mut stopped = None;
@@ -85,11 +85,11 @@ fn threads(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn own_folder() -> Result<Own, Outcome> {
+fn own_folder() -> Result<Own, AttemptOutcome> {
     Own::new().map_err(|error| tried::<(), _>(Err(error)).or_detail("no folder to write in"))
 }
 
-fn disk(_: &Cx<'_>) -> Outcome {
+fn disk(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 64;
     let own = match own_folder() {
         Ok(own) => own,
@@ -109,7 +109,7 @@ fn disk(_: &Cx<'_>) -> Outcome {
     }
 }
 
-fn inodes(_: &Cx<'_>) -> Outcome {
+fn inodes(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 1024;
     let own = match own_folder() {
         Ok(own) => own,
@@ -119,7 +119,7 @@ fn inodes(_: &Cx<'_>) -> Outcome {
     if made == MOST { succeeded(format!("{MOST} files")) } else { refused(format!("stopped at {made}")) }
 }
 
-fn pipes(_: &Cx<'_>) -> Outcome {
+fn pipes(_: &Cx<'_>) -> AttemptOutcome {
     const MOST: usize = 64;
     let mut taken = Vec::new();
     while taken.len() < MOST {
@@ -133,7 +133,7 @@ fn pipes(_: &Cx<'_>) -> Outcome {
     succeeded(format!("{MOST} pipes"))
 }
 
-fn locked(_: &Cx<'_>) -> Outcome {
+fn locked(_: &Cx<'_>) -> AttemptOutcome {
     // More than the 8 MiB that everybody has by default.
     const MOST: usize = 16 * MIB;
     let memory = vec![1_u8; MOST];

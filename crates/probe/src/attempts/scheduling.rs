@@ -5,7 +5,7 @@
 use sys::attempt::{Arg, Errno, calls};
 
 use super::processes::each;
-use crate::attempt::{Attempt, Cx, Outcome, attempt, denied, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, denied, tried};
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
     attempt('B', "prlimit", "read another process's limits", "seccomp", prlimit),
@@ -26,7 +26,7 @@ fn int(value: impl Into<i64>) -> Arg<'static> {
     Arg::Int(value.into())
 }
 
-fn prlimit(cx: &Cx<'_>) -> Outcome {
+fn prlimit(cx: &Cx<'_>) -> AttemptOutcome {
     const NOFILE: i64 = 7;
     each(cx, |&pid| {
         let mut limit = [0; 16];
@@ -34,7 +34,7 @@ fn prlimit(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn affinity(cx: &Cx<'_>) -> Outcome {
+fn affinity(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| {
         let mut mask = [0; 128];
         let now = calls::SCHED_GETAFFINITY.make(&mut [int(pid), Arg::Len(2), Arg::Out(&mut mask)]);
@@ -47,7 +47,7 @@ fn affinity(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn priority(cx: &Cx<'_>) -> Outcome {
+fn priority(cx: &Cx<'_>) -> AttemptOutcome {
     each(cx, |&pid| match calls::GETPRIORITY.make(&mut [int(0), int(pid)]) {
         Err(errno) => denied(errno, ""),
         // The raw call tells 20 less the priority.
@@ -55,12 +55,12 @@ fn priority(cx: &Cx<'_>) -> Outcome {
     })
 }
 
-fn io_priority(cx: &Cx<'_>) -> Outcome {
+fn io_priority(cx: &Cx<'_>) -> AttemptOutcome {
     // Class "none": what every process has that was not given another one.
     each(cx, |&pid| tried(calls::IOPRIO_SET.make(&mut [int(1), int(pid), int(0)])))
 }
 
-fn realtime(cx: &Cx<'_>) -> Outcome {
+fn realtime(cx: &Cx<'_>) -> AttemptOutcome {
     const FIFO: i64 = 1;
     let one = 1_i32.to_ne_bytes();
     let none = 0_i32.to_ne_bytes();
@@ -71,7 +71,7 @@ fn realtime(cx: &Cx<'_>) -> Outcome {
     outcome
 }
 
-fn priority_up(cx: &Cx<'_>) -> Outcome {
+fn priority_up(cx: &Cx<'_>) -> AttemptOutcome {
     let outcome = tried(calls::SETPRIORITY.make(&mut [int(0), int(0), int(-5)]));
     if !cx.aside && outcome.has_succeeded() {
         let _ = calls::SETPRIORITY.make(&mut [int(0), int(0), int(0)]);

@@ -5,13 +5,13 @@
 use sys::attempt::Errno;
 use sys::attempt::sweep::{LAST, LEFT_OUT, Swept, try_number};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, refused, short, succeeded};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, refused, short, succeeded};
 use crate::names::{number_of, of_call};
 
 pub(super) const ATTEMPTS: &[Attempt] =
     &[attempt('E', "sweep", "system calls that are not approved, of all from 0 to 470", "seccomp", sweep)];
 
-/// What no process of a server needs; the measure where the hints have no list of what is approved.
+/// The calls that no process of a server needs; the measure where the hints have no list of approved ones.
 const NEVER_NEEDED: &str = "ptrace syslog modify_ldt pivot_root adjtimex chroot acct settimeofday mount umount2 \
     swapon swapoff reboot sethostname setdomainname iopl ioperm init_module delete_module quotactl \
     lookup_dcookie clock_settime kexec_load add_key request_key keyctl unshare perf_event_open \
@@ -34,7 +34,7 @@ pub(crate) fn reached() -> Vec<i64> {
         .collect()
 }
 
-fn sweep(cx: &Cx<'_>) -> Outcome {
+fn sweep(cx: &Cx<'_>) -> AttemptOutcome {
     let reached = reached();
     let never: Vec<i64> = NEVER_NEEDED.split_ascii_whitespace().filter_map(number_of).collect();
     let bad = |number: &i64| match &cx.hints.approved {

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use sys::attempt::{Arg, Errno, calls};
 
-use crate::attempt::{Attempt, Cx, Outcome, attempt, denied, succeeded, tried};
+use crate::attempt::{Attempt, AttemptOutcome, Cx, attempt, denied, succeeded, tried};
 use crate::look;
 
 pub(super) const ATTEMPTS: &[Attempt] = &[
@@ -27,12 +27,12 @@ fn terminal() -> Option<std::os::fd::OwnedFd> {
     look::open("/dev/ptmx", true).ok().map(Into::into).or_else(|| sys::attempt::odd::duplicate(0))
 }
 
-fn ptmx(_: &Cx<'_>) -> Outcome {
+fn ptmx(_: &Cx<'_>) -> AttemptOutcome {
     tried(look::open("/dev/ptmx", true))
 }
 
 /// Makes a call on the terminal; where there is none, the kernel says ENOTTY to who may ask.
-fn ask(request: i64, argument: &[u8]) -> Outcome {
+fn ask(request: i64, argument: &[u8]) -> AttemptOutcome {
     let Some(terminal) = terminal() else { return denied(Errno::BADF, "nothing to try it on") };
     let number = Arg::Int(terminal.as_raw_fd().into());
     match calls::IOCTL.make(&mut [number, Arg::Int(request), Arg::Bytes(argument)]) {
@@ -41,16 +41,16 @@ fn ask(request: i64, argument: &[u8]) -> Outcome {
     }
 }
 
-fn tiocsti(_: &Cx<'_>) -> Outcome {
+fn tiocsti(_: &Cx<'_>) -> AttemptOutcome {
     ask(TIOCSTI, b" ")
 }
 
-fn tioclinux(_: &Cx<'_>) -> Outcome {
+fn tioclinux(_: &Cx<'_>) -> AttemptOutcome {
     // Subcode 6: only asks for the state of the keys.
     ask(TIOCLINUX, &[6])
 }
 
-fn tiocsetd(_: &Cx<'_>) -> Outcome {
+fn tiocsetd(_: &Cx<'_>) -> AttemptOutcome {
     // N_TTY, which a terminal has anyway.
     let outcome = ask(TIOCSETD, &0_i32.to_ne_bytes());
     if outcome.has_succeeded() { succeeded("on its own terminal") } else { outcome }

@@ -2,7 +2,7 @@
 //!
 //! Runs in: the probe. Never: makes a call itself; the sweep did.
 
-use super::check::{Facts, Found};
+use super::check::{CheckResult, ScoreFacts};
 use crate::names::number_of;
 
 /// The groups; of their members, those that x86-64 has.
@@ -38,7 +38,7 @@ const GROUPS: &[(&str, &str)] = &[
 ];
 
 /// 10 without any filter, 9 if a call of the group comes through, else 0.
-pub(super) fn fill(group: &str, facts: &Facts) -> Found {
+pub(super) fn fill(group: &str, facts: &ScoreFacts) -> CheckResult {
     let members = GROUPS.iter().find(|(name, _)| *name == group).map_or("", |(_, members)| *members);
     let through: Vec<&str> = members
         .split_ascii_whitespace()
@@ -49,9 +49,9 @@ pub(super) fn fill(group: &str, facts: &Facts) -> Found {
         })
         .collect();
     match (facts.filtered, through.as_slice()) {
-        (false, _) => Found::new(10, "system calls are not filtered"),
-        (true, []) => Found::new(0, "none comes through"),
-        (true, through) => Found::new(9, format!("through: {}", through.join(", "))),
+        (false, _) => CheckResult::new(10, "system calls are not filtered"),
+        (true, []) => CheckResult::new(0, "none comes through"),
+        (true, through) => CheckResult::new(9, format!("through: {}", through.join(", "))),
     }
 }
 
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn one_call_is_enough() {
-        let facts = |filtered, reached| Facts { results: HashMap::new(), reached, filtered, bounding: 0 };
+        let facts =
+            |filtered, reached| ScoreFacts { results: HashMap::new(), reached, filtered, bounding: 0 };
         assert_eq!(fill("@swap", &facts(true, vec![0, 1])).badness, Some(0));
         assert_eq!(fill("@swap", &facts(true, vec![167])).badness, Some(9));
         assert_eq!(fill("@swap", &facts(false, vec![])).badness, Some(10));

@@ -11,9 +11,9 @@ use crate::attempt::Result;
 pub struct Check {
     /// The name that `systemd-analyze security` gives it.
     pub id: &'static str,
-    /// What it asks.
+    /// The question.
     pub means: &'static str,
-    /// What it counts.
+    /// The weight of the answer.
     pub weight: u64,
     /// The worst badness there is for it.
     pub range: u64,
@@ -31,13 +31,13 @@ pub enum How {
     /// By making every system call of a group.
     Calls(&'static str),
     /// By a function of its own, in these words.
-    Own(&'static str, fn(&Facts) -> Found),
+    Own(&'static str, fn(&ScoreFacts) -> CheckResult),
 }
 
-/// What was found out before the checks.
+/// The findings before the checks.
 #[derive(Debug)]
-pub struct Facts {
-    /// What became of each attempt.
+pub struct ScoreFacts {
+    /// The result of each attempt.
     pub results: HashMap<&'static str, (Result, String)>,
     /// The system calls that come through.
     pub reached: Vec<i64>,
@@ -47,53 +47,55 @@ pub struct Facts {
     pub bounding: u64,
 }
 
-/// What a check found: its badness from 0 to its range, none if it says nothing here; and in words.
+/// The result of a check: its badness from 0 to its range, none if it says nothing here; and in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct CheckResult {
     /// From 0 to the range.
     pub badness: Option<u64>,
     /// In words.
     pub words: String,
 }
 
-impl Found {
+impl CheckResult {
     pub(super) fn new(badness: u64, words: impl Into<String>) -> Self {
         Self { badness: Some(badness), words: words.into() }
     }
 }
 
-impl Facts {
+impl ScoreFacts {
     /// Whether one of these attempts succeeded.
     pub fn any(&self, ids: &[&str]) -> bool {
         ids.iter().any(|id| self.results.get(id).is_some_and(|(result, _)| *result == Result::Succeeded))
     }
 
-    /// What became of these attempts, as a check.
-    fn of_attempts(&self, ids: &[&str], worst: u64) -> Found {
+    /// The results of these attempts, as a check.
+    fn of_attempts(&self, ids: &[&str], worst: u64) -> CheckResult {
         let of = |wanted: Result| {
             ids.iter().filter(move |id| self.results.get(**id).is_some_and(|(result, _)| *result == wanted))
         };
         if let Some(id) = of(Result::Succeeded).next() {
             let detail = self.results.get(id).map_or("", |(_, detail)| detail.as_str());
-            return Found::new(worst, format!("{id} succeeded {detail}").trim_end());
+            return CheckResult::new(worst, format!("{id} succeeded {detail}").trim_end());
         }
         let refused: Vec<&str> = of(Result::Refused).copied().collect();
         if refused.is_empty() {
-            // What was not tried is not claimed.
-            return Found::new(worst, "could not be tried");
+            // An attempt that was not tried proves nothing.
+            return CheckResult::new(worst, "could not be tried");
         }
-        Found::new(0, format!("refused: {}", refused.join(", ")))
+        CheckResult::new(0, format!("refused: {}", refused.join(", ")))
     }
 }
 
 impl Check {
     /// Fills the check.
-    pub fn fill(&self, facts: &Facts) -> Found {
+    pub fn fill(&self, facts: &ScoreFacts) -> CheckResult {
         match &self.how {
             How::Attempts(ids) => facts.of_attempts(ids, self.range),
-            How::Bounding(mask) if facts.bounding & mask == 0 => Found::new(0, "not in the bounding set"),
+            How::Bounding(mask) if facts.bounding & mask == 0 => {
+                CheckResult::new(0, "not in the bounding set")
+            }
             How::Bounding(mask) => {
-                Found::new(self.range, format!("bounding set has {:#x}", facts.bounding & mask))
+                CheckResult::new(self.range, format!("bounding set has {:#x}", facts.bounding & mask))
             }
             How::Calls(group) => super::calls::fill(group, facts),
             How::Own(_, fill) => fill(facts),
@@ -111,7 +113,7 @@ impl Check {
     }
 }
 
-/// What a check adds to the sums: its weighted badness and its weight.
+/// The addends of a check: its weighted badness and its weight.
 pub fn weighed(check: &Check, badness: u64) -> (u64, u64) {
     ((badness * check.weight).div_ceil(check.range), check.weight)
 }

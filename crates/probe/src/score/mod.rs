@@ -1,6 +1,6 @@
 //! The exposure score: the checks of `systemd-analyze security`, filled by trying from inside.
 //!
-//! Runs in: the probe. Never: reads a unit file or a configuration. What was not tried counts as bad.
+//! Runs in: the probe. Never: reads a unit file or a configuration. An attempt that was not tried counts as bad.
 //!
 //! Names, weights, ranges and the formula are those of systemd 252, so that figures can be compared; what each
 //! check means for a process that systemd did not start is in its `means` and `how`.
@@ -14,7 +14,7 @@ mod table;
 use serde_json::{Value, json};
 use sys::attempt::{Arg, calls as kernel};
 
-pub use check::{Check, Facts, Found, How, exposure_tenths, level, weighed};
+pub use check::{Check, CheckResult, How, ScoreFacts, exposure_tenths, level, weighed};
 
 use crate::attempts::{ambient_set, bounding_set};
 use crate::hints::Hints;
@@ -29,7 +29,7 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
 #[derive(Debug)]
 pub struct Score {
     /// Each check and what it found.
-    pub rows: Vec<(&'static Check, Found)>,
+    pub rows: Vec<(&'static Check, CheckResult)>,
     kind: &'static str,
 }
 
@@ -40,13 +40,13 @@ pub fn score(hints: &Hints) -> Score {
 }
 
 /// Fills the table from attempts that have been made in this process.
-pub fn from_report(report: &run::Report) -> Score {
+pub fn from_report(report: &run::ProbeReport) -> Score {
     let facts = facts(report);
     let rows = checks().map(|check| (check, check.fill(&facts))).collect();
     Score { rows, kind: report.kind.word() }
 }
 
-fn facts(report: &run::Report) -> Facts {
+fn facts(report: &run::ProbeReport) -> ScoreFacts {
     let results =
         report.entries.iter().map(|entry| (entry.attempt.id, (entry.result(), entry.detail()))).collect();
     let reached = report.entries.iter().find(|entry| entry.attempt.id == "sweep");
@@ -54,7 +54,7 @@ fn facts(report: &run::Report) -> Facts {
     // PR_GET_SECCOMP; a filter may refuse the question, and is one.
     let mode = kernel::PRCTL_GET.make(&mut [Arg::Int(21), none(), none(), none(), none()]);
     let bounding = bounding_set().unwrap_or(u64::MAX) | ambient_set().unwrap_or(0);
-    Facts {
+    ScoreFacts {
         results,
         reached: reached.map(|entry| entry.outcome.calls.clone()).unwrap_or_default(),
         filtered: mode != Ok(0),
@@ -79,7 +79,7 @@ impl Score {
             .filter(|(_, found)| found.badness.is_some())
             .map(|(check, _)| check.weight)
             .sum();
-        let row = |(check, found): &(&Check, Found)| {
+        let row = |(check, found): &(&Check, CheckResult)| {
             let share = found.badness.map(|badness| exposure_tenths(weighed(check, badness).0, weight_sum));
             json!({
                 "id": check.id,

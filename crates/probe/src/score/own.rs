@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use rustix::fs::{Access, Mode};
 use rustix::process::{getegid, getgroups, getuid, umask};
 
-use super::check::{Check, Facts, Found, How};
+use super::check::{Check, CheckResult, How, ScoreFacts};
 
 pub(super) const fn check(
     id: &'static str,
@@ -16,50 +16,50 @@ pub(super) const fn check(
     weight: u64,
     range: u64,
     how: &'static str,
-    fill: fn(&Facts) -> Found,
+    fill: fn(&ScoreFacts) -> CheckResult,
 ) -> Check {
     Check { id, means, weight, range, how: How::Own(how, fill) }
 }
 
 /// 10 for root, 9 for `nobody`, which is nobody's own.
-pub(super) fn user(_: &Facts) -> Found {
+pub(super) fn user(_: &ScoreFacts) -> CheckResult {
     let uid = getuid().as_raw();
     let badness = match uid {
         0 => 10,
         65_534 => 9,
         _ => 0,
     };
-    Found::new(badness, format!("uid {uid}"))
+    CheckResult::new(badness, format!("uid {uid}"))
 }
 
 /// Says nothing for root, for whom groups do not matter.
-pub(super) fn groups(_: &Facts) -> Found {
+pub(super) fn groups(_: &ScoreFacts) -> CheckResult {
     if getuid().is_root() {
-        return Found { badness: None, words: "root needs no groups".into() };
+        return CheckResult { badness: None, words: "root needs no groups".into() };
     }
     match getgroups() {
         Ok(groups) => {
             let more = groups.iter().filter(|group| **group != getegid()).count();
-            Found::new(u64::from(more > 0), format!("{more} besides its own"))
+            CheckResult::new(u64::from(more > 0), format!("{more} besides its own"))
         }
-        Err(_) => Found::new(1, "the groups are not told"),
+        Err(_) => CheckResult::new(1, "the groups are not told"),
     }
 }
 
-pub(super) fn temporary(_: &Facts) -> Found {
+pub(super) fn temporary(_: &ScoreFacts) -> CheckResult {
     for folder in ["/tmp", "/var/tmp"] {
         let own = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("bulkhead-probe");
         let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
         if entries.any(|entry| !own(&entry.file_name())) {
-            return Found::new(1, format!("{folder} has files"));
+            return CheckResult::new(1, format!("{folder} has files"));
         }
     }
-    Found::new(0, "none in sight")
+    CheckResult::new(0, "none in sight")
 }
 
 /// 10 if it may write, 5 if it may list, 1 if they are there and empty.
-pub(super) fn homes(_: &Facts) -> Found {
-    let mut worst = Found::new(0, "not in sight");
+pub(super) fn homes(_: &ScoreFacts) -> CheckResult {
+    let mut worst = CheckResult::new(0, "not in sight");
     for folder in ["/home", "/root", "/run/user"] {
         let Ok(listed) = fs::read_dir(folder) else { continue };
         let badness = match (rustix::fs::access(folder, Access::WRITE_OK), listed.count()) {
@@ -70,75 +70,75 @@ pub(super) fn homes(_: &Facts) -> Found {
         if worst.badness < Some(badness) {
             let word = ["may be written", "can be listed", "is there"]
                 [[10, 5, 1].iter().position(|b| *b == badness).unwrap_or(0)];
-            worst = Found::new(badness, format!("{folder} {word}"));
+            worst = CheckResult::new(badness, format!("{folder} {word}"));
         }
     }
     worst
 }
 
 /// 10 for `/usr` and the kernel, 5 for the configuration, 3 for the rest.
-pub(super) fn system(_: &Facts) -> Found {
+pub(super) fn system(_: &ScoreFacts) -> CheckResult {
     let folders = [("/usr", 10), ("/boot", 10), ("/etc", 5), ("/", 3), ("/var", 3), ("/srv", 3), ("/opt", 3)];
     for (folder, badness) in folders {
         if rustix::fs::access(folder, Access::WRITE_OK).is_ok() {
-            return Found::new(badness, format!("{folder} may be written"));
+            return CheckResult::new(badness, format!("{folder} may be written"));
         }
     }
-    Found::new(0, "none may be written")
+    CheckResult::new(0, "none may be written")
 }
 
 /// The first class of others that may use its files: 10, 5, 2, 1.
-pub(super) fn mask(_: &Facts) -> Found {
+pub(super) fn mask(_: &ScoreFacts) -> CheckResult {
     let now = umask(Mode::from_raw_mode(0o077));
     umask(now);
     let bits = now.as_raw_mode();
     let badness = [(0o002, 10), (0o004, 5), (0o020, 2), (0o040, 1)]
         .into_iter()
         .find_map(|(bit, badness)| (bits & bit == 0).then_some(badness));
-    Found::new(badness.unwrap_or(0), format!("{bits:03o}"))
+    CheckResult::new(badness.unwrap_or(0), format!("{bits:03o}"))
 }
 
 /// 3 if it sees others, 1 if it sees that there are some.
-pub(super) fn processes(facts: &Facts) -> Found {
+pub(super) fn processes(facts: &ScoreFacts) -> CheckResult {
     if facts.any(&["visible-by-proc"]) {
-        return Found::new(3, "others are listed");
+        return CheckResult::new(3, "others are listed");
     }
     let own = std::process::id();
     match fs::metadata("/proc/1") {
-        Ok(_) if own != 1 => Found::new(1, "/proc/1 is there"),
-        _ => Found::new(0, "none is listed"),
+        Ok(_) if own != 1 => CheckResult::new(1, "/proc/1 is there"),
+        _ => CheckResult::new(0, "none is listed"),
     }
 }
 
-pub(super) fn notify(_: &Facts) -> Found {
+pub(super) fn notify(_: &ScoreFacts) -> CheckResult {
     if std::env::var_os("NOTIFY_SOCKET").is_some() {
-        return Found::new(1, "$NOTIFY_SOCKET is set");
+        return CheckResult::new(1, "$NOTIFY_SOCKET is set");
     }
     let reached = UnixDatagram::unbound().and_then(|socket| socket.connect("/run/systemd/notify"));
-    Found::new(
+    CheckResult::new(
         u64::from(reached.is_ok()),
         if reached.is_ok() { "its socket is in reach" } else { "not in reach" },
     )
 }
 
 /// 10 if a way leads out, 2 if only to the machine itself.
-pub(super) fn addresses(facts: &Facts) -> Found {
+pub(super) fn addresses(facts: &ScoreFacts) -> CheckResult {
     if facts.any(&["connect-outside"]) {
-        return Found::new(10, "a route leads out");
+        return CheckResult::new(10, "a route leads out");
     }
     if facts.any(&["connect-loopback", "udp", "bind-loopback"]) {
-        return Found::new(2, "127.0.0.1 can be used");
+        return CheckResult::new(2, "127.0.0.1 can be used");
     }
-    Found::new(0, "none")
+    CheckResult::new(0, "none")
 }
 
 /// 10 if one that matters can be opened, 5 if nodes are in sight.
-pub(super) fn devices(facts: &Facts) -> Found {
+pub(super) fn devices(facts: &ScoreFacts) -> CheckResult {
     if facts.any(&["dev-disks", "dev-memory", "dev-others", "dev-kmsg"]) {
-        return Found::new(10, "devices can be opened");
+        return CheckResult::new(10, "devices can be opened");
     }
     if facts.any(&["device-files", "mknod-device"]) {
-        return Found::new(5, "device nodes are in sight");
+        return CheckResult::new(5, "device nodes are in sight");
     }
-    Found::new(0, "none but the harmless ones")
+    CheckResult::new(0, "none but the harmless ones")
 }

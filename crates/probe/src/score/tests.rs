@@ -22,7 +22,8 @@ fn there_are_81_checks_that_try_something() {
 
 /// The whole exposure when each check has the badness that `of` gives.
 fn exposure(of: impl Fn(&Check) -> Option<u64>) -> u64 {
-    let rows = checks().map(|check| (check, Found { badness: of(check), words: String::new() })).collect();
+    let rows =
+        checks().map(|check| (check, CheckResult { badness: of(check), words: String::new() })).collect();
     Score { rows, kind: "role" }.tenths()
 }
 

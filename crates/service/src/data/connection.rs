@@ -15,8 +15,8 @@ use wire::{Bytes, Text};
 use worker::channel::Channel;
 
 use super::DataError;
-use super::link::{Call, Order, PROXY_WAIT, sleep_until};
-use super::reply::{Reply, Taken, Wants};
+use super::link::{CallerOrder, DataCall, PROXY_WAIT, sleep_until};
+use super::reply::{PartOutcome, ReplyReceiver, Wants};
 use super::timeouts::Timeouts;
 
 /// LIMIT: how long what a proxy has said is read before calls fail for which it was too late.
@@ -25,15 +25,15 @@ const READ_WAIT: Duration = Duration::from_millis(5);
 type ProxyChannel = Channel<DataProxyToService, ServiceToDataProxy>;
 
 /// Where others hear of the timeouts of the proxy that came last.
-pub(super) type Said = watch::Sender<Timeouts>;
+pub(super) type TimeoutsSender = watch::Sender<Timeouts>;
 
 /// A call without an answer.
-struct UnderWay {
+struct PendingCall {
     key: u64,
     name: String,
     made: Instant,
     /// Where the answer goes, unless it has come too late.
-    reply: Option<Reply>,
+    reply: Option<ReplyReceiver>,
     /// Whether no more of the answer is wanted, and the proxy has been told so.
     is_cancelled: bool,
     /// Whether more is wanted later, and the proxy has been told so.
@@ -41,16 +41,16 @@ struct UnderWay {
 }
 
 #[derive(Default)]
-struct Connection {
+struct ProxyConnection {
     /// By their numbers.
-    calls: HashMap<u32, UnderWay>,
+    calls: HashMap<u32, PendingCall>,
     /// Calls that the proxy would refuse, as too many are under way.
-    later: VecDeque<Call>,
+    later: VecDeque<DataCall>,
     next: u32,
     outgoing: VecDeque<ServiceToDataProxy>,
     timeouts: Timeouts,
     /// Where others hear of them.
-    said: Said,
+    said: TimeoutsSender,
     /// When it is looked next whether calls have taken too long.
     look: Option<Instant>,
     /// Whether the time has come, and only what the proxy has said meanwhile is yet to be read.
@@ -63,16 +63,16 @@ struct Connection {
     is_alone: bool,
 }
 
-/// Makes calls until the proxy has gone, or no more come. What is under way then is lost; what was not sent goes back, to wait for
-/// another proxy.
+/// Makes calls until the proxy has gone, or no more come. Calls under way then are lost; calls that were not sent go
+/// back, to wait for another proxy.
 pub(super) async fn serve(
     descriptor: OwnedFd,
     token: Token,
-    mut orders: UnboundedReceiver<Order>,
-    (unsent, said): (WeakUnboundedSender<Order>, Said),
+    mut orders: UnboundedReceiver<CallerOrder>,
+    (unsent, said): (WeakUnboundedSender<CallerOrder>, TimeoutsSender),
 ) {
     let Ok(channel) = ProxyChannel::new(descriptor) else { return };
-    let mut connection = Connection { said, ..Connection::default() };
+    let mut connection = ProxyConnection { said, ..ProxyConnection::default() };
     connection.outgoing.extend([ServiceToDataProxy::Login { token }, ServiceToDataProxy::Timeouts {}]);
     connection.run(&channel, &mut orders).await;
     // Those that were sent may have been carried out, others were not.
@@ -81,14 +81,14 @@ pub(super) async fn serve(
     connection.calls.into_values().filter_map(|call| call.reply).for_each(|reply| reply.fail(lost()));
     orders.close();
     let left = std::iter::from_fn(|| orders.try_recv().ok());
-    let left = connection.later.into_iter().map(Order::Call).chain(left);
+    let left = connection.later.into_iter().map(CallerOrder::Call).chain(left);
     if let Some(unsent) = unsent.upgrade() {
-        left.filter(|order| !matches!(order, Order::NoMore)).for_each(|order| drop(unsent.send(order)));
+        left.filter(|order| !matches!(order, CallerOrder::NoMore)).for_each(|order| drop(unsent.send(order)));
     }
 }
 
-impl Connection {
-    async fn run(&mut self, channel: &ProxyChannel, orders: &mut UnboundedReceiver<Order>) {
+impl ProxyConnection {
+    async fn run(&mut self, channel: &ProxyChannel, orders: &mut UnboundedReceiver<CallerOrder>) {
         loop {
             let has_room = self.send(channel);
             if self.is_last && self.calls.is_empty() && self.later.is_empty() {
@@ -104,11 +104,11 @@ impl Connection {
                     _ => return,
                 },
                 order = orders.recv(), if !self.is_alone => match order {
-                    Some(Order::Call(call)) => self.call(call),
-                    Some(Order::NoMore) => self.is_last = true,
+                    Some(CallerOrder::Call(call)) => self.call(call),
+                    Some(CallerOrder::NoMore) => self.is_last = true,
                     None => (self.is_last, self.is_alone) = (true, true),
-                    Some(Order::Cancel(key)) => self.cancel(key),
-                    Some(Order::Resume(key)) => self.resume(key),
+                    Some(CallerOrder::Cancel(key)) => self.cancel(key),
+                    Some(CallerOrder::Resume(key)) => self.resume(key),
                 },
                 Ok(()) = channel.room(), if !has_room => {}
                 () = sleep_until(self.look) => self.on_time(Instant::now()),
@@ -128,7 +128,7 @@ impl Connection {
         true
     }
 
-    fn call(&mut self, call: Call) {
+    fn call(&mut self, call: DataCall) {
         if call.reply.is_closed() {
             return call.reply.cancelled();
         }
@@ -136,7 +136,7 @@ impl Connection {
         if self.calls.len() >= CALLS_MAX || !self.is_welcome {
             return self.later.push_back(call);
         }
-        let Call { key, name, values, made, reply, until: _ } = call;
+        let DataCall { key, name, values, made, reply, until: _ } = call;
         while self.calls.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -152,10 +152,11 @@ impl Connection {
             self.outgoing.push_back(ServiceToDataProxy::More { id, complete: left == 0, values });
         }
         let reply = Some(reply);
-        self.calls.insert(id, UnderWay { key, name, made, reply, is_cancelled: false, is_paused: false });
+        self.calls.insert(id, PendingCall { key, name, made, reply, is_cancelled: false, is_paused: false });
     }
 
-    /// Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version before does not say.
+    /// Until when a call is waited for. A proxy that has not taken the login has been sent none; one of a version
+    /// before does not say.
     fn until(&self, name: &str, made: Instant) -> Option<Instant> {
         let unheard = (!self.is_welcome).then(|| made + PROXY_WAIT);
         self.timeouts.until(name, made).or(unheard)
@@ -237,14 +238,14 @@ impl Connection {
                 // It came too late.
                 let Some(reply) = &mut call.reply else { return true };
                 match reply.part(results.0) {
-                    Taken::TooMuch => return false,
-                    Taken::Wants(Wants::More) => {}
-                    Taken::Wants(Wants::MoreLater) => {
+                    PartOutcome::TooMuch => return false,
+                    PartOutcome::Wants(Wants::More) => {}
+                    PartOutcome::Wants(Wants::MoreLater) => {
                         if !std::mem::replace(&mut call.is_paused, true) {
                             self.outgoing.push_back(ServiceToDataProxy::Pause { id });
                         }
                     }
-                    Taken::Wants(Wants::Nothing) => {
+                    PartOutcome::Wants(Wants::Nothing) => {
                         if !std::mem::replace(&mut call.is_cancelled, true) {
                             self.outgoing.push_back(ServiceToDataProxy::Cancel { id });
                         }

@@ -17,7 +17,8 @@ pub enum DataError {
     /// There is no data proxy: the call was not made.
     #[error("the data source is not there")]
     Unavailable,
-    /// The data proxy or its database server was lost while the call was under way: what it changes may have happened, or not.
+    /// The data proxy or its database server was lost while the call was under way: what it changes may have happened,
+    /// or not.
     #[error("the data source was lost while the call was under way: {reason}")]
     Lost {
         /// In words: what the proxy says, or that it has gone.

@@ -1,7 +1,7 @@
 //! The way to one data proxy, whichever process that is.
 //!
-//! Calls go to the proxy that came last; what an earlier one has under way it goes on with. A call for which there is no proxy waits
-//! for a while: it has been sent to nobody, so nothing happens twice.
+//! Calls go to the proxy that came last; what an earlier one has under way it goes on with. A call for which there is
+//! no proxy waits for a while: it has been sent to nobody, so nothing happens twice.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,15 +12,15 @@ use tokio::time::Instant;
 use wire::data::Token;
 
 use super::DataError;
-use super::connection::{self, Said};
-use super::reply::Reply;
+use super::connection::{self, TimeoutsSender};
+use super::reply::ReplyReceiver;
 
 /// LIMIT: how long a call waits for a data proxy: a new one is there within a second.
 pub(super) const PROXY_WAIT: Duration = Duration::from_secs(5);
 
 /// A call, on its way to the proxy.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct DataCall {
     /// By which it is cancelled.
     pub(super) key: u64,
     /// The statement or transaction.
@@ -32,13 +32,13 @@ pub(super) struct Call {
     /// Until when it waits for a proxy, if it has had to.
     pub(super) until: Option<Instant>,
     /// Where the answer goes.
-    pub(super) reply: Reply,
+    pub(super) reply: ReplyReceiver,
 }
 
-/// What callers want.
+/// An order of a caller.
 #[derive(Debug)]
-pub(super) enum Order {
-    Call(Call),
+pub(super) enum CallerOrder {
+    Call(DataCall),
     /// Nobody waits for the answer of this call any more.
     Cancel(u64),
     /// More is wanted of what was paused.
@@ -48,25 +48,25 @@ pub(super) enum Order {
 }
 
 /// See the file's head.
-pub(super) struct Link {
-    orders: UnboundedReceiver<Order>,
+pub(super) struct DataClient {
+    orders: UnboundedReceiver<CallerOrder>,
     channels: UnboundedReceiver<(OwnedFd, Token)>,
     /// The proxy that came last, and those before it that may have calls under way.
-    current: Option<UnboundedSender<Order>>,
-    earlier: Vec<UnboundedSender<Order>>,
+    current: Option<UnboundedSender<CallerOrder>>,
+    earlier: Vec<UnboundedSender<CallerOrder>>,
     /// Calls without a proxy, and until when they wait.
-    waiting: VecDeque<(Instant, Call)>,
+    waiting: VecDeque<(Instant, DataCall)>,
     /// Where calls come back that a proxy was not sent. It is weak: the link ends with the last caller.
-    unsent: WeakUnboundedSender<Order>,
+    unsent: WeakUnboundedSender<CallerOrder>,
     /// Where timeouts are said.
-    said: Said,
+    said: TimeoutsSender,
 }
 
-impl Link {
+impl DataClient {
     pub(super) fn new(
-        (callers, orders): (&UnboundedSender<Order>, UnboundedReceiver<Order>),
+        (callers, orders): (&UnboundedSender<CallerOrder>, UnboundedReceiver<CallerOrder>),
         channels: UnboundedReceiver<(OwnedFd, Token)>,
-        said: Said,
+        said: TimeoutsSender,
     ) -> Self {
         let unsent = callers.downgrade();
         Self { orders, channels, current: None, earlier: Vec::new(), waiting: VecDeque::new(), unsent, said }
@@ -80,10 +80,10 @@ impl Link {
                 biased;
                 Some((descriptor, token)) = self.channels.recv() => self.attach(descriptor, token),
                 order = self.orders.recv() => match order {
-                    Some(Order::Call(call)) => self.call(call),
-                    Some(Order::Cancel(key)) => self.cancel(key),
-                    Some(Order::Resume(key)) => self.tell(|| Order::Resume(key)),
-                    Some(Order::NoMore) => {}
+                    Some(CallerOrder::Call(call)) => self.call(call),
+                    Some(CallerOrder::Cancel(key)) => self.cancel(key),
+                    Some(CallerOrder::Resume(key)) => self.tell(|| CallerOrder::Resume(key)),
+                    Some(CallerOrder::NoMore) => {}
                     None => return,
                 },
                 () = sleep_until(until) => self.give_up(),
@@ -102,19 +102,19 @@ impl Link {
         self.earlier.retain(|earlier| !earlier.is_closed());
         if let Some(before) = self.current.replace(orders) {
             // It ends when it has no calls left; until then one of them may be cancelled.
-            let _ = before.send(Order::NoMore);
+            let _ = before.send(CallerOrder::NoMore);
             self.earlier.push(before);
         }
         std::mem::take(&mut self.waiting).into_iter().for_each(|(_, call)| self.call(call));
     }
 
-    fn call(&mut self, call: Call) {
-        let order = Order::Call(call);
+    fn call(&mut self, call: DataCall) {
+        let order = CallerOrder::Call(call);
         let order = match &self.current {
             Some(current) => current.send(order).err().map(|back| back.0),
             None => Some(order),
         };
-        if let Some(Order::Call(mut call)) = order {
+        if let Some(CallerOrder::Call(mut call)) = order {
             self.current = None;
             let until = *call.until.get_or_insert_with(|| Instant::now() + PROXY_WAIT);
             let at = self.waiting.partition_point(|(other, _)| *other <= until);
@@ -128,11 +128,11 @@ impl Link {
         {
             call.reply.cancelled();
         }
-        self.tell(|| Order::Cancel(key));
+        self.tell(|| CallerOrder::Cancel(key));
     }
 
     /// Tells all proxies, as one of them has the call.
-    fn tell(&self, order: impl Fn() -> Order) {
+    fn tell(&self, order: impl Fn() -> CallerOrder) {
         for proxy in self.current.iter().chain(&self.earlier) {
             let _ = proxy.send(order());
         }

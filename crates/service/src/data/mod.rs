@@ -1,6 +1,7 @@
 //! Databases, by named statements: what a service may ask, and what comes back.
 //!
-//! Sees: answers of a data proxy. Never: sends SQL, knows a password of a database, or repeats a call that may have been done.
+//! Sees: answers of a data proxy. Never: sends SQL, knows a password of a database, or repeats a call that may have
+//! been done.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3.
 
@@ -32,41 +33,41 @@ pub use row::Rows;
 pub use timeouts::SaidTimeouts;
 pub use wire::data::{CallFault as DataFault, Value as DataValue};
 
-use link::{Call, Link, Order};
-use reply::Reply;
+use link::{CallerOrder, DataCall, DataClient};
+use reply::ReplyReceiver;
 use timeouts::Timeouts;
 
 /// A data source of the site; a clone is the same source, and may go to other threads.
 ///
-/// Calls are made at once and answered in any order. One whose future is dropped is cancelled: it has changed nothing, or all
-/// of what it was to change.
+/// Calls are made at once and answered in any order. One whose future is dropped is cancelled: it has changed nothing,
+/// or all of what it was to change.
 #[derive(Clone, Debug)]
 pub struct DataSource {
-    orders: UnboundedSender<Order>,
+    orders: UnboundedSender<CallerOrder>,
     keys: Arc<AtomicU64>,
     timeouts: watch::Receiver<Timeouts>,
 }
 
 /// A data source, and what gives it the channels that the launcher makes.
-pub(crate) struct Attached {
+pub(crate) struct AttachedSource {
     pub(crate) source: DataSource,
     pub(crate) channels: UnboundedSender<(OwnedFd, Token)>,
 }
 
 /// The data sources of a service, by name.
-pub(crate) type Sources = HashMap<String, Attached>;
+pub(crate) type Sources = HashMap<String, AttachedSource>;
 
 impl DataSource {
     /// A source without a channel yet; must be called inside the runtime.
-    pub(crate) fn unattached() -> Attached {
+    pub(crate) fn unattached() -> AttachedSource {
         let ((orders, received), (channels, attached)) = (unbounded_channel(), unbounded_channel());
         let (said, timeouts) = watch::channel(Timeouts::default());
-        tokio::task::spawn_local(Link::new((&orders, received), attached, said).run());
-        Attached { source: Self { orders, keys: Arc::default(), timeouts }, channels }
+        tokio::task::spawn_local(DataClient::new((&orders, received), attached, said).run());
+        AttachedSource { source: Self { orders, keys: Arc::default(), timeouts }, channels }
     }
 
-    /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple by
-    /// their order, and a plain value if there is one column.
+    /// Calls a `:one` statement: its row, if there is one. A row becomes a struct by the names of its columns, a tuple
+    /// by their order, and a plain value if there is one column.
     ///
     /// # Errors
     /// As [`DataError`] says.
@@ -117,17 +118,17 @@ impl DataSource {
     async fn call(&self, name: &str, values: Vec<u8>) -> Result<Vec<u8>, DataError> {
         let (reply, answer) = oneshot::channel();
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
-        let reply = Reply::Whole(reply, Vec::new());
-        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
-        self.orders.send(Order::Call(call)).map_err(|_| DataError::Unavailable)?;
-        let mut wanted = Wanted { source: self, key, is_answered: false };
+        let reply = ReplyReceiver::Whole(reply, Vec::new());
+        let call = DataCall { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
+        self.orders.send(CallerOrder::Call(call)).map_err(|_| DataError::Unavailable)?;
+        let mut wanted = WaitingCall { source: self, key, is_answered: false };
         let answer = answer.await;
         wanted.is_answered = true;
         answer.unwrap_or(Err(DataError::Unavailable))
     }
 }
 
-/// What doors to data sources do for services of other machines.
+/// Calls that doors to data sources pass on for services of other machines.
 #[doc(hidden)]
 impl DataSource {
     /// The timeouts that its data proxy says.
@@ -135,8 +136,8 @@ impl DataSource {
         SaidTimeouts(self.timeouts.clone())
     }
 
-    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants. The call is
-    /// cancelled if what is returned is dropped before the answer has ended.
+    /// Makes a call, its values as they came, and has `take` get the answer part by part; it says what more it wants.
+    /// The call is cancelled if what is returned is dropped before the answer has ended.
     pub fn pass_on(
         &self,
         name: &str,
@@ -145,10 +146,10 @@ impl DataSource {
     ) -> PassedOn {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let is_cancelled = Arc::<AtomicBool>::default();
-        let reply = Reply::Parts(Box::new(take), is_cancelled.clone());
-        let call = Call { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
-        if let Err(back) = self.orders.send(Order::Call(call))
-            && let Order::Call(call) = back.0
+        let reply = ReplyReceiver::Parts(Box::new(take), is_cancelled.clone());
+        let call = DataCall { key, name: name.to_owned(), values, made: Instant::now(), until: None, reply };
+        if let Err(back) = self.orders.send(CallerOrder::Call(call))
+            && let CallerOrder::Call(call) = back.0
         {
             call.reply.fail(DataError::Unavailable);
         }
@@ -169,13 +170,13 @@ impl PassedOn {
     /// Cancels the call; its end is still said.
     pub fn cancel(&self) {
         if !self.is_cancelled.swap(true, Ordering::Relaxed) {
-            let _ = self.source.orders.send(Order::Cancel(self.key));
+            let _ = self.source.orders.send(CallerOrder::Cancel(self.key));
         }
     }
 
     /// Has more of its answer come, after [`Wants::MoreLater`].
     pub fn resume(&self) {
-        let _ = self.source.orders.send(Order::Resume(self.key));
+        let _ = self.source.orders.send(CallerOrder::Resume(self.key));
     }
 }
 
@@ -186,16 +187,16 @@ impl Drop for PassedOn {
 }
 
 /// A call that somebody waits for: it is cancelled when that ends first.
-struct Wanted<'s> {
+struct WaitingCall<'s> {
     source: &'s DataSource,
     key: u64,
     is_answered: bool,
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let _ = self.source.orders.send(Order::Cancel(self.key));
+            let _ = self.source.orders.send(CallerOrder::Cancel(self.key));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What may be given to a statement.
+//! The parameters of a statement.
 
 use wire::data::{Value, ValueRef};
 
@@ -8,7 +8,8 @@ pub trait Parameter {
     fn value(&self) -> ValueRef<'_>;
 }
 
-/// The values for all parameters of a statement, in the order of its `-- params:`: a tuple, such as `(7, "a name")`, or a slice.
+/// The values for all parameters of a statement, in the order of its `-- params:`: a tuple, such as `(7, "a name")`, or
+/// a slice.
 pub trait Parameters {
     /// Writes all of them.
     fn put(&self, out: &mut Vec<u8>);

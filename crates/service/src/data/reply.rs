@@ -8,10 +8,11 @@ use wire::data::CallFault;
 
 use super::DataError;
 
-/// LIMIT: bytes of one answer that is kept; a statement may give 256 MiB, and a proxy that sends more is not what it should be.
+/// LIMIT: bytes of one answer that is kept; a statement may give 256 MiB, and a proxy that sends more is not what it
+/// should be.
 const ANSWER_BYTES_MAX: usize = 257 << 20;
 
-/// What comes of a call that is passed on.
+/// The outcome of a call that is passed on.
 #[derive(Debug)]
 pub enum Passed {
     /// A part of the answer; more follows.
@@ -34,23 +35,23 @@ pub enum Wants {
 }
 
 /// See the file's head.
-pub(crate) enum Reply {
+pub(crate) enum ReplyReceiver {
     /// Somebody waits.
     Whole(oneshot::Sender<Result<Vec<u8>, DataError>>, Vec<u8>),
     /// Somebody passes on what comes, and says what more is wanted; unless the call was cancelled.
     Parts(Box<dyn FnMut(Passed) -> Wants + Send>, Arc<AtomicBool>),
 }
 
-/// What has become of a part.
+/// The outcome of receiving a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// What is wanted now.
+pub(super) enum PartOutcome {
+    /// The caller's current wish for more parts.
     Wants(Wants),
     /// No proxy sends so much.
     TooMuch,
 }
 
-impl Reply {
+impl ReplyReceiver {
     /// Whether nobody waits any more.
     pub(super) fn is_closed(&self) -> bool {
         match self {
@@ -59,13 +60,17 @@ impl Reply {
         }
     }
 
-    pub(super) fn part(&mut self, part: Vec<u8>) -> Taken {
+    pub(super) fn part(&mut self, part: Vec<u8>) -> PartOutcome {
         match self {
             Self::Whole(_, answer) => {
                 answer.extend(part);
-                if answer.len() > ANSWER_BYTES_MAX { Taken::TooMuch } else { Taken::Wants(Wants::More) }
+                if answer.len() > ANSWER_BYTES_MAX {
+                    PartOutcome::TooMuch
+                } else {
+                    PartOutcome::Wants(Wants::More)
+                }
             }
-            Self::Parts(take, _) => Taken::Wants(take(Passed::Part(part))),
+            Self::Parts(take, _) => PartOutcome::Wants(take(Passed::Part(part))),
         }
     }
 
@@ -97,7 +102,7 @@ impl Reply {
     }
 }
 
-impl std::fmt::Debug for Reply {
+impl std::fmt::Debug for ReplyReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Reply")
     }

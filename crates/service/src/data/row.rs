@@ -40,17 +40,17 @@ impl Rows {
     /// A row does not fit the type.
     pub fn into_rows<T: DeserializeOwned>(self) -> Result<Vec<T>, DataError> {
         let Self { columns, rows, .. } = self;
-        rows.into_iter().map(|values| T::deserialize(Row { columns: &columns, values })).collect()
+        rows.into_iter().map(|values| T::deserialize(RowDeserializer { columns: &columns, values })).collect()
     }
 }
 
 /// One row: a map for a struct, a sequence for a tuple, its value for anything else.
-struct Row<'c> {
+struct RowDeserializer<'c> {
     columns: &'c [String],
     values: Vec<Value>,
 }
 
-impl Row<'_> {
+impl RowDeserializer<'_> {
     fn single(self) -> Result<Cell, DataError> {
         let count = self.values.len();
         let single = self.values.into_iter().next().filter(|_| count == 1);
@@ -60,7 +60,7 @@ impl Row<'_> {
     }
 }
 
-impl<'de> Deserializer<'de> for Row<'_> {
+impl<'de> Deserializer<'de> for RowDeserializer<'_> {
     type Error = DataError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DataError> {
@@ -217,7 +217,7 @@ mod tests {
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "lowercase")]
-    enum Level {
+    enum Urgency {
         High,
     }
 
@@ -232,7 +232,7 @@ mod tests {
         raw: Vec<u8>,
         score: f64,
         on: bool,
-        level: Level,
+        level: Urgency,
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             raw: vec![0, 255],
             score: 0.5,
             on: true,
-            level: Level::High,
+            level: Urgency::High,
         };
         assert_eq!(rows::<User>(&columns, values()), Ok(vec![user]));
         assert_eq!(rows::<(i64, String)>(&["a", "b"], values()[1..3].to_vec()), Ok(vec![(7, "ann".into())]));

@@ -1,4 +1,5 @@
-//! How long calls may take, as a data proxy says: whoever waits has a clock of its own, as a proxy that hangs says nothing.
+//! How long calls may take, as a data proxy says: whoever waits has a clock of its own, as a proxy that hangs says
+//! nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ impl Timeouts {
         }
     }
 
-    /// What a proxy would say of them.
+    /// The messages in which a proxy would state these timeouts.
     fn said(&self) -> Vec<DataProxyToService> {
         let ms = |timeout: Duration| u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
         let usual_ms = self.usual.map_or(0, ms);

@@ -1,7 +1,7 @@
 //! Files that a service keeps, in the folder of its own that `files = true` gives it.
 //!
-//! Runs in: a service's worker, and threads of it that wait for the disk. Sees: names that the service chooses. Never: uses a
-//! client's name for a file; shows a file that is not whole.
+//! Runs in: a service's worker, and threads of it that wait for the disk. Sees: names that the service chooses. Never:
+//! uses a client's name for a file; shows a file that is not whole.
 
 mod new_file;
 mod upload;
@@ -19,11 +19,11 @@ pub use upload::{SaveError, Saved};
 /// Where a service's files are, in its environment; the launcher says it.
 const VARIABLE: &str = "BULKHEAD_FILES";
 
-/// What files are called that are not whole yet.
+/// The prefix of files that are not whole yet.
 const PARTIAL: &str = ".part-";
 
-/// LIMIT: how long a partial file may stay as it is. What was killed while it wrote has left it; a client that is slower than
-/// this is given up.
+/// LIMIT: how long a partial file may stay as it is. A process that was killed while it wrote has left the file; a
+/// client that is slower than this is given up.
 const PARTIAL_MAX: Duration = Duration::from_secs(3600);
 
 /// LIMIT: most file systems take names of 255 bytes.
@@ -34,8 +34,8 @@ const NAME_MAX: usize = 200;
 pub struct Files(Rc<PathBuf>);
 
 impl Files {
-    /// The files in `folder`, for tests of a service. What was left there by a process that was killed while it wrote is
-    /// removed.
+    /// The files in `folder`, for tests of a service. Partial files of a process that was killed while it wrote
+    /// are removed.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -89,8 +89,10 @@ impl Context {
     /// # Errors
     /// It has none, in words for the operator.
     pub fn files(&self) -> Result<Files, Error> {
-        let folder = std::env::var_os(VARIABLE)
-            .ok_or("this service keeps files, and has no folder for them: write `files = true` in its [[site.service]]")?;
+        let folder = std::env::var_os(VARIABLE).ok_or(
+            "this service keeps files, and has no folder for them: write `files = true` in its \
+                [[site.service]]",
+        )?;
         let files = Files::in_folder(PathBuf::from(&folder));
         files.map_err(|error| format!("cannot read the folder {}: {error}", folder.display()).into())
     }

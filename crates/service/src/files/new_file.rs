@@ -1,7 +1,7 @@
 //! A file that is being written, and is there for nobody until it is whole.
 //!
-//! Runs in: a service's worker, and threads of it that wait for the disk. Sees: what the service writes. Never: leaves a
-//! partial file behind, unless the process is killed.
+//! Runs in: a service's worker, and threads of it that wait for the disk. Sees: what the service writes. Never: leaves
+//! a partial file behind, unless the process is killed.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};

@@ -1,7 +1,7 @@
 //! A file of a form, kept.
 //!
-//! Runs in: a service's worker. Sees: bytes that a client made up. Never: keeps more of them than the limit; uses the client's
-//! name.
+//! Runs in: a service's worker. Sees: bytes that a client made up. Never: keeps more of them than the limit; uses the
+//! client's name.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::{FormError, Part, Response};
 /// A file that was kept whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// What it is called among the service's files.
+    /// The name among the service's files.
     pub name: String,
     /// How long it is.
     pub bytes: u64,
@@ -34,8 +34,8 @@ pub enum SaveError {
 }
 
 impl Part<'_> {
-    /// Keeps the rest of the content, at most `bytes_max` of it, under a random name. It is on the disk, whole, when this
-    /// returns; if it is not whole, nothing is left of it.
+    /// Keeps the rest of the content, at most `bytes_max` of it, under a random name. It is on the disk, whole, when
+    /// this returns; if it is not whole, nothing is left of it.
     ///
     /// # Errors
     /// [`SaveError`] converts into the [`Response`] to be given.
@@ -78,7 +78,7 @@ impl From<SaveError> for Response {
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         };
-        // What is left of the body cannot be told from a next request.
+        // The rest of the body cannot be told from a next request.
         Self::status_page(status).with_close()
     }
 }

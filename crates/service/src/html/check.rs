@@ -1,11 +1,11 @@
-//! What the compiler checks of the text of `html!`.
+//! Checks the text of `html!`, in the compiler.
 //!
 //! Runs in: the compiler. Sees: the text of a service's author. Never: lets a value stand where escaping does not make
 //! it harmless, as far as a text shows that by itself.
 
 /// Where in a text something stands.
 #[derive(Clone, Copy)]
-enum State {
+enum HtmlState {
     Text,
     /// In a tag, outside of values in quotes.
     Tag,
@@ -18,7 +18,7 @@ enum State {
 /// Fails to compile where a value would stand in the wrong place.
 pub const fn check_html(text: &str) {
     let bytes = text.as_bytes();
-    let (mut at, mut state) = (0, State::Text);
+    let (mut at, mut state) = (0, HtmlState::Text);
     // Where the name of the tag, and of the attribute, begins.
     let (mut tag, mut attribute) = (0, 0);
     while at < bytes.len() {
@@ -34,33 +34,35 @@ pub const fn check_html(text: &str) {
             check_place(state, bytes, attribute);
         }
         state = match (state, bytes[at]) {
-            (State::Text, b'<') if is_name(bytes, at + 1) => {
+            (HtmlState::Text, b'<') if is_name(bytes, at + 1) => {
                 tag = at + 1;
-                State::Tag
+                HtmlState::Tag
             }
-            (State::Raw, b'<') if is(bytes, at + 1, b'/') => {
+            (HtmlState::Raw, b'<') if is(bytes, at + 1, b'/') => {
                 tag = at + 1;
-                State::Tag
+                HtmlState::Tag
             }
-            (State::Tag, b'>') if is_raw(bytes, tag) => State::Raw,
-            (State::Tag, b'>') => State::Text,
-            (State::Tag, quote @ (b'"' | b'\'')) => State::Quoted(quote),
-            (State::Quoted(quote), byte) if byte == quote => State::Tag,
+            (HtmlState::Tag, b'>') if is_raw(bytes, tag) => HtmlState::Raw,
+            (HtmlState::Tag, b'>') => HtmlState::Text,
+            (HtmlState::Tag, quote @ (b'"' | b'\'')) => HtmlState::Quoted(quote),
+            (HtmlState::Quoted(quote), byte) if byte == quote => HtmlState::Tag,
             (state, _) => state,
         };
-        if matches!(state, State::Tag) && bytes[at].is_ascii_whitespace() {
+        if matches!(state, HtmlState::Tag) && bytes[at].is_ascii_whitespace() {
             attribute = at + 1;
         }
         at += 1;
     }
 }
 
-const fn check_place(state: State, bytes: &[u8], attribute: usize) {
+const fn check_place(state: HtmlState, bytes: &[u8], attribute: usize) {
     match state {
-        State::Text => {}
-        State::Tag => panic!("html!: within a tag, a value may stand between quotes alone: title=\"{{}}\""),
-        State::Raw => panic!("html!: a value within <script> or <style> is not made safe by escaping"),
-        State::Quoted(_) => assert!(
+        HtmlState::Text => {}
+        HtmlState::Tag => {
+            panic!("html!: within a tag, a value may stand between quotes alone: title=\"{{}}\"")
+        }
+        HtmlState::Raw => panic!("html!: a value within <script> or <style> is not made safe by escaping"),
+        HtmlState::Quoted(_) => assert!(
             !begins(bytes, attribute, b"on") && !begins(bytes, attribute, b"style"),
             "html!: a value that is script or style is not made safe by escaping"
         ),

@@ -61,8 +61,8 @@ impl FromIterator<Html> for Html {
     }
 }
 
-/// What [`html!`](crate::html) takes as a value: text and numbers, which are escaped, and [`Html`], which is not. `None` is
-/// nothing at all.
+/// A value that [`html!`](crate::html) takes: text and numbers, which are escaped, and [`Html`], which is not. `None`
+/// writes nothing.
 pub trait ToHtml {
     /// Writes it as HTML.
     ///

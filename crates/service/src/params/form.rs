@@ -31,7 +31,7 @@ pub struct FormLimits {
 }
 
 impl Default for FormLimits {
-    /// LIMIT: as much as people type into a form. What is uploaded is read part by part, by [`Request::multipart`].
+    /// LIMIT: as much as people type into a form. Uploads are read part by part, by [`Request::multipart`].
     fn default() -> Self {
         Self { fields_max: 1000, value_bytes_max: 256 * 1024, total_bytes_max: 1 << 20 }
     }
@@ -46,7 +46,7 @@ pub enum FormError {
     /// The body is said to be something else; 415.
     #[error("the body is no form, but {found:?}")]
     NotAForm {
-        /// What `Content-Type` says.
+        /// The value of `Content-Type`.
         found: String,
     },
     /// There are more fields than the limit; 413.
@@ -86,8 +86,8 @@ impl Request {
         }
     }
 
-    /// The parts of a `multipart/form-data` body, one after the other, each in pieces: for files, which may be as long as
-    /// `body_bytes` lets them. The request has no body afterwards.
+    /// The parts of a `multipart/form-data` body, one after the other, each in pieces: for files, which may be as long
+    /// as `body_bytes` lets them. The request has no body afterwards.
     ///
     /// # Errors
     /// The body is none of that type.
@@ -147,7 +147,7 @@ impl From<FormError> for Response {
             FormError::TooMany(_) | FormError::ValueTooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             FormError::Broken(_) => StatusCode::BAD_REQUEST,
         };
-        // What is left of the body cannot be told from a next request.
+        // The rest of the body cannot be told from a next request.
         Self::status_page(status).with_close()
     }
 }

@@ -46,7 +46,7 @@ pub enum ParamError {
     Invalid {
         /// The parameter that was asked for.
         name: String,
-        /// What the type says.
+        /// The reason, in the type's words.
         reason: String,
     },
 }
@@ -78,8 +78,8 @@ impl Params {
         self.optional_as(name)?.ok_or_else(|| ParamError::Missing { name: name.to_owned() })
     }
 
-    /// The first value of `name`, as a `T`; `None` if there is none, or an empty one, as browsers send of a field that was
-    /// left empty.
+    /// The first value of `name`, as a `T`; `None` if there is none, or an empty one, as browsers send of a field that
+    /// was left empty.
     ///
     /// # Errors
     /// It has a character that the [filter] would take out, or it is no `T`.
@@ -114,8 +114,8 @@ fn typed<T: FromStr<Err: Display>>(name: &str, value: &str) -> Result<Option<T>,
     if value.is_empty() {
         return Ok(None);
     }
-    // SECURITY: a `T` that is made of text must not bring in what `get` keeps out; a number that is changed on the way would
-    // be another number.
+    // SECURITY: a `T` that is made of text must not bring in what `get` keeps out; a number that is changed on the way
+    // would be another number.
     if let Some(character) = first_dangerous(value) {
         return Err(ParamError::Dangerous { name: name(), character });
     }

@@ -1,7 +1,7 @@
 //! A `multipart/form-data` body (RFC 7578), part by part.
 //!
-//! Runs in: a service's worker. Sees: bytes that a client made up. Never: holds more of a body than one piece and what is
-//! needed to find the next boundary or the end of a part's head.
+//! Runs in: a service's worker. Sees: bytes that a client made up. Never: holds more of a body than one piece and what
+//! is needed to find the next boundary or the end of a part's head.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,8 +61,8 @@ impl Multipart {
         Self { parser, current: None, feed, limits, parts: 0, total: 0 }
     }
 
-    /// The same with other limits: `value_bytes_max` holds for [`Part::text`], `total_bytes_max` for the contents of all
-    /// parts together. Without this call, `body_bytes` of the configuration alone limits the total.
+    /// The same with other limits: `value_bytes_max` holds for [`Part::text`], `total_bytes_max` for the contents of
+    /// all parts together. Without this call, `body_bytes` of the configuration alone limits the total.
     #[must_use]
     pub fn with_limits(self, limits: FormLimits) -> Self {
         Self { limits, ..self }
@@ -112,12 +112,12 @@ impl Part<'_> {
         self.field().and_then(multer::Field::name).unwrap_or_default()
     }
 
-    /// What the client calls the file; `None` if this is no file. It must not be used as the name of a file.
+    /// The client's name for the file; `None` if this is no file. It must not be used as the name of a file.
     pub fn client_file_name(&self) -> Option<&str> {
         self.field()?.file_name()
     }
 
-    /// What the client says that the content is.
+    /// The type of the content, as the client states it.
     pub fn client_content_type(&self) -> Option<&str> {
         self.field()?.headers().get(http::header::CONTENT_TYPE)?.to_str().ok()
     }
@@ -151,7 +151,7 @@ impl Part<'_> {
     }
 }
 
-/// What the parser and its source of bytes know of each other. [`Body`] has to be `Send`; hence atomics, on one thread.
+/// The state that the parser and its source of bytes share. [`Body`] has to be `Send`; hence atomics, on one thread.
 #[derive(Default)]
 struct Feed {
     /// Whether a piece may be passed on.
@@ -217,7 +217,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> Stream for Pieces<B> {
     }
 }
 
-/// What the parser says, in our words; a trouble of the body stays what it is.
+/// The parser's error, in our words; an error of the body stays as it is.
 fn error(error: multer::Error) -> FormError {
     match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<BodyError>() {

@@ -12,7 +12,7 @@ use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use zeroize::Zeroizing;
 
-use super::key::{KEY_LENGTH, Secret};
+use super::key::{KEY_LENGTH, KeySecret};
 use crate::cookie::{CookieError, check_name, check_path, set, values};
 
 /// How many cookies of our name are tried.
@@ -46,12 +46,12 @@ impl Cookie {
     }
 
     /// The keys in a request's headers, the first of them first.
-    pub(crate) fn secrets(&self, headers: &HeaderMap) -> Vec<Secret> {
+    pub(crate) fn secrets(&self, headers: &HeaderMap) -> Vec<KeySecret> {
         values(headers, &self.name).take(COOKIES_MAX).filter_map(decode).collect()
     }
 
     /// Gives the user `secret` for `lifetime`, in place of what was given in the same response.
-    pub(crate) fn issue(&self, headers: &mut HeaderMap, secret: &Secret, lifetime: Duration) {
+    pub(crate) fn issue(&self, headers: &mut HeaderMap, secret: &KeySecret, lifetime: Duration) {
         self.set(headers, &encode(secret), lifetime.as_secs().max(1));
     }
 
@@ -66,7 +66,7 @@ impl Cookie {
 }
 
 /// A key in hexadecimal digits.
-fn encode(secret: &Secret) -> Zeroizing<String> {
+fn encode(secret: &KeySecret) -> Zeroizing<String> {
     let mut text = Zeroizing::new(String::with_capacity(2 * KEY_LENGTH));
     for byte in secret.bytes() {
         // Formatting into a String does not fail.
@@ -76,9 +76,9 @@ fn encode(secret: &Secret) -> Zeroizing<String> {
 }
 
 /// The key in `text`, of which there is one spelling only.
-fn decode(text: &[u8]) -> Option<Secret> {
+fn decode(text: &[u8]) -> Option<KeySecret> {
     let text: &[u8; 2 * KEY_LENGTH] = text.try_into().ok()?;
-    Secret::fill(|bytes| {
+    KeySecret::fill(|bytes| {
         for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {
             *byte = digit(digits[0]).ok_or(())? << 4 | digit(digits[1]).ok_or(())?;
         }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_key_comes_back_as_it_was_issued() {
-        let secret = Secret::random().unwrap();
+        let secret = KeySecret::random().unwrap();
         let mut response = HeaderMap::new();
         cookie().issue(&mut response, &secret, Duration::from_secs(60));
         let line = response[SET_COOKIE].to_str().unwrap().to_owned();
@@ -207,7 +207,7 @@ mod tests {
     fn an_issued_cookie_replaces_its_own_kind_only() {
         let mut response = HeaderMap::new();
         response.append(SET_COOKIE, HeaderValue::from_static("a=b"));
-        cookie().issue(&mut response, &Secret::random().unwrap(), Duration::from_secs(1));
+        cookie().issue(&mut response, &KeySecret::random().unwrap(), Duration::from_secs(1));
         response.append(SET_COOKIE, HeaderValue::from_static("c=d"));
         cookie().withdraw(&mut response);
         let lines: Vec<_> = response.get_all(SET_COOKIE).iter().map(|line| line.to_str().unwrap()).collect();

@@ -28,29 +28,29 @@ const FOR_INDEX: &[u8] = b"bulkhead sealed cache 1 index.";
 const FOR_CIPHER: &[u8] = b"bulkhead sealed cache 1 cipher.";
 
 /// The place of a user's entry. It is derived from the key, and says nothing about it.
-pub(crate) type Index = [u8; 16];
+pub(crate) type EntryIndex = [u8; 16];
 
 /// Random bytes that only a user's cookie holds; in one place on the heap, so that a move leaves no copy.
-pub(crate) struct Secret(Box<Zeroizing<[u8; KEY_LENGTH]>>);
+pub(crate) struct KeySecret(Box<Zeroizing<[u8; KEY_LENGTH]>>);
 
 /// A secret and what follows from it.
-pub(crate) struct Key {
-    pub(crate) secret: Secret,
-    pub(crate) index: Index,
-    cipher: Secret,
+pub(crate) struct UserKey {
+    pub(crate) secret: KeySecret,
+    pub(crate) index: EntryIndex,
+    cipher: KeySecret,
     scope: Box<[u8]>,
 }
 
-/// What an entry holds.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SealedKind {
     /// A user's state.
     State,
     /// The key that has followed this one.
     Successor,
 }
 
-impl Secret {
+impl KeySecret {
     /// A new one from the system's random source.
     pub(crate) fn random() -> Result<Self, getrandom::Error> {
         Self::fill(getrandom::fill)
@@ -77,24 +77,24 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for KeySecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for UserKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Key").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
-impl Key {
+impl UserKey {
     /// The key of `secret` in `scope`, the name of a cache.
-    pub(crate) fn new(secret: Secret, scope: &str) -> Self {
-        let mut index = Index::default();
+    pub(crate) fn new(secret: KeySecret, scope: &str) -> Self {
+        let mut index = EntryIndex::default();
         derive(&secret, FOR_INDEX, scope, &mut index);
-        let Ok(cipher) = Secret::fill::<Infallible>(|bytes| {
+        let Ok(cipher) = KeySecret::fill::<Infallible>(|bytes| {
             derive(&secret, FOR_CIPHER, scope, bytes);
             Ok(())
         });
@@ -102,7 +102,7 @@ impl Key {
     }
 
     /// Seals `content`: a nonce, then what only this key opens again, and only at its own place and as the same kind.
-    pub(crate) fn seal(&self, kind: Kind, content: &[u8]) -> Result<Vec<u8>, getrandom::Error> {
+    pub(crate) fn seal(&self, kind: SealedKind, content: &[u8]) -> Result<Vec<u8>, getrandom::Error> {
         let mut nonce = [0; NONCE_LENGTH];
         getrandom::fill(&mut nonce)?;
         let associated = self.associated(kind);
@@ -115,7 +115,7 @@ impl Key {
     }
 
     /// Opens what [`Self::seal`] has made; `None` if it was made otherwise, or changed.
-    pub(crate) fn open(&self, kind: Kind, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub(crate) fn open(&self, kind: SealedKind, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, content) = sealed.split_first_chunk::<NONCE_LENGTH>()?;
         let associated = self.associated(kind);
         let payload = Payload { msg: content, aad: &associated };
@@ -127,18 +127,18 @@ impl Key {
         XChaCha20Poly1305::new(key.into())
     }
 
-    /// What an entry is bound to: its kind, its place and its cache.
-    fn associated(&self, kind: Kind) -> Vec<u8> {
+    /// The associated data of an entry: its kind, its place and its cache.
+    fn associated(&self, kind: SealedKind) -> Vec<u8> {
         let kind = match kind {
-            Kind::State => 0,
-            Kind::Successor => 1,
+            SealedKind::State => 0,
+            SealedKind::Successor => 1,
         };
         [&[kind][..], &self.index, &self.scope].concat()
     }
 }
 
 /// Fills `out` with what follows from `secret` for one purpose.
-fn derive(secret: &Secret, purpose: &[u8], scope: &str, out: &mut [u8]) {
+fn derive(secret: &KeySecret, purpose: &[u8], scope: &str, out: &mut [u8]) {
     let hkdf =
         Hkdf::<Sha256>::from_prk(secret.bytes()).expect("invariant: a key is as long as SHA-256's output");
     hkdf.expand_multi_info(&[purpose, scope.as_bytes()], out)

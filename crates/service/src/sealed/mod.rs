@@ -30,9 +30,9 @@ use crate::{Error, Response};
 use cookie::Cookie;
 #[doc(hidden)]
 pub use cookie::fuzz_cookie;
-use key::{Key, Kind, Secret};
+use key::{KeySecret, SealedKind, UserKey};
 pub use settings::SealedSettings;
-use store::{Entry, Store};
+use store::{SealedEntry, Store};
 
 /// How many times a key may have been replaced within one `overlap`.
 ///
@@ -76,7 +76,7 @@ pub struct SealedCache {
 pub struct User<'c> {
     cache: &'c SealedCache,
     /// Keys that the request brought or that were made in its course, as far as they may open anything.
-    keys: Vec<Key>,
+    keys: Vec<UserKey>,
     /// Whether the user has a cookie.
     has_cookie: bool,
 }
@@ -109,7 +109,7 @@ impl SealedCache {
         settings.check()?;
         let cookie = Cookie::new(name, path, !settings.danger_plaintext)?;
         // Better now than at a user's first request.
-        Secret::random().map_err(|error| format!("a sealed cache needs random bytes: {error}"))?;
+        KeySecret::random().map_err(|error| format!("a sealed cache needs random bytes: {error}"))?;
         let store = RefCell::new(Store::new(settings.entries_max, settings.total_bytes_max));
         Ok(Self { name: name.to_owned(), cookie, settings, store, now: Instant::now })
     }
@@ -118,7 +118,7 @@ impl SealedCache {
     pub fn user(&self, headers: &HeaderMap) -> User<'_> {
         let secrets = self.cookie.secrets(headers);
         let has_cookie = !secrets.is_empty();
-        let keys = secrets.into_iter().map(|secret| Key::new(secret, &self.name)).collect();
+        let keys = secrets.into_iter().map(|secret| UserKey::new(secret, &self.name)).collect();
         let mut user = User { cache: self, keys, has_cookie };
         let now = (self.now)();
         if let Some(key) = user.current(now) {
@@ -133,21 +133,21 @@ impl SealedCache {
     }
 
     /// The key that has followed `key` last; `None` if there is nothing for it to open.
-    fn newest(&self, mut key: Key, now: Instant) -> Option<Key> {
+    fn newest(&self, mut key: UserKey, now: Instant) -> Option<UserKey> {
         let mut store = self.store.borrow_mut();
         for _ in 0..STEPS_MAX {
             let entry = store.find(&key.index, now)?;
-            if entry.kind == Kind::State {
+            if entry.kind == SealedKind::State {
                 return Some(key);
             }
-            let successor = key.open(Kind::Successor, &entry.sealed)?;
-            key = Key::new(Secret::copy_of(&successor)?, &self.name);
+            let successor = key.open(SealedKind::Successor, &entry.sealed)?;
+            key = UserKey::new(KeySecret::copy_of(&successor)?, &self.name);
         }
         None
     }
 
     /// Whether a key is to be replaced.
-    fn is_due(&self, key: &Key, now: Instant) -> bool {
+    fn is_due(&self, key: &UserKey, now: Instant) -> bool {
         let settings = &self.settings;
         self.store.borrow_mut().find(&key.index, now).is_none_or(|entry| {
             let age = now.saturating_duration_since(entry.key_made);
@@ -163,7 +163,7 @@ impl User<'_> {
         let now = (cache.now)();
         let key = self.current(now)?;
         let mut store = cache.store.borrow_mut();
-        let opened = key.open(Kind::State, &store.find(&key.index, now)?.sealed);
+        let opened = key.open(SealedKind::State, &store.find(&key.index, now)?.sealed);
         if opened.is_none() {
             // Somebody has changed what is in our memory; it will not get better.
             store.remove(&key.index);
@@ -188,7 +188,7 @@ impl User<'_> {
         if due {
             self.replace_key(state, now)?;
         } else if let Some(key) = self.keys.first() {
-            let sealed = key.seal(Kind::State, state)?;
+            let sealed = key.seal(SealedKind::State, state)?;
             cache.store.borrow_mut().reseal(&key.index, sealed, now + cache.settings.lifetime, now);
         }
         if let Some(key) = self.keys.first() {
@@ -216,7 +216,7 @@ impl User<'_> {
     /// The key of this user's entry; from here on it is the only one.
     ///
     /// SECURITY: a key that has no entry is dropped, and never adopted: whoever gave it to the user knows it.
-    fn current(&mut self, now: Instant) -> Option<&Key> {
+    fn current(&mut self, now: Instant) -> Option<&UserKey> {
         let keys = std::mem::take(&mut self.keys);
         self.keys.extend(keys.into_iter().find_map(|key| self.cache.newest(key, now)));
         self.keys.first()
@@ -225,15 +225,15 @@ impl User<'_> {
     /// Puts `state` in under a new key, to which the present one, if any, leads for a while.
     fn replace_key(&mut self, state: &[u8], now: Instant) -> Result<(), SealedError> {
         let SealedCache { name, settings, store, .. } = self.cache;
-        let new = Key::new(Secret::random()?, name);
-        let sealed = new.seal(Kind::State, state)?;
+        let new = UserKey::new(KeySecret::random()?, name);
+        let sealed = new.seal(SealedKind::State, state)?;
         let mut store = store.borrow_mut();
         if let Some(old) = self.keys.first() {
-            let successor = old.seal(Kind::Successor, new.secret.bytes())?;
-            store.insert(old.index, Entry::successor(successor, now, now + settings.overlap), now);
+            let successor = old.seal(SealedKind::Successor, new.secret.bytes())?;
+            store.insert(old.index, SealedEntry::successor(successor, now, now + settings.overlap), now);
         }
         let came_back = !self.keys.is_empty();
-        store.insert(new.index, Entry::state(sealed, came_back, now, now + settings.lifetime), now);
+        store.insert(new.index, SealedEntry::state(sealed, came_back, now, now + settings.lifetime), now);
         self.keys = vec![new];
         Ok(())
     }

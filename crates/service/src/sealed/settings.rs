@@ -26,7 +26,7 @@ pub struct SealedSettings {
     pub entry_bytes_max: usize,
     /// How many states are kept at most; 10,000. Beyond that, those not used for longest go.
     pub entries_max: usize,
-    /// What all states take together, in bytes, 320 more counted for each; 16 MiB.
+    /// The size of all states together, in bytes, 320 more counted for each; 16 MiB.
     pub total_bytes_max: usize,
     /// How long a state is kept after it was last put in; also the cookie's age. 1 hour.
     pub lifetime: Duration,

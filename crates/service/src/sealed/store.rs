@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use zeroize::Zeroizing;
 
-use super::key::{Index, Kind};
+use super::key::{EntryIndex, SealedKind};
 
-/// What an entry takes besides its content: its places in one map and two trees.
+/// The memory that an entry takes besides its content: its places in one map and two trees.
 ///
 /// LIMIT: 210 to 320 bytes, by the sizes of what is stored and how full maps (7/16 to 7/8), trees (about 2/3) and the
 /// allocator's blocks are; the most of it.
@@ -20,8 +20,8 @@ const FRESH_SHARE: usize = 8;
 
 /// An entry; what was sealed is overwritten when it goes.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) kind: Kind,
+pub(crate) struct SealedEntry {
+    pub(crate) kind: SealedKind,
     pub(crate) sealed: Zeroizing<Vec<u8>>,
     /// When its key was made.
     pub(crate) key_made: Instant,
@@ -36,27 +36,27 @@ pub(crate) struct Entry {
 /// All entries of a cache.
 #[derive(Debug)]
 pub(crate) struct Store {
-    entries: HashMap<Index, Entry>,
+    entries: HashMap<EntryIndex, SealedEntry>,
     /// Entries by the time of their last use: of users not seen again, and of the others.
-    fresh: BTreeMap<u64, Index>,
-    known: BTreeMap<u64, Index>,
-    expiries: BTreeSet<(Instant, Index)>,
+    fresh: BTreeMap<u64, EntryIndex>,
+    known: BTreeMap<u64, EntryIndex>,
+    expiries: BTreeSet<(Instant, EntryIndex)>,
     turn: u64,
     bytes: usize,
     entries_max: usize,
     bytes_max: usize,
 }
 
-impl Entry {
+impl SealedEntry {
     /// A user's state under a key made at `now`.
     pub(crate) fn state(sealed: Vec<u8>, known: bool, now: Instant, expires: Instant) -> Self {
         let sealed = Zeroizing::new(sealed);
-        Self { kind: Kind::State, sealed, key_made: now, uses: 0, expires, known, turn: 0 }
+        Self { kind: SealedKind::State, sealed, key_made: now, uses: 0, expires, known, turn: 0 }
     }
 
-    /// What a key leaves that was replaced at `now`.
+    /// The entry in place of a key that was replaced at `now`.
     pub(crate) fn successor(sealed: Vec<u8>, now: Instant, expires: Instant) -> Self {
-        Self { kind: Kind::Successor, ..Self::state(sealed, true, now, expires) }
+        Self { kind: SealedKind::Successor, ..Self::state(sealed, true, now, expires) }
     }
 }
 
@@ -74,13 +74,13 @@ impl Store {
         }
     }
 
-    /// What a sealed content of `length` bytes counts for.
+    /// The counted size of a sealed content of `length` bytes.
     pub(crate) const fn size(length: usize) -> usize {
         length + ENTRY_OVERHEAD
     }
 
     /// Puts an entry in, in place of the one at `index`; others go if there is no room.
-    pub(crate) fn insert(&mut self, index: Index, mut entry: Entry, now: Instant) {
+    pub(crate) fn insert(&mut self, index: EntryIndex, mut entry: SealedEntry, now: Instant) {
         self.purge(now);
         self.remove(&index);
         let size = Self::size(entry.sealed.len());
@@ -98,13 +98,13 @@ impl Store {
     }
 
     /// The entry at `index`, unless it has expired.
-    pub(crate) fn find(&mut self, index: &Index, now: Instant) -> Option<&Entry> {
+    pub(crate) fn find(&mut self, index: &EntryIndex, now: Instant) -> Option<&SealedEntry> {
         self.purge(now);
         self.entries.get(index)
     }
 
     /// Notes that the user of `index` has come back with the key.
-    pub(crate) fn visit(&mut self, index: &Index) {
+    pub(crate) fn visit(&mut self, index: &EntryIndex) {
         let Some(entry) = self.entries.get_mut(index) else {
             return;
         };
@@ -119,16 +119,16 @@ impl Store {
     }
 
     /// Gives an entry another content; all else about it stays.
-    pub(crate) fn reseal(&mut self, index: &Index, sealed: Vec<u8>, expires: Instant, now: Instant) {
+    pub(crate) fn reseal(&mut self, index: &EntryIndex, sealed: Vec<u8>, expires: Instant, now: Instant) {
         if let Some(entry) = self.remove(index) {
-            let Entry { key_made, uses, known, kind, .. } = entry;
+            let SealedEntry { key_made, uses, known, kind, .. } = entry;
             let sealed = Zeroizing::new(sealed);
-            self.insert(*index, Entry { kind, sealed, key_made, uses, expires, known, turn: 0 }, now);
+            self.insert(*index, SealedEntry { kind, sealed, key_made, uses, expires, known, turn: 0 }, now);
         }
     }
 
     /// Removes an entry, which may not be there.
-    pub(crate) fn remove(&mut self, index: &Index) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, index: &EntryIndex) -> Option<SealedEntry> {
         let entry = self.entries.remove(index)?;
         self.bytes -= Self::size(entry.sealed.len());
         self.expiries.remove(&(entry.expires, *index));
@@ -160,7 +160,7 @@ impl Store {
         }
     }
 
-    fn turns(&mut self, known: bool) -> &mut BTreeMap<u64, Index> {
+    fn turns(&mut self, known: bool) -> &mut BTreeMap<u64, EntryIndex> {
         if known { &mut self.known } else { &mut self.fresh }
     }
 
@@ -171,7 +171,7 @@ impl Store {
 
     /// Every entry, to be looked at and changed.
     #[cfg(test)]
-    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (&Index, &mut Entry)> {
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (&EntryIndex, &mut SealedEntry)> {
         self.entries.iter_mut()
     }
 }
@@ -182,12 +182,12 @@ mod tests {
 
     use super::*;
 
-    fn index(number: u8) -> Index {
+    fn index(number: u8) -> EntryIndex {
         [number; 16]
     }
 
-    fn entry(length: usize, expires: Instant) -> Entry {
-        Entry::state(vec![0; length], false, expires, expires)
+    fn entry(length: usize, expires: Instant) -> SealedEntry {
+        SealedEntry::state(vec![0; length], false, expires, expires)
     }
 
     fn held(store: &Store) -> Vec<u8> {

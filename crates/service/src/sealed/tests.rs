@@ -128,7 +128,7 @@ fn neither_key_nor_state_is_in_memory_between_requests() {
         for secret in [&browser.key(), &before] {
             assert!(!holds(&memory, secret));
             assert!(!holds(&memory, &secret[..8]), "nor any part of the key");
-            let cipher = Key::new(Secret::copy_of(secret).unwrap(), "test");
+            let cipher = UserKey::new(KeySecret::copy_of(secret).unwrap(), "test");
             assert!(holds(&memory, &cipher.index), "the search finds what is there");
         }
         assert!(!holds(&memory, &STATE[..6]));
@@ -148,23 +148,23 @@ fn a_key_that_is_not_ours_is_not_adopted() {
 
 #[test]
 fn a_wrong_key_and_a_changed_byte_open_nothing() {
-    let key = |byte| Key::new(Secret::copy_of(&[byte; 32]).unwrap(), "test");
-    let sealed = key(1).seal(Kind::State, STATE).unwrap();
-    assert_eq!(key(1).open(Kind::State, &sealed).unwrap().as_slice(), STATE);
-    assert!(key(2).open(Kind::State, &sealed).is_none());
-    assert!(key(1).open(Kind::Successor, &sealed).is_none());
-    let elsewhere = Key::new(Secret::copy_of(&[1; 32]).unwrap(), "other");
-    assert!(elsewhere.open(Kind::State, &sealed).is_none());
+    let key = |byte| UserKey::new(KeySecret::copy_of(&[byte; 32]).unwrap(), "test");
+    let sealed = key(1).seal(SealedKind::State, STATE).unwrap();
+    assert_eq!(key(1).open(SealedKind::State, &sealed).unwrap().as_slice(), STATE);
+    assert!(key(2).open(SealedKind::State, &sealed).is_none());
+    assert!(key(1).open(SealedKind::Successor, &sealed).is_none());
+    let elsewhere = UserKey::new(KeySecret::copy_of(&[1; 32]).unwrap(), "other");
+    assert!(elsewhere.open(SealedKind::State, &sealed).is_none());
     for at in 0..sealed.len() {
         let mut changed = sealed.clone();
         changed[at] ^= 1;
-        assert!(key(1).open(Kind::State, &changed).is_none(), "byte {at}");
-        assert!(key(1).open(Kind::State, &sealed[..at]).is_none(), "{at} bytes");
+        assert!(key(1).open(SealedKind::State, &changed).is_none(), "byte {at}");
+        assert!(key(1).open(SealedKind::State, &sealed[..at]).is_none(), "{at} bytes");
     }
-    assert_ne!(sealed, key(1).seal(Kind::State, STATE).unwrap(), "no nonce is used twice");
+    assert_ne!(sealed, key(1).seal(SealedKind::State, STATE).unwrap(), "no nonce is used twice");
 }
 
-/// Whoever can write into the memory cannot pass one user's state off as another's.
+/// An attacker that can write into the memory cannot pass one user's state off as another's.
 #[test]
 fn changed_and_swapped_entries_are_dropped() {
     let cache = cache();
@@ -179,7 +179,7 @@ fn changed_and_swapped_entries_are_dropped() {
     assert_eq!(cache.extent(), (0, 0));
     one.put(&cache, STATE);
     for (_, entry) in cache.store.borrow_mut().entries_mut() {
-        entry.kind = Kind::Successor;
+        entry.kind = SealedKind::Successor;
     }
     assert_eq!(one.get(&cache), None);
 }

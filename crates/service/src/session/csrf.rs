@@ -1,7 +1,7 @@
-//! What tells a form of ours from one that another site had a browser send.
+//! Tells a form of ours from one that another site had a browser send.
 //!
-//! Runs in: a service's worker. Sees: headers and tokens that a client made up. Never: says by the time it takes how much
-//! of a token was right.
+//! Runs in: a service's worker. Sees: headers and tokens that a client made up. Never: says by the time it takes how
+//! much of a token was right.
 //!
 //! Source: W3C Fetch Metadata; RFC 6454 7 (Origin); Gluck, Harris and Prado, "BREACH", 2013, 3.4 (masking secrets).
 
@@ -22,7 +22,7 @@ const LENGTH: usize = 16;
 
 /// Random bytes that only the pages of one user's session hold.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Token([u8; LENGTH]);
+pub(super) struct CsrfToken([u8; LENGTH]);
 
 /// Why a form is not taken; converts into the [`Response`] to be given, 403.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum CsrfError {
     WrongToken,
 }
 
-impl Token {
+impl CsrfToken {
     pub(super) fn random() -> Result<Self, SealedError> {
         let mut bytes = [0; LENGTH];
         getrandom::fill(&mut bytes)?;
@@ -50,7 +50,8 @@ impl Token {
 
     /// A random pad, and the token under it, as hexadecimal digits.
     ///
-    /// SECURITY: a compressed page that repeats what a client sent tells by its length whether that is like a secret in it.
+    /// SECURITY: a compressed page that repeats what a client sent tells by its length whether that is like a secret in
+    /// it.
     pub(super) fn masked(self) -> Result<String, SealedError> {
         let Self(pad) = Self::random()?;
         let mut text = String::with_capacity(4 * LENGTH);
@@ -76,14 +77,14 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for CsrfToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-/// Refuses what a browser says that a page of another origin has sent. Scripts cannot set these headers, and a client that
-/// sends none of them has no other site's page in it, or is too old to tell.
+/// Refuses what a browser says that a page of another origin has sent. Scripts cannot set these headers, and a client
+/// that sends none of them has no other site's page in it, or is too old to tell.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), CsrfError> {
     let is_ours = match (headers.get(FETCH_SITE), headers.get(ORIGIN)) {
         (Some(site), _) => site == "same-origin" || site == "none",
@@ -93,7 +94,8 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), CsrfError> {
     if is_ours { Ok(()) } else { Err(CsrfError::OtherSite) }
 }
 
-/// Whether an origin is that of the host that a request is for. A proxy before us may have ended TLS, so the scheme is not compared.
+/// Whether an origin is that of the host that a request is for. A proxy before us may have ended TLS, so the scheme is
+/// not compared.
 pub(crate) fn is_of_host(origin: &[u8], headers: &HeaderMap) -> bool {
     let host = origin.windows(3).position(|window| window == b"://").map(|at| &origin[at + 3..]);
     host.zip(headers.get(HOST)).is_some_and(|(host, ours)| host.eq_ignore_ascii_case(ours.as_bytes()))

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use crate::{Html, Params, Request, Response, SealedCache, SealedError, User, html};
 pub(crate) use csrf::is_of_host;
 pub use csrf::{CSRF_FIELD, CsrfError};
-use csrf::{CSRF_HEADER, Token, check_origin};
+use csrf::{CSRF_HEADER, CsrfToken, check_origin};
 
 /// The sessions of a service's users, made by [`crate::Context::sessions`].
 ///
@@ -60,27 +60,27 @@ pub struct Sessions<T> {
     values: PhantomData<fn() -> T>,
 }
 
-/// The session of one request's user. It is as it was when it was opened: open it after the request's body was read, and
-/// await nothing before it is saved, or what another request of this user has changed meanwhile is lost.
+/// The session of one request's user. It is as it was when it was opened: open it after the request's body was read,
+/// and await nothing before it is saved, or what another request of this user has changed meanwhile is lost.
 #[must_use = "what has changed is lost unless the session is saved"]
 pub struct Session<'s, T> {
     user: User<'s>,
-    stored: Option<Stored<T>>,
-    change: Change,
+    stored: Option<StoredSession<T>>,
+    change: SessionChange,
 }
 
-/// What is sealed for a user.
+/// The sealed state of a user.
 #[derive(Serialize, Deserialize)]
-struct Stored<T> {
+struct StoredSession<T> {
     /// None until the user is given a form.
-    token: Option<Token>,
+    token: Option<CsrfToken>,
     /// None if the user was only given a form so far.
     value: Option<T>,
 }
 
-/// What a session has to have done when it is saved.
+/// The work that a session needs when it is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum SessionChange {
     /// Nothing but to live on.
     None,
     /// To be kept.
@@ -105,12 +105,12 @@ impl<T: Serialize + DeserializeOwned> Sessions<T> {
     pub fn of(&self, request: &Request) -> Session<'_, T> {
         let mut user = self.cache.user(request.headers());
         let stored = user.get().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Session { user, stored, change: Change::None }
+        Session { user, stored, change: SessionChange::None }
     }
 }
 
 impl<T: Serialize + DeserializeOwned> Session<'_, T> {
-    /// What was kept for this user.
+    /// The value that was kept for this user.
     pub fn get(&self) -> Option<&T> {
         self.stored.as_ref()?.value.as_ref()
     }
@@ -120,8 +120,8 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         self.stored().value = Some(value);
     }
 
-    /// Keeps `value` for this user, who has just logged in: under a new key, as somebody may have planted or seen the one
-    /// before, and with a new token for forms.
+    /// Keeps `value` for this user, who has just logged in: under a new key, as somebody may have planted or seen the
+    /// one before, and with a new token for forms.
     pub fn log_in(&mut self, value: T) {
         self.log_out();
         self.set(value);
@@ -129,11 +129,12 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
 
     /// Removes what was kept, and the cookie.
     pub fn log_out(&mut self) {
-        self.change = Change::Ended;
+        self.change = SessionChange::Ended;
         self.stored = None;
     }
 
-    /// A hidden field for a form, by which [`Self::check`] knows that the form is ours. A user without a session gets one.
+    /// A hidden field for a form, by which [`Self::check`] knows that the form is ours. A user without a session gets
+    /// one.
     ///
     /// # Errors
     /// There are no random bytes. The error converts into the [`Response`] to be given.
@@ -150,13 +151,13 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
     pub fn csrf_token(&mut self) -> Result<String, SealedError> {
         let token = match self.stored.as_ref().and_then(|stored| stored.token) {
             Some(token) => token,
-            None => *self.stored().token.insert(Token::random()?),
+            None => *self.stored().token.insert(CsrfToken::random()?),
         };
         token.masked()
     }
 
-    /// Checks that a form was sent by a page of this service to this user: by `Sec-Fetch-Site` or else `Origin`, where the
-    /// browser sends them, and by the field that [`Self::csrf_field`] has made.
+    /// Checks that a form was sent by a page of this service to this user: by `Sec-Fetch-Site` or else `Origin`, where
+    /// the browser sends them, and by the field that [`Self::csrf_field`] has made.
     ///
     /// # Errors
     /// It was not, or may not have been. The error converts into 403.
@@ -187,12 +188,12 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
     /// [`Response`] to be given.
     pub fn save(mut self, mut response: Response) -> Result<Response, SealedError> {
         let headers = response.headers_mut();
-        if self.change == Change::Ended {
+        if self.change == SessionChange::Ended {
             self.user.forget(headers);
         }
         let bytes = match (self.change, &self.stored) {
-            // What is there now: another request may have changed it.
-            (Change::None, _) => self.user.get().map(|opened| Zeroizing::new(opened.to_vec())),
+            // The current state: another request may have changed it.
+            (SessionChange::None, _) => self.user.get().map(|opened| Zeroizing::new(opened.to_vec())),
             (_, Some(stored)) => {
                 let bytes = serde_json::to_vec(stored).map_err(|_| SealedError::NotSerializable)?;
                 Some(Zeroizing::new(bytes))
@@ -205,12 +206,12 @@ impl<T: Serialize + DeserializeOwned> Session<'_, T> {
         Ok(response)
     }
 
-    /// What is kept, which is about to be changed.
-    fn stored(&mut self) -> &mut Stored<T> {
-        if self.change == Change::None {
-            self.change = Change::Set;
+    /// The stored state, which is about to be changed.
+    fn stored(&mut self) -> &mut StoredSession<T> {
+        if self.change == SessionChange::None {
+            self.change = SessionChange::Set;
         }
-        self.stored.get_or_insert(Stored { token: None, value: None })
+        self.stored.get_or_insert(StoredSession { token: None, value: None })
     }
 }
 

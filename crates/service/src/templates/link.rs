@@ -17,7 +17,8 @@ use worker::channel::Channel;
 use super::Templates;
 use crate::Error;
 
-/// LIMIT: how long the first version may take to come: a publisher starts with the services, and is replaced within a second.
+/// LIMIT: how long the first version may take to come: a publisher starts with the services, and is replaced within a
+/// second.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// LIMIT: the same once its publisher has gone: a start whose templates have a mistake is not to be waited for.
 const NEXT_WAIT: Duration = Duration::from_secs(2);
@@ -31,7 +32,7 @@ type PublisherChannel = Channel<PublisherToService, ServiceToPublisher>;
 
 /// How far the process has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum LinkStage {
     /// It waits for a version.
     Empty,
     /// It does, and a publisher has gone meanwhile.
@@ -45,16 +46,16 @@ enum Stage {
 }
 
 /// See the file's head.
-pub(crate) struct Link {
+pub(crate) struct PublisherLink {
     templates: Templates,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<LinkStage>,
     /// Hears the publisher that came last.
     task: Option<JoinHandle<()>>,
 }
 
-impl Link {
+impl PublisherLink {
     pub(crate) fn new() -> Self {
-        Self { templates: Templates::default(), stage: watch::Sender::new(Stage::Empty), task: None }
+        Self { templates: Templates::default(), stage: watch::Sender::new(LinkStage::Empty), task: None }
     }
 
     pub(crate) fn templates(&self) -> &Templates {
@@ -85,10 +86,10 @@ impl Link {
             loop {
                 let now = *stage.borrow_and_update();
                 match now {
-                    Stage::Empty => {}
+                    LinkStage::Empty => {}
                     // The stage is reached once, also if others have come and gone since.
-                    Stage::Alone => until = until.min(Instant::now() + NEXT_WAIT),
-                    Stage::HasVersion | Stage::Asks | Stage::Goes => return Ok(()),
+                    LinkStage::Alone => until = until.min(Instant::now() + NEXT_WAIT),
+                    LinkStage::HasVersion | LinkStage::Asks | LinkStage::Goes => return Ok(()),
                 }
                 if timeout_at(until, stage.changed()).await.is_err() {
                     return Err(
@@ -100,14 +101,15 @@ impl Link {
         }
     }
 
-    /// Waits until no version is on its way that others have already; from then on, none is activated without this process.
+    /// Waits until no version is on its way that others have already; from then on, none is activated without this
+    /// process.
     pub(crate) fn serve(&self) -> impl Future<Output = ()> + use<> {
         let is_heard = self.task.as_ref().is_some_and(|task| !task.is_finished());
-        self.stage.send_replace(if is_heard { Stage::Asks } else { Stage::Goes });
+        self.stage.send_replace(if is_heard { LinkStage::Asks } else { LinkStage::Goes });
         let mut stage = self.stage.subscribe();
         async move {
             // A publisher that says nothing activates nothing.
-            let _ = timeout(GO_WAIT, stage.wait_for(|stage| *stage == Stage::Goes)).await;
+            let _ = timeout(GO_WAIT, stage.wait_for(|stage| *stage == LinkStage::Goes)).await;
         }
     }
 }
@@ -116,7 +118,7 @@ impl Link {
 struct Publisher {
     channel: PublisherChannel,
     templates: Templates,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<LinkStage>,
     incoming: Incoming,
     staged: Option<Arc<TemplateSet>>,
 }
@@ -126,7 +128,7 @@ impl Publisher {
         let mut stage = self.stage.subscribe();
         let mut has_asked = false;
         loop {
-            if *stage.borrow_and_update() >= Stage::Asks && !has_asked {
+            if *stage.borrow_and_update() >= LinkStage::Asks && !has_asked {
                 has_asked = true;
                 self.say(ServiceToPublisher::Serving {}).await;
             }
@@ -141,7 +143,8 @@ impl Publisher {
         }
         // Nobody is there who could answer.
         self.stage.send_if_modified(|stage| {
-            replace(stage, Stage::Asks, Stage::Goes) || replace(stage, Stage::Empty, Stage::Alone)
+            replace(stage, LinkStage::Asks, LinkStage::Goes)
+                || replace(stage, LinkStage::Empty, LinkStage::Alone)
         });
     }
 
@@ -169,20 +172,20 @@ impl Publisher {
             PublisherToService::Activate { version } => {
                 if let Some(set) = self.staged.take_if(|staged| staged.version() == version) {
                     self.templates.activate(set);
-                    self.reach(Stage::HasVersion);
+                    self.reach(LinkStage::HasVersion);
                     self.say(ServiceToPublisher::Active { version }).await;
                 }
             }
             PublisherToService::Discard { version } => {
                 self.staged.take_if(|staged| staged.version() == version);
             }
-            PublisherToService::Go {} => self.reach(Stage::Goes),
+            PublisherToService::Go {} => self.reach(LinkStage::Goes),
             part => self.incoming.take(part),
         }
     }
 
     /// Comes to a stage, unless it is there already or beyond.
-    fn reach(&self, reached: Stage) {
+    fn reach(&self, reached: LinkStage) {
         self.stage.send_if_modified(|stage| {
             let is_further = reached > *stage;
             *stage = reached.max(*stage);
@@ -201,7 +204,7 @@ fn compile(incoming: Incoming, version: u64) -> Result<Arc<TemplateSet>, String>
 }
 
 /// Goes from one stage to another, if it is the one.
-fn replace(stage: &mut Stage, from: Stage, to: Stage) -> bool {
+fn replace(stage: &mut LinkStage, from: LinkStage, to: LinkStage) -> bool {
     let is_it = *stage == from;
     if is_it {
         *stage = to;

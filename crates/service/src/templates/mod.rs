@@ -1,11 +1,11 @@
 //! Templates of the site: one version for each request, from its beginning to its end.
 //!
-//! Sees: templates and public values that the site's publisher sends. Never: opens a file, or renders with one version what belongs
-//! to a request that began with another.
+//! Sees: templates and public values that the site's publisher sends. Never: opens a file, or renders with one version
+//! what belongs to a request that began with another.
 //!
-//! A version is one value that never changes, and a request holds the one that it began with. [`Templates`] itself renders
-//! nothing: it has to be given the request. So a page that is made of several templates, or a request that renders twice with other
-//! work in between, cannot mix two versions.
+//! A version is one value that never changes, and a request holds the one that it began with. [`Templates`] itself
+//! renders nothing: it has to be given the request. So a page that is made of several templates, or a request that
+//! renders twice with other work in between, cannot mix two versions.
 
 mod link;
 
@@ -19,7 +19,7 @@ use templates::TemplateSet;
 
 pub use templates::RenderError as TemplateError;
 
-pub(crate) use link::Link;
+pub(crate) use link::PublisherLink;
 
 use crate::{Error, Request, Response};
 
@@ -43,7 +43,8 @@ use crate::{Error, Request, Response};
 #[derive(Clone, Debug, Default)]
 pub struct Templates(Arc<RwLock<Option<Pages>>>);
 
-/// One version of the templates and public values: what a request has seen once, it sees to its end. A clone is the same version.
+/// One version of the templates and public values: what a request has seen once, it sees to its end. A clone is the
+/// same version.
 ///
 /// For services of `tower`, it is in the extensions of each request.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ impl Templates {
 
     /// Those of a folder, as they are now, for a service's own tests.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self, Error> {
-        let in_words = |mistakes: Vec<templates::Mistake>| {
+        let in_words = |mistakes: Vec<templates::TemplateMistake>| {
             mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
         let folder = std::fs::File::open(folder)?.into();
@@ -92,8 +93,8 @@ impl Pages {
         self.0.render(name, context)
     }
 
-    /// The same as a response, whose type of content follows from the ending of the name. If it fails, the error log has why, and
-    /// the client gets 500.
+    /// The same as a response, whose type of content follows from the ending of the name. If it fails, the error log
+    /// has why, and the client gets 500.
     pub fn response(&self, name: &str, context: impl Serialize) -> Response {
         match self.render(name, context) {
             Ok(page) => Response::new(content_type(name), page),

@@ -101,7 +101,7 @@ async fn answer(publisher: &Publisher) -> ServiceToPublisher {
 #[test]
 fn versions_are_staged_and_hold_only_once_they_are_activated() {
     in_runtime(async {
-        let mut link = Link::new();
+        let mut link = PublisherLink::new();
         let (own, other) = sys::seqpacket::pair().unwrap();
         let publisher = Publisher::new(other).unwrap();
         link.attach(own).unwrap();
@@ -137,7 +137,7 @@ fn versions_are_staged_and_hold_only_once_they_are_activated() {
 #[test]
 fn what_the_publisher_had_begun_is_gone_with_it_and_what_holds_stays() {
     in_runtime(async {
-        let mut link = Link::new();
+        let mut link = PublisherLink::new();
         let (one, two) = (sources("one"), sources("two"));
         for (sources, has_asked) in [(&one, false), (&two, true)] {
             let (own, other) = sys::seqpacket::pair().unwrap();
@@ -165,7 +165,7 @@ fn what_the_publisher_had_begun_is_gone_with_it_and_what_holds_stays() {
 #[test]
 fn a_publisher_that_goes_without_a_version_is_not_waited_for_long() {
     in_runtime(async {
-        let mut link = Link::new();
+        let mut link = PublisherLink::new();
         let began = std::time::Instant::now();
         let (own, other) = sys::seqpacket::pair().unwrap();
         link.attach(own).unwrap();

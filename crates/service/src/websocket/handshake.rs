@@ -1,9 +1,10 @@
-//! What a client sends to be granted a WebSocket, and whether it is.
+//! Reads a client's request for a WebSocket, and decides whether to grant it.
 //!
-//! Runs in: a service's worker. Sees: headers that a client made up. Never: grants one to a page of another origin, unless the
-//! service has named that.
+//! Runs in: a service's worker. Sees: headers that a client made up. Never: grants one to a page of another origin,
+//! unless the service has named that.
 //!
-//! Source: RFC 6455, 4.2 (the server's part of the handshake) and 10.2 (Origin); RFC 6454, 6.2 (what an origin looks like).
+//! Source: RFC 6455, 4.2 (the server's part of the handshake) and 10.2 (Origin); RFC 6454, 6.2 (what an origin looks
+//! like).
 
 use http::header::{
     HeaderMap, ORIGIN, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -33,12 +34,12 @@ pub enum NoWebSocket {
 
 /// A request for a WebSocket.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HandshakeRequest {
     key: String,
     protocols: Vec<String>,
 }
 
-impl Asked {
+impl HandshakeRequest {
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Result<Self, NoWebSocket> {
         let is_asked =
             headers.get(UPGRADE).is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket"));
@@ -55,7 +56,7 @@ impl Asked {
         Ok(Self { key: key.to_owned(), protocols: protocols.collect() })
     }
 
-    /// What shows that the key was read.
+    /// The value that shows that the key was read.
     pub(super) fn accept(&self) -> String {
         derive_accept_key(self.key.as_bytes())
     }
@@ -67,7 +68,8 @@ impl Asked {
 
 /// Refuses a page that is neither of this host nor of one of these origins.
 ///
-/// SECURITY: `Origin` alone counts, which every browser sends with a WebSocket (RFC 6455 4.1), and which no script can set.
+/// SECURITY: `Origin` alone counts, which every browser sends with a WebSocket (RFC 6455 4.1), and which no script can
+/// set.
 pub(super) fn check_origin(headers: &HeaderMap, others: &[&str]) -> Result<(), NoWebSocket> {
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let is_other = |other: &&str| origin.as_bytes().eq_ignore_ascii_case(other.as_bytes());

@@ -1,7 +1,7 @@
 //! WebSocket: messages in both directions on the connection of a request.
 //!
-//! Runs in: a service's worker. Sees: what a client sends, which is whatever it likes. Never: holds a message that is longer than
-//! its limit, keeps a client that is silent or reads nothing, or one of a worker that retires.
+//! Runs in: a service's worker. Sees: what a client sends, which is whatever it likes. Never: holds a message that is
+//! longer than its limit, keeps a client that is silent or reads nothing, or one of a worker that retires.
 //!
 //! Source: RFC 6455 (the protocol); RFC 8441 (over HTTP/2, which the site's worker makes the same of). The frames are
 //! tungstenite's.
@@ -19,18 +19,19 @@ use http::StatusCode;
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 
 use crate::{Context, Error, Level, Request, Response, ResponseBody, Upgraded};
-use handshake::Asked;
+use handshake::HandshakeRequest;
 pub use handshake::NoWebSocket;
 pub use socket::{Message, WebSocket, WebSocketError};
 
 /// LIMIT: bytes of a message, unless the service says otherwise.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// LIMIT: how long a client may be silent before it is asked for a sign of life, unless `idle_timeout` is shorter than twice that.
+/// LIMIT: how long a client may be silent before it is asked for a sign of life, unless `idle_timeout` is shorter than
+/// twice that.
 const QUIET_MAX: Duration = Duration::from_secs(15);
 
 /// A request for WebSocket, which [`Self::accept`] grants; from [`Request::websocket`].
 pub struct WebSocketRequest {
-    asked: Asked,
+    asked: HandshakeRequest,
     upgrade: Pin<Box<dyn Future<Output = Result<Upgraded, Error>>>>,
     protocol: Option<&'static str>,
     message_bytes_max: usize,
@@ -39,11 +40,11 @@ pub struct WebSocketRequest {
 }
 
 impl Request {
-    /// What grants the WebSocket that the request asks for.
+    /// Grants the WebSocket that the request asks for.
     ///
-    /// A browser says from whose page it comes: one of another origin than this host's is refused, as scripts of any site may
-    /// open a WebSocket to any other, with the cookies of its user (cross-site WebSocket hijacking). A client that names no origin
-    /// is no browser.
+    /// A browser says from whose page it comes: one of another origin than this host's is refused, as scripts of any
+    /// site may open a WebSocket to any other, with the cookies of its user (cross-site WebSocket hijacking). A client
+    /// that names no origin is no browser.
     ///
     /// # Errors
     /// It asks for none, or a page of another site does. [`NoWebSocket`] converts into the [`Response`] to be given.
@@ -60,12 +61,13 @@ impl Request {
         self.danger_websocket_for_all()
     }
 
-    /// As [`Self::websocket`], for pages of every site. With cookies that name a user, any page that he visits may act for him.
+    /// As [`Self::websocket`], for pages of every site. With cookies that name a user, any page that he visits may act
+    /// for him.
     ///
     /// # Errors
     /// The request asks for no WebSocket.
     pub fn danger_websocket_for_all(&mut self) -> Result<WebSocketRequest, NoWebSocket> {
-        let asked = Asked::of(self.method(), self.headers())?;
+        let asked = HandshakeRequest::of(self.method(), self.headers())?;
         let upgrade = self.upgrade().ok_or(NoWebSocket::NotAsked)?;
         let upgrade = Box::pin(upgrade);
         Ok(WebSocketRequest {
@@ -80,8 +82,8 @@ impl Request {
 }
 
 impl WebSocketRequest {
-    /// Speaks the first of these protocols that the client offers (`new WebSocket(url, ["chat.v2"])`); none if it offers none of
-    /// them, which a browser then takes for a failure if it has offered any.
+    /// Speaks the first of these protocols that the client offers (`new WebSocket(url, ["chat.v2"])`); none if it
+    /// offers none of them, which a browser then takes for a failure if it has offered any.
     #[must_use]
     pub fn protocols(mut self, ours: &[&'static str]) -> Self {
         self.protocol = ours.iter().copied().find(|protocol| self.asked.offers(protocol));
@@ -99,15 +101,15 @@ impl WebSocketRequest {
         Self { message_bytes_max: bytes, ..self }
     }
 
-    /// Asks the client for a sign of life after so long a silence, and ends the WebSocket if none comes within as long again. 15 s,
-    /// or half of `idle_timeout` if that is shorter, if nothing is said.
+    /// Asks the client for a sign of life after so long a silence, and ends the WebSocket if none comes within as long
+    /// again. 15 s, or half of `idle_timeout` if that is shorter, if nothing is said.
     #[must_use]
     pub fn quiet(self, quiet: Duration) -> Self {
         Self { quiet: Some(quiet), ..self }
     }
 
-    /// Lets `speak` go on when the worker retires: it watches [`Context::drained`] itself, finishes what it has begun, and ends
-    /// within `drain_timeout`.
+    /// Lets `speak` go on when the worker retires: it watches [`Context::drained`] itself, finishes what it has begun,
+    /// and ends within `drain_timeout`.
     #[must_use]
     pub fn ends_itself(self) -> Self {
         Self { ends_itself: true, ..self }
@@ -115,9 +117,10 @@ impl WebSocketRequest {
 
     /// Grants it: the answer to give, after which `speak` has the WebSocket. It ends when `speak` does.
     ///
-    /// When the worker retires, `speak` is dropped, unless [it ends itself](Self::ends_itself), where it waits, and the client is told that the server goes (1001), so that it
-    /// may come back to the next worker. If `speak` fails, `error.log` has the error, and the client 1011; but a [`WebSocketError`]
-    /// is the client's, who is told what was wrong.
+    /// When the worker retires, `speak` is dropped, unless [it ends itself](Self::ends_itself), where it waits, and the
+    /// client is told that the server goes (1001), so that it may come back to the next worker. If `speak` fails,
+    /// `error.log` has the error, and the client 1011; but a [`WebSocketError`] is the client's, who is told what was
+    /// wrong.
     pub fn accept(
         self,
         cx: &Context,

@@ -18,7 +18,7 @@ use crate::{Error, Upgraded};
 
 /// LIMIT: how long the client may take to say that it has seen the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// What one read takes; one is kept for each WebSocket.
+/// The bytes of one read; one buffer is kept for each WebSocket.
 const READ_BYTES: usize = 4096;
 
 /// A message, from a client or to it.
@@ -51,7 +51,8 @@ pub enum WebSocketError {
 pub(super) trait Both: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Both for T {}
 
-/// An open WebSocket, from [`crate::WebSocketRequest::accept`]. Pings of the client are answered while [`Self::next`] waits.
+/// An open WebSocket, from [`crate::WebSocketRequest::accept`]. Pings of the client are answered while [`Self::next`]
+/// waits.
 pub struct WebSocket {
     stream: WebSocketStream<Box<dyn Both>>,
     bytes_max: usize,
@@ -61,7 +62,7 @@ pub struct WebSocket {
     is_asked: bool,
     /// Whether the service has closed it.
     is_closed: bool,
-    /// What is wrong with what the client has sent, as it is to be told.
+    /// The fault in the client's messages, as the client is told.
     fault: Option<CloseCode>,
 }
 
@@ -88,8 +89,8 @@ impl WebSocket {
         }
     }
 
-    /// The next message; `None` once the client has closed the WebSocket. What is dropped while it waits has lost no message, so
-    /// it may stand in a `select!`.
+    /// The next message; `None` once the client has closed the WebSocket. A future that is dropped while it waits has
+    /// lost no message, so it may stand in a `select!`.
     ///
     /// While nobody calls this, nothing is read, and the client is held back in time.
     ///
@@ -123,8 +124,8 @@ impl WebSocket {
         if self.is_asked { self.quiet * 2 } else { self.quiet }
     }
 
-    /// Sends a message: text, or bytes. It waits until there is room for all of it on the way to the client, so who reads slowly is
-    /// sent no more than he reads.
+    /// Sends a message: text, or bytes. It waits until there is room for all of it on the way to the client, so who
+    /// reads slowly is sent no more than he reads.
     ///
     /// # Errors
     /// The client has gone, or has taken nothing for `idle_timeout`.
@@ -140,7 +141,8 @@ impl WebSocket {
         self.stream.send(frame).await.map_err(|error| self.fault_of(error))
     }
 
-    /// Closes it with a code (1000, or 3000 to 4999) and a reason of at most 123 bytes; a WebSocket that simply ends is closed with
+    /// Closes it with a code (1000, or 3000 to 4999) and a reason of at most 123 bytes; a WebSocket that simply ends is
+    /// closed with
     /// 1000. The client is heard no more.
     pub async fn close(&mut self, code: u16, reason: &str) {
         let code = CloseCode::from(code);
@@ -173,13 +175,13 @@ impl WebSocket {
             // It fails if there was an end before.
             let _ = self.stream.close(Some(CloseFrame { code, reason })).await;
             while let Some(Ok(_)) = self.stream.next().await {}
-            // What is unread when a connection is closed may cost the client what was sent last.
+            // Closing a connection with unread bytes may cost the client the bytes that were sent last.
             let raw = self.stream.get_mut();
             let _ = raw.shutdown().await;
             let mut rest = [0; READ_BYTES];
             while raw.read(&mut rest).await.is_ok_and(|count| count > 0) {}
         };
-        // Who does not answer misses nothing.
+        // A client that does not answer misses nothing.
         let _ = timeout(CLOSE_TIMEOUT, both).await;
     }
 
@@ -202,7 +204,7 @@ impl WebSocket {
     }
 }
 
-/// What fits into the frame that closes, beside the code (RFC 6455 5.5).
+/// The bytes that fit into the closing frame, beside the code (RFC 6455 5.5).
 const REASON_BYTES_MAX: usize = 123;
 
 impl std::fmt::Debug for WebSocket {

@@ -9,7 +9,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::handshake::{Asked, check_origin};
+use super::handshake::{HandshakeRequest, check_origin};
 use super::*;
 
 fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -28,15 +28,15 @@ const GOOD: [(&str, &str); 3] = [
 
 #[test]
 fn a_handshake_is_that_of_rfc_6455() {
-    let asked = Asked::of(&Method::GET, &headers(&GOOD)).unwrap();
+    let asked = HandshakeRequest::of(&Method::GET, &headers(&GOOD)).unwrap();
     assert_eq!(asked.accept(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", "RFC 6455 1.3");
-    assert_eq!(Asked::of(&Method::POST, &headers(&GOOD)).unwrap_err(), NoWebSocket::NotAsked);
+    assert_eq!(HandshakeRequest::of(&Method::POST, &headers(&GOOD)).unwrap_err(), NoWebSocket::NotAsked);
     for (left_out, why) in
         [(0, NoWebSocket::NotAsked), (1, NoWebSocket::NotAsked), (2, NoWebSocket::Malformed)]
     {
         let mut lines = GOOD.to_vec();
         lines.remove(left_out);
-        assert_eq!(Asked::of(&Method::GET, &headers(&lines)).unwrap_err(), why, "{left_out}");
+        assert_eq!(HandshakeRequest::of(&Method::GET, &headers(&lines)).unwrap_err(), why, "{left_out}");
     }
     let answer = Response::from(NoWebSocket::NotAsked);
     assert_eq!(answer.status(), StatusCode::UPGRADE_REQUIRED);
@@ -50,7 +50,7 @@ fn a_handshake_is_that_of_rfc_6455() {
 fn protocols_are_those_that_are_offered() {
     let offered =
         [&GOOD[..], &[("sec-websocket-protocol", "a, b"), ("sec-websocket-protocol", "c")]].concat();
-    let asked = Asked::of(&Method::GET, &headers(&offered)).unwrap();
+    let asked = HandshakeRequest::of(&Method::GET, &headers(&offered)).unwrap();
     assert!(asked.offers("a") && asked.offers("b") && asked.offers("c") && !asked.offers("A"));
 }
 

@@ -18,9 +18,9 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Bytes a second that a client has to move where the launcher does not say: as `[conditioning]` without keys.
 const MIN_RATE: u32 = 500;
 
-/// What a client may take.
+/// The limits of a client.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Bytes of a request head; 431 above.
     pub head_bytes: usize,
     /// From the first byte of a head to its last; 408 above.
@@ -45,8 +45,8 @@ pub struct Limits {
     pub idle_stop: Option<Duration>,
 }
 
-impl Limits {
-    /// What the launcher says, with the rates of `[conditioning]` without keys.
+impl ClientLimits {
+    /// The launcher's limits, with the rates of `[conditioning]` without keys.
     pub fn new(limits: &WorkerLimits) -> Self {
         let ms = |ms: u32| Duration::from_millis(ms.into());
         Self {

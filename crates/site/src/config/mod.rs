@@ -1,4 +1,4 @@
-//! What the launcher says of a site.
+//! The launcher's messages about a site.
 //!
 //! Untrusted input: none; the launcher has checked the configuration. Must never: differ from what the operator wrote.
 

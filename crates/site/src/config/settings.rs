@@ -22,7 +22,7 @@ pub struct Settings {
     pub static_level: u8,
     /// Effort for what is made anew for every request.
     pub dynamic_level: u8,
-    /// What is larger is sent as it is.
+    /// Larger files are sent as they are.
     pub max_bytes: u64,
     /// Pages of errors: status, and file below the root.
     pub error_pages: Vec<(u16, String)>,

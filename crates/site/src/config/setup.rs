@@ -1,7 +1,7 @@
-//! What the launcher says of files and routes before a worker serves.
+//! The launcher's messages about files and routes before a worker serves.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never: leave
-//! out a rule that it cannot make sense of: what it would have guarded would be open.
+//! Runs in: the site worker, under the site's uid. Untrusted input: none; the launcher has checked it. Must never:
+//! leave out a rule that it cannot make sense of: what it would have guarded would be open.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -11,19 +11,19 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::accept_encoding::Encoding;
-use rewrite::{Matcher, Pattern, Target as To};
+use rewrite::{Matcher, Pattern, RewriteTarget as To};
 use wire::{HeaderOf, LauncherToSite, RuleAction};
-use worker::Fault;
+use worker::ProcessFault;
 
 use crate::config::settings::Settings;
-use crate::files::Names;
-use crate::files::folders::{Folder, Folders};
+use crate::files::FileNames;
+use crate::files::folders::{Folders, OpenFolder};
 use crate::router::access::users::Users;
-use crate::router::rules::{AccessPolicy, BasicAuth, Rule, Rules, Target, Tried};
+use crate::router::rules::{AccessPolicy, BasicAuth, Rule, RuleTarget, Rules, TryFile};
 
 /// All that is said, until it is put together.
 #[derive(Default)]
-pub struct Setup {
+pub struct SiteSetup {
     /// The directory of files.
     pub root: Option<OwnedFd>,
     /// Names of index files.
@@ -41,11 +41,11 @@ pub struct Setup {
     rules: Vec<Rule>,
     /// The folders beside the root.
     folders: Folders,
-    /// What is to be logged.
+    /// Faults to be logged.
     pub faults: Vec<String>,
 }
 
-impl Setup {
+impl SiteSetup {
     /// Takes a message; the message itself if it is about something else.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Setup {
         &mut self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<LauncherToSite>, Fault> {
+    ) -> Result<Option<LauncherToSite>, ProcessFault> {
         match message {
             LauncherToSite::Root {} => self.root = descriptor,
             LauncherToSite::Index { name } => self.index.push(name.as_str().to_owned()),
@@ -105,7 +105,7 @@ impl Setup {
             LauncherToSite::RuleUsers { rule, realm, path } => {
                 let file = descriptor.ok_or_else(|| strange("users without a file"))?;
                 let (users, faults) = Users::read(&file);
-                // What cannot be understood lets nobody in.
+                // A file of users that cannot be understood lets nobody in.
                 let told = |fault| format!("`users` {}: {fault}; it is left out", path.as_str());
                 self.faults.extend(faults.into_iter().map(told));
                 let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());
@@ -134,9 +134,9 @@ impl Setup {
     /// Has the service of `partition` answer for what is at or below `path`, unless another service does already.
     pub fn service(&mut self, path: &str, partition: u16) {
         let matcher = Matcher::path(path);
-        let is_known = |rule: &Rule| matches!(rule.target, Target::Service(_)) && rule.matcher == matcher;
+        let is_known = |rule: &Rule| matches!(rule.target, RuleTarget::Service(_)) && rule.matcher == matcher;
         if !self.rules.iter().any(is_known) {
-            self.rules.push(Rule::new(None, matcher, Target::Service(partition)));
+            self.rules.push(Rule::new(None, matcher, RuleTarget::Service(partition)));
         }
     }
 
@@ -175,42 +175,42 @@ impl Setup {
     }
 
     /// Has a folder stand at the path of a rule, whose files answer whatever a rule for a shorter path says.
-    fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), Fault> {
+    fn alias(&mut self, number: u16, folder: &str, descriptor: Option<OwnedFd>) -> Result<(), ProcessFault> {
         let folder = opened(folder, descriptor)?;
         let rule = self.rule(number)?;
-        if rule.target == Target::Files {
-            rule.target = Target::Alias;
+        if rule.target == RuleTarget::Files {
+            rule.target = RuleTarget::Alias;
         }
         let path = rule.matcher.path.clone().ok_or_else(|| strange("a folder without a path"))?;
         self.folders.add_alias(&path, folder);
         Ok(())
     }
 
-    fn rule(&mut self, number: u16) -> Result<&mut Rule, Fault> {
+    fn rule(&mut self, number: u16) -> Result<&mut Rule, ProcessFault> {
         let rule = self.rules.iter_mut().find(|rule| rule.number == Some(number));
         rule.ok_or_else(|| strange("terms of no rule"))
     }
 
-    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, Fault> {
+    fn policy(&mut self, number: u16) -> Result<&mut AccessPolicy, ProcessFault> {
         Ok(&mut self.rule(number)?.policy)
     }
 
     /// Adds a path to those that a rule tries.
-    fn tried(&mut self, number: u16, to: &str) -> Result<(), Fault> {
+    fn tried(&mut self, number: u16, to: &str) -> Result<(), ProcessFault> {
         let rule = self.rule(number)?;
         let tried = match to.strip_prefix('=') {
-            Some(status) => Tried::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
-            None => Tried::Path(To::parse(to, rule.matcher.pattern.as_ref()).map_err(strange)?),
+            Some(status) => TryFile::Status(StatusCode::from_bytes(status.as_bytes()).map_err(strange)?),
+            None => TryFile::Path(To::parse(to, rule.matcher.pattern.as_ref()).map_err(strange)?),
         };
         match &mut rule.target {
-            Target::TryFiles(all) => all.push(tried),
+            RuleTarget::TryFiles(all) => all.push(tried),
             _ => return Err(strange("paths of a rule that tries none")),
         }
         Ok(())
     }
 
     /// The rules, and what is said of the names of files.
-    pub fn names(&mut self) -> Rc<Names> {
+    pub fn names(&mut self) -> Rc<FileNames> {
         let mut rules = Rules::new(std::mem::take(&mut self.sources));
         self.rules.drain(..).for_each(|rule| rules.add(rule));
         let (index, hidden) = (std::mem::take(&mut self.index), std::mem::take(&mut self.hidden));
@@ -218,17 +218,17 @@ impl Setup {
         // For as long as the process lives, as those that are part of the program: a site worker is set up once.
         let media = media.map(|(suffix, media)| (suffix, &*media.leak()));
         let folders = std::mem::take(&mut self.folders);
-        Rc::new(Names { index, hidden, media: media.collect(), rules: Rc::new(rules), folders })
+        Rc::new(FileNames { index, hidden, media: media.collect(), rules: Rc::new(rules), folders })
     }
 }
 
-fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<Folder, Fault> {
+fn opened(path: &str, descriptor: Option<OwnedFd>) -> Result<OpenFolder, ProcessFault> {
     let fd = descriptor.ok_or_else(|| strange("a folder without its descriptor"))?;
-    Ok(Folder::new(fd, path))
+    Ok(OpenFolder::new(fd, path))
 }
 
-/// What is empty is not asked for.
-fn matcher(path: &str, suffix: &str, pattern: &str) -> Result<Matcher, Fault> {
+/// An empty text sets no condition.
+fn matcher(path: &str, suffix: &str, pattern: &str) -> Result<Matcher, ProcessFault> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let pattern = match pattern {
         "" => None,
@@ -242,21 +242,21 @@ fn target_of(
     action: RuleAction,
     status: u16,
     (to, matcher): (&str, &Matcher),
-) -> Result<Target, Fault> {
+) -> Result<RuleTarget, ProcessFault> {
     let parsed = || To::parse(to, matcher.pattern.as_ref()).map_err(strange);
     Ok(match action {
-        RuleAction::Terms => Target::Files,
+        RuleAction::Terms => RuleTarget::Files,
         RuleAction::Redirect => {
-            Target::Redirect { to: parsed()?, status: StatusCode::from_u16(status).map_err(strange)? }
+            RuleTarget::Redirect { to: parsed()?, status: StatusCode::from_u16(status).map_err(strange)? }
         }
-        RuleAction::Rewrite => Target::Rewrite(parsed()?),
-        RuleAction::TryFiles => Target::TryFiles(Vec::new()),
-        RuleAction::Upstream => Target::Upstream(rule),
-        RuleAction::Fastcgi => Target::FastCgi(rule),
-        RuleAction::Hook => Target::Hook(to.to_owned()),
+        RuleAction::Rewrite => RuleTarget::Rewrite(parsed()?),
+        RuleAction::TryFiles => RuleTarget::TryFiles(Vec::new()),
+        RuleAction::Upstream => RuleTarget::Upstream(rule),
+        RuleAction::Fastcgi => RuleTarget::FastCgi(rule),
+        RuleAction::Hook => RuleTarget::Hook(to.to_owned()),
     })
 }
 
-fn strange(what: impl std::fmt::Display) -> Fault {
-    Fault::Launcher(format!("a strange rule: {what}"))
+fn strange(what: impl std::fmt::Display) -> ProcessFault {
+    ProcessFault::Launcher(format!("a strange rule: {what}"))
 }

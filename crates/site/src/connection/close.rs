@@ -12,30 +12,30 @@ use std::time::{Duration, Instant};
 use request::error;
 use rustix::net::Shutdown;
 use tokio::io::{AsyncRead, ReadBuf};
-use worker::refused::Refused;
+use worker::refused::RefusedRequest;
 
-use crate::connection::socket::{Socket, expired};
-use crate::connection::state::{Connection, Ended, LastResponse, Next};
-use crate::connection::stream::Stream;
-use crate::head::Refusal;
-use crate::http::access_record::{Access, Logged};
+use crate::connection::socket::{ConnectionSocket, expired};
+use crate::connection::state::{ClientConnection, ConnectionEnd, LastResponse, NextStep};
+use crate::connection::stream::ClientStream;
+use crate::head::HeadRefusal;
+use crate::http::access_record::{AccessRecord, LoggedRequest};
 
-/// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before the
-/// connection is closed, as nginx does it: a browser shows the answer to an upload that is too large only once the whole
-/// upload is sent. The connection makes room as an idle one does.
+/// LIMIT: after an answer to a client that may still be sending, what comes is read and thrown away for so long before
+/// the connection is closed, as nginx does it: a browser shows the answer to an upload that is too large only once the
+/// whole upload is sent. The connection makes room as an idle one does.
 const LINGER: Duration = Duration::from_secs(30);
 /// LIMIT: without a byte, the connection is closed sooner.
 const LINGER_SILENCE: Duration = Duration::from_secs(2);
 
-impl Connection<'_> {
-    /// What a request gets that is refused; counts it.
-    pub(crate) fn refusal(&self, refusal: Refusal, logged: Option<Logged>) -> Next {
+impl ClientConnection<'_> {
+    /// Answers a request that is refused, and counts the refusal.
+    pub(crate) fn refusal(&self, refusal: HeadRefusal, logged: Option<LoggedRequest>) -> NextStep {
         self.site.shed.note(|shed| match refusal {
-            Refusal::Late => shed.late_head += 1,
-            Refusal::BodyTooLarge => {}
+            HeadRefusal::Late => shed.late_head += 1,
+            HeadRefusal::BodyTooLarge => {}
             _ => shed.malformed += 1,
         });
-        let access = Access::refused(&self.conn, refusal.status().as_u16(), 0, self.since);
+        let access = AccessRecord::refused(&self.conn, refusal.status().as_u16(), 0, self.since);
         let access = match &logged {
             Some(logged) => logged.describe(access),
             None => access,
@@ -43,7 +43,7 @@ impl Connection<'_> {
         let (method, target) = (access.method.as_bytes(), access.target.as_bytes());
         // Of what was no head, the first line, such as it is.
         let line = self.preread.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
-        self.site.worker.refused(Refused {
+        self.site.worker.refused(RefusedRequest {
             status: access.status,
             client: self.conn.peer.ip(),
             method,
@@ -54,14 +54,14 @@ impl Connection<'_> {
             about: "",
             remedy: refusal.remedy(),
         });
-        Next::End(LastResponse::refusal(refusal, logged))
+        NextStep::End(LastResponse::refusal(refusal, logged))
     }
 
     /// Sends an error response, and ends the connection.
-    pub(crate) async fn end_with(&mut self, last: LastResponse) -> Next {
+    pub(crate) async fn end_with(&mut self, last: LastResponse) -> NextStep {
         let LastResponse { status, sentence, logged } = last;
         let preread = std::mem::take(&mut self.preread);
-        let is_head = logged.as_ref().map_or_else(|| preread.starts_with(b"HEAD "), Logged::is_head);
+        let is_head = logged.as_ref().map_or_else(|| preread.starts_with(b"HEAD "), LoggedRequest::is_head);
         self.site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow().clone().filter(|_| self.conn.tls);
         let hsts = hsts.as_ref().map_or_else(String::new, |hsts| String::from_utf8_lossy(&hsts.line).into());
@@ -71,17 +71,17 @@ impl Connection<'_> {
         if sent.is_some() {
             self.linger().await;
         }
-        Next::Close
+        NextStep::Close
     }
 
     /// Closes our side and reads on for a while: unread input would make the kernel reset the connection,
     /// and the client could lose the answer.
     pub(crate) async fn linger(&mut self) {
         let Some(mut stream) = self.lend() else { return };
-        if let Stream::Tls(tls) = &mut stream {
+        if let ClientStream::Tls(tls) = &mut stream {
             tls.close();
         }
-        // What still comes is not looked at, so it need not be decrypted.
+        // Bytes that still come are dropped unread, so they need not be decrypted.
         let stream = stream.tcp();
         if rustix::net::shutdown(&*stream, Shutdown::Write).is_err() {
             return;
@@ -109,32 +109,32 @@ impl Connection<'_> {
         self.slot.mark_busy();
     }
 
-    /// Says that this is the end, where TLS has a word for it. What broke off in the midst of an answer is no longer
-    /// here, so that it does not look whole.
-    pub(crate) fn close(&mut self) -> Ended {
-        if let Some(Socket::Registered(Stream::Tls(mut tls))) = self.socket.take() {
+    /// Says that this is the end, where TLS has a word for it. A connection that broke off in the midst of an answer is
+    /// no longer here, so that it does not look whole.
+    pub(crate) fn close(&mut self) -> ConnectionEnd {
+        if let Some(ConnectionSocket::Registered(ClientStream::Tls(mut tls))) = self.socket.take() {
             tls.close();
         }
-        Ended::Closed
+        ConnectionEnd::Closed
     }
 
     /// Gives the connection up, to the gate; one under TLS can only be closed.
-    pub(crate) fn hand_back(&mut self) -> Ended {
+    pub(crate) fn hand_back(&mut self) -> ConnectionEnd {
         if self.conn.relayed.is_some() {
             // It is nobody's but the worker's that relays.
             return self.close();
         }
         let stream = match self.socket.take() {
-            Some(Socket::Fresh(stream)) => stream.into(),
-            Some(Socket::Registered(Stream::Plain(stream))) => match stream.into_std() {
+            Some(ConnectionSocket::Fresh(stream)) => stream.into(),
+            Some(ConnectionSocket::Registered(ClientStream::Plain(stream))) => match stream.into_std() {
                 Ok(stream) => stream.into(),
-                Err(_) => return Ended::Closed,
+                Err(_) => return ConnectionEnd::Closed,
             },
             tls => {
                 self.socket = tls;
                 return self.close();
             }
         };
-        Ended::HandBack { stream, preread: std::mem::take(&mut self.preread) }
+        ConnectionEnd::HandBack { stream, preread: std::mem::take(&mut self.preread) }
     }
 }

@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use request::path::NormalPath;
 
-use crate::connection::socket::{Socket, expired};
-use crate::connection::state::{Connection, Next, Partial};
-use crate::head::{self, Checked, Head, Line, Room};
-use crate::http::access_record::Logged;
+use crate::connection::socket::{ConnectionSocket, expired};
+use crate::connection::state::{ClientConnection, NextStep, Partial};
+use crate::head::{self, CheckedHead, RequestField, RequestHead, Room};
+use crate::http::access_record::LoggedRequest;
 use crate::http1::CLIENT_GONE;
-use crate::http1::direct::{Compressed, Said, Written, pass_back};
+use crate::http1::direct::{CommonHeaders, CompressionOffer, WrittenResponse, pass_back};
 use crate::http1::request::ReceivedHead;
 use crate::http1::response::RequestTraits;
 use crate::proxy::backend::RequestContext;
-use crate::proxy::direct::{self, Direct, Resumed, UnderWay};
+use crate::proxy::direct::{self, Direct, ResumedRequest, SentRequest};
 use crate::proxy::fastcgi::{BEHIND_BODY, pass_back_reply};
-use crate::proxy::http1::Failure;
+use crate::proxy::http1::Http1Failure;
 use crate::proxy::limit::{BackendId, Permit};
 use crate::proxy::stream::BackendStream;
 use crate::router::rules::RouteMatch;
@@ -31,25 +31,25 @@ const UNWATCHED: Duration = Duration::from_millis(50);
 /// How often it is looked whether a client has gone that has sent more meanwhile, as on the general path.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 
-/// What became of an exchange.
-enum Ended {
+/// The outcome of an exchange.
+enum DirectOutcome {
     /// The response is in [`Direct::response`].
-    Whole(Written),
+    Whole(WrittenResponse),
     /// The response is not for this path, or has not come.
     General,
     /// The client has gone.
     Gone,
 }
 
-impl<'a> Connection<'a> {
-    /// Begins to pass a request on whose head this is, with which `data` begins; `None` if that is not for this path, or
-    /// no connection is kept. `route` is what the rules say of its path, if they have been asked.
+impl<'a> ClientConnection<'a> {
+    /// Begins to pass a request on whose head this is, with which `data` begins; `None` if that is not for this path,
+    /// or no connection is kept. `route` is what the rules say of its path, if they have been asked.
     pub(super) fn begin_direct(
         &mut self,
         data: &[u8],
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         route: Option<RouteMatch<'a>>,
-    ) -> Option<Next> {
+    ) -> Option<NextStep> {
         let site = self.site;
         let path = NormalPath::parse(head.path).ok()?;
         let (raw, rest) = data.split_at(head.length);
@@ -90,10 +90,10 @@ impl<'a> Connection<'a> {
     fn begin_fastcgi(
         &mut self,
         raw: &[u8],
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         backend: BackendId,
         body: &[u8],
-    ) -> Option<Next> {
+    ) -> Option<NextStep> {
         let site = self.site;
         let way = site.worker.backends.at_once(backend)?;
         if !matches!(head.method, "POST" | "PATCH") || body.is_empty() || !way.is_ready() {
@@ -121,80 +121,82 @@ impl<'a> Connection<'a> {
         &self,
         mut direct: Box<Direct>,
         raw: &[u8],
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         (connection, permit): ((BackendStream, u64), Permit),
-    ) -> Next {
+    ) -> NextStep {
         direct.raw.clear();
         direct.raw.extend_from_slice(raw);
-        direct.logged = Some(Logged::new(head, head.minor));
+        direct.logged = Some(LoggedRequest::new(head, head.minor));
         direct.traits = RequestTraits { is_head: head.method == "HEAD", minor: head.minor, keep: head.keep };
         // Several lines of `Accept-Encoding` are for the general path to read.
         let takes = || self.site.negotiator.accepted(head.accept_encoding).iter().next().is_some();
         direct.takes_encoded = head.method != "HEAD" && (head.unusual || takes());
         direct.visible = true;
         let text = std::mem::take(&mut direct.text);
-        direct.under_way = Some(UnderWay::new(connection, text, permit, self.arrived));
-        Next::Direct(direct)
+        direct.under_way = Some(SentRequest::new(connection, text, permit, self.arrived));
+        NextStep::Direct(direct)
     }
 
-    /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or TLS
-    /// still has to say something.
+    /// Whether requests of this connection say more than their heads do (of a certificate, or of who relays them), or
+    /// TLS still has to say something.
     fn is_for_general(&self) -> bool {
         let is_busy = match &self.socket {
-            Some(Socket::Registered(stream)) => stream.is_unsent() || stream.client_certificate().is_some(),
+            Some(ConnectionSocket::Registered(stream)) => {
+                stream.is_unsent() || stream.client_certificate().is_some()
+            }
             _ => false,
         };
         self.conn.relayed.is_some() || is_busy
     }
 
     /// Waits for the response, and sends it; what is not that simple goes on in general.
-    pub(super) async fn direct(&mut self, mut direct: Box<Direct>) -> Next {
+    pub(super) async fn direct(&mut self, mut direct: Box<Direct>) -> NextStep {
         match poll_fn(|cx| self.poll_direct(cx, &mut direct)).await {
-            Ended::Whole(written) => self.send_direct(direct, written),
-            Ended::General => self.resume(direct),
-            Ended::Gone => {
+            DirectOutcome::Whole(written) => self.send_direct(direct, written),
+            DirectOutcome::General => self.resume(direct),
+            DirectOutcome::Gone => {
                 self.record_later(direct.logged.as_ref(), CLIENT_GONE, 0);
-                Next::Close
+                NextStep::Close
             }
         }
     }
 
-    fn poll_direct(&mut self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Ended> {
+    fn poll_direct(&mut self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<DirectOutcome> {
         if let Poll::Ready(came) = self.poll_response(cx, direct) {
-            return Poll::Ready(came.map_or(Ended::General, Ended::Whole));
+            return Poll::Ready(came.map_or(DirectOutcome::General, DirectOutcome::Whole));
         }
         loop {
             let next = match self.socket.as_mut() {
-                Some(Socket::Registered(stream)) => {
+                Some(ConnectionSocket::Registered(stream)) => {
                     let is_gone = match direct.visible {
                         true => stream.poll_gone(cx, &mut direct.visible),
                         false => stream.is_closed(),
                     };
                     if is_gone {
-                        return Poll::Ready(Ended::Gone);
+                        return Poll::Ready(DirectOutcome::Gone);
                     }
                     match direct.visible {
                         true => direct.deadline,
                         false => direct.deadline.min(Instant::now() + GONE_LOOK),
                     }
                 }
-                Some(Socket::Fresh(_)) => direct.deadline.min(self.arrived + UNWATCHED),
-                None => return Poll::Ready(Ended::Gone),
+                Some(ConnectionSocket::Fresh(_)) => direct.deadline.min(self.arrived + UNWATCHED),
+                None => return Poll::Ready(DirectOutcome::Gone),
             };
             if !expired(cx, &mut direct.timer, next) {
                 return Poll::Pending;
             }
             if next == direct.deadline {
-                return Poll::Ready(Ended::General);
+                return Poll::Ready(DirectOutcome::General);
             }
-            if let Some(Socket::Fresh(_)) = self.socket {
-                self.socket = self.lend().map(Socket::Registered);
+            if let Some(ConnectionSocket::Fresh(_)) = self.socket {
+                self.socket = self.lend().map(ConnectionSocket::Registered);
             }
         }
     }
 
     /// The response, written for the client; `None` if the exchange is not for this path any more.
-    fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<Written>> {
+    fn poll_response(&self, cx: &mut Context<'_>, direct: &mut Direct) -> Poll<Option<WrittenResponse>> {
         let Direct { under_way: Some(under_way), response, traits, takes_encoded, is_fastcgi, .. } = direct
         else {
             return Poll::Ready(None);
@@ -210,7 +212,7 @@ impl<'a> Connection<'a> {
             written
         });
         polled.map(|came| {
-            came.unwrap_or_else(|failure: Failure| {
+            came.unwrap_or_else(|failure: Http1Failure| {
                 under_way.failure = Some(failure);
                 None
             })
@@ -223,14 +225,14 @@ impl<'a> Connection<'a> {
         data: &[u8],
         is_fastcgi: bool,
         (traits, takes_encoded): (RequestTraits, bool),
-    ) -> Option<Written> {
+    ) -> Option<WrittenResponse> {
         let site = self.site;
         site.clock.tick(Instant::now());
         let hsts = self.site.hsts.borrow();
         let hsts = hsts.as_ref().filter(|_| self.conn.tls).map(|hsts| &hsts.value);
         let max_bytes = site.cache.settings().max_bytes;
-        let compressed = site.negotiator.offers().then_some(Compressed { max_bytes, takes_encoded });
-        let said = Said { date: site.clock.date(), hsts, compressed };
+        let compressed = site.negotiator.offers().then_some(CompressionOffer { max_bytes, takes_encoded });
+        let said = CommonHeaders { date: site.clock.date(), hsts, compressed };
         match is_fastcgi {
             true => pass_back_reply(out, data, traits, &said),
             false => pass_back(out, data, traits, &said),
@@ -238,10 +240,10 @@ impl<'a> Connection<'a> {
     }
 
     /// Gives the connection to the backend back, and sends the response.
-    fn send_direct(&mut self, mut direct: Box<Direct>, written: Written) -> Next {
-        let Written { status, body_bytes } = written;
+    fn send_direct(&mut self, mut direct: Box<Direct>, written: WrittenResponse) -> NextStep {
+        let WrittenResponse { status, body_bytes } = written;
         if let Some(under_way) = direct.under_way.take() {
-            let UnderWay { stream, generation, since, text, .. } = under_way;
+            let SentRequest { stream, generation, since, text, .. } = under_way;
             let backends = &self.site.worker.backends;
             if let Some(link) = backends.link(direct.backend).filter(|link| link.keeps()) {
                 link.pool().put(stream, generation);
@@ -250,37 +252,37 @@ impl<'a> Connection<'a> {
             }
             direct.text = text;
         }
-        let Some(socket) = &mut self.socket else { return Next::Close };
+        let Some(socket) = &mut self.socket else { return NextStep::Close };
         let keep = direct.traits.keep;
         let Ok(sent) = socket.send([&direct.response, &[], &[], &[]], !keep) else {
             self.record_later(direct.logged.as_ref(), status, 0);
-            return Next::Close;
+            return NextStep::Close;
         };
         if sent < direct.response.len() || socket.unsent() {
             let (rest, logged) = (direct.response.split_off(sent), direct.logged.take());
-            let Some(logged) = logged else { return Next::Close };
-            return Next::Write(Box::new(Partial { rest, logged, status, body_bytes, keep }));
+            let Some(logged) = logged else { return NextStep::Close };
+            return NextStep::Write(Box::new(Partial { rest, logged, status, body_bytes, keep }));
         }
         self.record_later(direct.logged.as_ref(), status, body_bytes);
         self.site.spare.keep(direct);
-        if keep { self.go_on() } else { Next::Close }
+        if keep { self.go_on() } else { NextStep::Close }
     }
 
     /// Has the general path go on with an exchange; the body is still to come there, as it is with all.
-    fn resume(&mut self, mut direct: Box<Direct>) -> Next {
+    fn resume(&mut self, mut direct: Box<Direct>) -> NextStep {
         let mut room = Room::default();
-        let (Checked::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
+        let (CheckedHead::Whole(head), lines) = head::check_lines(&direct.raw, usize::MAX, &mut room) else {
             // INVARIANT: it was checked before.
-            return Next::Close;
+            return NextStep::Close;
         };
         match ReceivedHead::new(&direct.raw, &head, lines) {
             Ok(mut received) => {
                 if let Some(under_way) = direct.under_way.take() {
                     let body = direct.body(&under_way.text);
                     self.preread.splice(..0, body.iter().copied());
-                    received.parts.extensions.insert(Resumed::new(under_way));
+                    received.parts.extensions.insert(ResumedRequest::new(under_way));
                 }
-                Next::General(received)
+                NextStep::General(received)
             }
             Err(refusal) => self.refusal(refusal, direct.logged.take()),
         }

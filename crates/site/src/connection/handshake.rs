@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::connection::socket::{Socket, expired, register};
-use crate::connection::state::{Connection, Next};
-use crate::connection::stream::Stream;
+use crate::connection::socket::{ConnectionSocket, expired, register};
+use crate::connection::state::{ClientConnection, NextStep};
+use crate::connection::stream::ClientStream;
 use crate::tls::stream::TlsStream;
 
 /// How it ended.
@@ -22,11 +22,11 @@ enum Shaken {
     MustGo,
 }
 
-impl Connection<'_> {
+impl ClientConnection<'_> {
     /// Has the client prove nothing, and us everything; then waits for its first request.
-    pub(crate) async fn handshake(&mut self) -> Next {
+    pub(crate) async fn handshake(&mut self) -> NextStep {
         let Ok(mut tls) = self.begin_tls() else {
-            return Next::Close;
+            return NextStep::Close;
         };
         let deadline = self.arrived + self.site.worker.limits().head_timeout;
         self.slot.mark_idle();
@@ -38,19 +38,19 @@ impl Connection<'_> {
             Shaken::Hands => {}
             Shaken::Late => {
                 self.site.shed.note(|shed| shed.late_head += 1);
-                return Next::Close;
+                return NextStep::Close;
             }
-            Shaken::Failed | Shaken::MustGo => return Next::Close,
+            Shaken::Failed | Shaken::MustGo => return NextStep::Close,
         }
         self.arrived = Instant::now();
         self.since = self.arrived;
-        let next = if tls.is_http2() { Next::Http2 } else { Next::Read };
-        self.socket = Some(Socket::Registered(Stream::Tls(tls)));
+        let next = if tls.is_http2() { NextStep::Http2 } else { NextStep::Read };
+        self.socket = Some(ConnectionSocket::Registered(ClientStream::Tls(tls)));
         next
     }
 
     fn begin_tls(&mut self) -> io::Result<Box<TlsStream>> {
-        let Some(Socket::Fresh(socket)) = self.socket.take() else {
+        let Some(ConnectionSocket::Fresh(socket)) = self.socket.take() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         // A worker that was told of no certificate gets no such connections.

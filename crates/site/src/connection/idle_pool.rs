@@ -1,20 +1,20 @@
-//! Who is here: every connection that the worker holds, and which of them goes when others need its place.
+//! All connections that the worker holds, and which of them goes when others need its place.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the addresses of clients, of which one may have
 //! many. Must never: end a connection on which a request is being answered; cost anything per request.
 //!
 //! A connection takes its seat, once, when it first has to wait; most that bring one request never do. While it waits
-//! for the next head, it is idle. When the worker is nearly full, the oldest idle connection of the address range
-//! that holds most of them goes (Park and Pai, *Connection Conditioning*, NSDI 2006). Finding one that is busy takes it out of the tree, and it
-//! comes back when it waits again: no state changes in the tree with each request, and a search pays only for what
-//! was put in.
+//! for the next head, it is idle. When the worker is nearly full, the oldest idle connection of the address range that
+//! holds most of them goes (Park and Pai, *Connection Conditioning*, NSDI 2006). Finding one that is busy takes it out
+//! of the tree, and it comes back when it waits again: no state changes in the tree with each request, and a search
+//! pays only for what was put in.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use conditioning::{Key, Range, Tree};
+use conditioning::{AddressRange, ItemKey, Tree};
 
 /// LIMIT: places kept free for connections on their way: an eighth of all, and at most what one gate may have sent
 /// without waiting for us (`worker::inlet`).
@@ -31,23 +31,23 @@ pub(crate) struct IdlePool {
     /// Those of them that wait for a head.
     idle: Cell<u32>,
     evicted: Cell<u64>,
-    tree: RefCell<Tree<Rc<Entry>>>,
+    tree: RefCell<Tree<Rc<IdleEntry>>>,
 }
 
 /// The seat of one connection.
-struct Entry {
+struct IdleEntry {
     idle: Cell<bool>,
     must_go: Cell<bool>,
     /// Its place in the tree.
-    key: Cell<Option<Key>>,
+    key: Cell<Option<ItemKey>>,
     waker: RefCell<Option<Waker>>,
 }
 
 /// A connection that is here; it leaves when dropped.
-pub(crate) struct Slot<'a> {
+pub(crate) struct IdleSlot<'a> {
     idle_pool: &'a IdlePool,
     peer: IpAddr,
-    entry: Option<Rc<Entry>>,
+    entry: Option<Rc<IdleEntry>>,
 }
 
 impl IdlePool {
@@ -64,10 +64,10 @@ impl IdlePool {
     }
 
     /// A connection has come.
-    pub fn enter(&self, peer: IpAddr) -> Slot<'_> {
+    pub fn enter(&self, peer: IpAddr) -> IdleSlot<'_> {
         self.here.set(self.here.get() + 1);
         self.make_room();
-        Slot { idle_pool: self, peer, entry: None }
+        IdleSlot { idle_pool: self, peer, entry: None }
     }
 
     /// How many connections were asked to go.
@@ -81,7 +81,7 @@ impl IdlePool {
     }
 
     /// The address ranges that have most seats.
-    pub fn ranges(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub fn ranges(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.tree.borrow().ranges(at_most)
     }
 
@@ -106,11 +106,11 @@ impl IdlePool {
     }
 }
 
-impl Slot<'_> {
+impl IdleSlot<'_> {
     /// Takes a seat, if this one has none.
     pub fn register(&mut self) {
         if self.entry.is_none() {
-            let entry = Rc::new(Entry {
+            let entry = Rc::new(IdleEntry {
                 idle: Cell::new(false),
                 must_go: Cell::new(false),
                 key: Cell::new(None),
@@ -121,7 +121,7 @@ impl Slot<'_> {
         }
     }
 
-    fn place(&self, entry: &Rc<Entry>) {
+    fn place(&self, entry: &Rc<IdleEntry>) {
         entry.key.set(Some(self.idle_pool.tree.borrow_mut().insert(self.peer.into(), entry.clone())));
     }
 
@@ -162,7 +162,7 @@ impl Slot<'_> {
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for IdleSlot<'_> {
     fn drop(&mut self) {
         self.mark_busy();
         if let Some(entry) = &self.entry {
@@ -181,7 +181,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
 
-    fn resting(idle_pool: &IdlePool, address: [u8; 4]) -> Slot<'_> {
+    fn resting(idle_pool: &IdlePool, address: [u8; 4]) -> IdleSlot<'_> {
         let mut slot = idle_pool.enter(address.into());
         slot.mark_idle();
         slot

@@ -6,7 +6,7 @@
 //! Only the time counts in which the client, and nobody else, was waited for: the clock by which a transfer is judged
 //! stands still otherwise.
 //!
-//! What a client has taken is what the kernel accepts for it. epoll reports room only once a third of the buffer is
+//! A client has taken the bytes that the kernel accepts for it. epoll reports room only once a third of the buffer is
 //! free, which for a slow client and the buffer of a fast one can take minutes; hence the kernel is also asked
 //! directly, the more often the sooner the client is given up. It then takes as much as the client has acknowledged
 //! since.
@@ -30,7 +30,7 @@ const PROBE_PART: u32 = 4;
 
 /// One direction of one exchange with a client.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct TransferPace {
     transfer: Cell<Transfer>,
     /// How long the client may move nothing at all.
     stall: Duration,
@@ -40,7 +40,7 @@ pub(crate) struct Pace {
     since: Cell<Option<Instant>>,
 }
 
-impl Pace {
+impl TransferPace {
     pub fn new(rate: MinRate, stall: Duration) -> Self {
         let now = Instant::now();
         let transfer = Cell::new(Transfer::new(rate, now));
@@ -88,7 +88,7 @@ impl Pace {
 /// `TimedOut` if the client was too slow; otherwise what the kernel says.
 pub(crate) async fn push(
     stream: &TcpStream,
-    pace: &Pace,
+    pace: &TransferPace,
     mut attempt: impl FnMut() -> rustix::io::Result<usize>,
 ) -> io::Result<usize> {
     let mut attempt = || loop {
@@ -132,7 +132,7 @@ mod tests {
     const RATE: MinRate = MinRate::new(1000, Duration::from_secs(10));
 
     /// Waits for `ago` for the client to move `count` bytes; whether that was too slow.
-    fn late(pace: &Pace, ago: Duration, count: usize) -> bool {
+    fn late(pace: &TransferPace, ago: Duration, count: usize) -> bool {
         pace.since.set(Some(Instant::now() - ago));
         let late = pace.deadline().is_some_and(|deadline| deadline <= Instant::now());
         pace.moved(count);
@@ -142,14 +142,14 @@ mod tests {
     #[test]
     fn a_client_just_fast_enough_lasts_and_one_just_too_slow_does_not() {
         for (count, lasts) in [(1010, true), (800, false)] {
-            let pace = Pace::new(RATE, 30 * SECOND);
+            let pace = TransferPace::new(RATE, 30 * SECOND);
             assert_eq!((0..2000).any(|_| late(&pace, SECOND, count)), !lasts, "{count}");
         }
     }
 
     #[test]
     fn the_kernel_is_asked_more_often_towards_the_deadline() {
-        let pace = Pace::new(RATE, 30 * SECOND);
+        let pace = TransferPace::new(RATE, 30 * SECOND);
         let now = Instant::now();
         assert_eq!(pace.probe(now), now + PROBE);
         pace.since.set(Some(now));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_we_take_our_time_for_is_not_counted() {
-        let pace = Pace::new(RATE, 30 * SECOND);
+        let pace = TransferPace::new(RATE, 30 * SECOND);
         pace.moved(10);
         assert_eq!(pace.deadline(), None);
         std::thread::sleep(Duration::from_millis(20));
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn one_that_was_quick_has_not_bought_the_right_to_stand_still() {
-        let pace = Pace::new(RATE, 30 * SECOND);
+        let pace = TransferPace::new(RATE, 30 * SECOND);
         pace.moved(1 << 30);
         pace.moved(60_000);
         assert!(!late(&pace, 29 * SECOND, 1));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_any_byte_will_do() {
-        let pace = Pace::new(MinRate::new(0, 10 * SECOND), 30 * SECOND);
+        let pace = TransferPace::new(MinRate::new(0, 10 * SECOND), 30 * SECOND);
         assert!((0..1000).all(|_| !late(&pace, 29 * SECOND, 1)));
         assert!(late(&pace, 31 * SECOND, 1));
     }

@@ -1,7 +1,7 @@
-//! What a client is sent through the runtime, and how fast the client takes it.
+//! Sends to a client through the runtime, and watches how fast the client takes it.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: believe epoll
-//! alone about whether a slow client has taken anything.
+//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: believe
+//! epoll alone about whether a slow client has taken anything.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -9,22 +9,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use crate::connection::min_rate::Pace;
-use crate::connection::stream::Stream;
+use crate::connection::min_rate::TransferPace;
+use crate::connection::stream::ClientStream;
 
 /// The sending side of a connection.
-pub(crate) struct Output {
+pub(crate) struct SendBuffer {
     /// How fast the client takes what is sent.
-    pub takes: Rc<Pace>,
+    pub takes: Rc<TransferPace>,
     /// When the kernel is to be asked whether there is room for more, whatever epoll says.
     pub probe: Cell<Option<Instant>>,
     /// Bytes written.
     pub written: Cell<u64>,
 }
 
-impl Output {
+impl SendBuffer {
     /// To a client that takes what is sent at this pace.
-    pub fn new(takes: Rc<Pace>) -> Self {
+    pub fn new(takes: Rc<TransferPace>) -> Self {
         Self { takes, probe: Cell::default(), written: Cell::default() }
     }
 
@@ -33,8 +33,8 @@ impl Output {
         self.takes.deadline().map(|at| self.probe.get().map_or(at, |probe| at.min(probe)))
     }
 
-    /// Notes how a write went, of which the kernel took `moved` bytes. What epoll sees no room for is to be tried all the
-    /// same once it is time to: whether it is.
+    /// Notes how a write went, of which the kernel took `moved` bytes. A write for which epoll sees no room is to be
+    /// tried all the same once it is time to: whether it is.
     fn wrote<T>(&self, polled: &Poll<io::Result<T>>, moved: usize) -> bool {
         if moved > 0 || matches!(polled, Poll::Ready(Ok(_))) {
             self.probe.set(None);
@@ -59,7 +59,7 @@ impl Output {
     pub fn poll_write(
         &self,
         cx: &mut Context<'_>,
-        stream: &mut Stream,
+        stream: &mut ClientStream,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut moved = 0;
@@ -71,8 +71,8 @@ impl Output {
             }
             if moved > 0 {
                 self.wrote(&polled, moved);
-                // Where there was room that epoll does not report, there may be more: what is taken piece by piece would
-                // look as if the client took it.
+                // Where there was room that epoll does not report, there may be more: what is taken piece by piece
+                // would look as if the client took it.
                 self.probe.set(Some(Instant::now()));
             }
         }
@@ -83,7 +83,7 @@ impl Output {
     }
 
     /// Has the kernel take what is encrypted and waits for it.
-    pub fn poll_flush(&self, cx: &mut Context<'_>, stream: &mut Stream) -> Poll<io::Result<()>> {
+    pub fn poll_flush(&self, cx: &mut Context<'_>, stream: &mut ClientStream) -> Poll<io::Result<()>> {
         if !stream.is_tls() {
             return Poll::Ready(Ok(()));
         }

@@ -10,20 +10,21 @@ use std::time::{Duration, Instant};
 
 use tokio::io::ReadBuf;
 
-use crate::connection::socket::{Socket, expired, is_set};
-use crate::connection::state::{Connection, Next};
-use crate::connection::stream::Stream;
-use crate::head::Refusal;
+use crate::connection::socket::{ConnectionSocket, expired, is_set};
+use crate::connection::state::{ClientConnection, NextStep};
+use crate::connection::stream::ClientStream;
+use crate::head::HeadRefusal;
 
-/// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can go on
-/// with: its client has not heard yet that there will be an end.
+/// LIMIT: how long a worker that retires waits for the first request on a connection under TLS, which nobody else can
+/// go on with: its client has not heard yet that there will be an end.
 const FIRST_REQUEST: Duration = Duration::from_secs(5);
-/// LIMIT: how long such a worker waits for one more request on a connection under TLS that has had some. Its answer says that it is the
-/// last: a client that asks all the time hears of the end by it, and not by a connection that is gone.
+/// LIMIT: how long such a worker waits for one more request on a connection under TLS that has had some. Its answer
+/// says that it is the last: a client that asks all the time hears of the end by it, and not by a connection that is
+/// gone.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 
-/// What ended a wait.
-enum Waited {
+/// The outcome of a wait.
+enum ReadOutcome {
     Read(usize),
     Gone,
     Late,
@@ -31,31 +32,31 @@ enum Waited {
     MustGo,
 }
 
-impl Connection<'_> {
+impl ClientConnection<'_> {
     /// Waits for bytes, the deadline, or the end of the worker.
-    pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
+    pub(super) async fn wait(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> NextStep {
         let limits = self.site.worker.limits();
         let idle = self.preread.is_empty();
         let deadline = self.since + if idle { limits.idle_timeout } else { limits.head_timeout };
         let Some(mut stream) = self.lend() else {
-            return Next::Close;
+            return NextStep::Close;
         };
         if !self.is_owed() {
             self.slot.mark_idle();
         }
         let waited = poll_fn(|cx| self.poll_wait(cx, &mut stream, drained.as_mut(), deadline)).await;
         self.slot.mark_busy();
-        self.socket = Some(Socket::Registered(stream));
+        self.socket = Some(ConnectionSocket::Registered(stream));
         match waited {
-            Waited::Read(count) => {
+            ReadOutcome::Read(count) => {
                 self.arrived = Instant::now();
                 let site = self.site;
                 self.digest(&site.scratch.borrow()[..count])
             }
-            Waited::Drained => Next::HandBack,
-            Waited::Late if !idle => self.refusal(Refusal::Late, None),
-            Waited::Late if self.is_leaving() => Next::Leave,
-            Waited::Late | Waited::Gone | Waited::MustGo => Next::Close,
+            ReadOutcome::Drained => NextStep::HandBack,
+            ReadOutcome::Late if !idle => self.refusal(HeadRefusal::Late, None),
+            ReadOutcome::Late if self.is_leaving() => NextStep::Leave,
+            ReadOutcome::Late | ReadOutcome::Gone | ReadOutcome::MustGo => NextStep::Close,
         }
     }
 
@@ -78,23 +79,23 @@ impl Connection<'_> {
     fn poll_wait(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &mut Stream,
+        stream: &mut ClientStream,
         drained: Pin<&mut impl Future<Output = ()>>,
         deadline: Instant,
-    ) -> Poll<Waited> {
+    ) -> Poll<ReadOutcome> {
         // A read that does not fill the buffer makes tokio wait for readiness before the next: no read is
         // tried in vain.
         let mut scratch = self.site.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         match stream.poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                return Poll::Ready(Waited::Read(buffer.filled().len()));
+                return Poll::Ready(ReadOutcome::Read(buffer.filled().len()));
             }
-            Poll::Ready(_) => return Poll::Ready(Waited::Gone),
+            Poll::Ready(_) => return Poll::Ready(ReadOutcome::Gone),
             Poll::Pending => {}
         }
         if self.slot.must_go() {
-            return Poll::Ready(Waited::MustGo);
+            return Poll::Ready(ReadOutcome::MustGo);
         }
         // INVARIANT: where the timer is set, an earlier wait has polled it and `drained`, and left its waker with the
         // seat; all of them wake this task. A relayed connection has one wait, or two.
@@ -106,9 +107,9 @@ impl Connection<'_> {
         self.slot.wake(cx);
         let is_awaited = self.is_leaving();
         if !is_awaited && !self.is_owed() && drained.poll(cx).is_ready() {
-            return Poll::Ready(Waited::Drained);
+            return Poll::Ready(ReadOutcome::Drained);
         }
         let deadline = if is_awaited { deadline.min(self.leaves_at()) } else { deadline };
-        if expired(cx, &mut self.timer, deadline) { Poll::Ready(Waited::Late) } else { Poll::Pending }
+        if expired(cx, &mut self.timer, deadline) { Poll::Ready(ReadOutcome::Late) } else { Poll::Pending }
     }
 }

@@ -14,43 +14,43 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown};
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
-use crate::connection::stream::Stream;
+use crate::connection::stream::ClientStream;
 
 /// The socket of a connection.
-pub(crate) enum Socket {
+pub(crate) enum ConnectionSocket {
     /// Not registered with the runtime; a connection of one request never is.
     Fresh(TcpStream),
-    Registered(Stream),
+    Registered(ClientStream),
 }
 
-impl Socket {
+impl ConnectionSocket {
     /// The descriptor, if the connection is in plaintext.
     pub fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Socket::Fresh(stream) => Some(stream.as_fd()),
-            Socket::Registered(Stream::Plain(stream)) => Some(stream.as_fd()),
-            Socket::Registered(Stream::Tls(_)) => None,
+            ConnectionSocket::Fresh(stream) => Some(stream.as_fd()),
+            ConnectionSocket::Registered(ClientStream::Plain(stream)) => Some(stream.as_fd()),
+            ConnectionSocket::Registered(ClientStream::Tls(_)) => None,
         }
     }
 
     /// The connection, registered with the runtime.
-    pub fn register(self) -> io::Result<Stream> {
+    pub fn register(self) -> io::Result<ClientStream> {
         match self {
-            Socket::Fresh(stream) => Ok(Stream::Plain(register(stream)?)),
-            Socket::Registered(stream) => Ok(stream),
+            ConnectionSocket::Fresh(stream) => Ok(ClientStream::Plain(register(stream)?)),
+            ConnectionSocket::Registered(stream) => Ok(stream),
         }
     }
 
     /// Whether bytes wait that were encrypted already.
     pub fn unsent(&self) -> bool {
-        matches!(self, Socket::Registered(stream) if stream.is_unsent())
+        matches!(self, ConnectionSocket::Registered(stream) if stream.is_unsent())
     }
 
     /// Sends the bytes of `slices`, one after the other, as far as the socket takes them at once; tells how many are
     /// sent, or encrypted and waiting. After the last ones, in plaintext, the connection is closed for sending, if
     /// the socket took them: the end goes with them, in one packet.
     pub fn send(&mut self, slices: [&[u8]; 4], are_last: bool) -> io::Result<usize> {
-        if let Socket::Registered(Stream::Tls(tls)) = self {
+        if let ConnectionSocket::Registered(ClientStream::Tls(tls)) = self {
             return tls.push_all(&slices);
         }
         let fd = self.plain().ok_or(io::ErrorKind::NotConnected)?;
@@ -63,7 +63,7 @@ impl Socket {
     }
 }
 
-/// Sends what there is room for. What is less than a packet waits for more, if the end is to follow at once.
+/// Sends what there is room for. Less than a packet waits for more bytes, if the end is to follow at once.
 fn send(fd: BorrowedFd<'_>, slices: [&[u8]; 4], end_follows: bool) -> io::Result<usize> {
     let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, end_follows);
@@ -85,8 +85,8 @@ fn send(fd: BorrowedFd<'_>, slices: [&[u8]; 4], end_follows: bool) -> io::Result
 
 /// Registers a socket with the runtime.
 pub(crate) fn register(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
-    // Several small answers in a row must not wait for the client's acknowledgements. One end of a pair, which is no TCP,
-    // waits for none.
+    // Several small answers in a row must not wait for the client's acknowledgements. One end of a pair, which is no
+    // TCP, waits for none.
     match stream.set_nodelay(true) {
         Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {}
         set => set?,
@@ -131,7 +131,7 @@ mod tests {
     fn the_end_follows_the_last_bytes_and_no_others() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut socket = Socket::Fresh(listener.accept().unwrap().0);
+        let mut socket = ConnectionSocket::Fresh(listener.accept().unwrap().0);
         assert_eq!(socket.send([b"one ", b"two", &[], &[]], false).unwrap(), 7);
         let mut got = [0; 7];
         client.read_exact(&mut got).unwrap();

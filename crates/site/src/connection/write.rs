@@ -9,31 +9,33 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use tokio::net::TcpStream;
 
-use crate::connection::min_rate::{self, Pace};
-use crate::connection::socket::Socket;
-use crate::connection::state::{Connection, Next, Partial, Sending};
-use crate::connection::stream::Stream;
+use crate::connection::min_rate::{self, TransferPace};
+use crate::connection::socket::ConnectionSocket;
+use crate::connection::state::{ClientConnection, NextStep, Partial, Sending};
+use crate::connection::stream::ClientStream;
 use crate::tls::stream::{STEP_BYTES, TlsStream};
 
 /// LIMIT: bytes of a file sent before others have their turn, about 0.2 ms of copying.
 const TURN_BYTES: u64 = 1 << 20;
 
-impl Connection<'_> {
+impl ClientConnection<'_> {
     /// Writes all of `bytes` to a client that is fast enough.
     pub(crate) async fn write(&mut self, mut bytes: &[u8]) -> Option<()> {
         let mut stream = self.lend()?;
         let pace = self.takes();
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match &mut stream {
-            Stream::Plain(tcp) => {
+            ClientStream::Plain(tcp) => {
                 while !bytes.is_empty() {
                     let written = min_rate::push(tcp, &pace, || rustix::net::send(&*tcp, bytes, flags)).await;
                     bytes = &bytes[written.map_err(|error| self.note(&error)).ok()?..];
                 }
             }
-            Stream::Tls(tls) => tls.write(bytes, &pace).await.map_err(|error| self.note(&error)).ok()?,
+            ClientStream::Tls(tls) => {
+                tls.write(bytes, &pace).await.map_err(|error| self.note(&error)).ok()?
+            }
         }
-        self.socket = Some(Socket::Registered(stream));
+        self.socket = Some(ConnectionSocket::Registered(stream));
         Some(())
     }
 
@@ -45,16 +47,16 @@ impl Connection<'_> {
     }
 
     /// Sends what the fast path could not.
-    pub(crate) async fn finish_write(&mut self, partial: Partial) -> Next {
+    pub(crate) async fn finish_write(&mut self, partial: Partial) -> NextStep {
         if self.write(&partial.rest).await.is_none() {
-            return Next::Close;
+            return NextStep::Close;
         }
         self.record_later(Some(&partial.logged), partial.status, partial.body_bytes);
-        if partial.keep { self.go_on() } else { Next::Close }
+        if partial.keep { self.go_on() } else { NextStep::Close }
     }
 
     /// Sends a file, in plaintext from the page cache to the socket.
-    pub(crate) async fn send_file(&mut self, sending: Sending) -> Next {
+    pub(crate) async fn send_file(&mut self, sending: Sending) -> NextStep {
         let is_tls = self.socket.as_ref().is_some_and(|socket| socket.plain().is_none());
         let (sent, whole) = if is_tls {
             self.seal(&sending).await
@@ -65,7 +67,7 @@ impl Connection<'_> {
             }
         };
         self.record_later(Some(&sending.logged), 200, sent);
-        if whole && sending.keep { self.go_on() } else { Next::Close }
+        if whole && sending.keep { self.go_on() } else { NextStep::Close }
     }
 
     /// Sends the head; it may wait in the kernel for the first bytes of the file.
@@ -89,7 +91,7 @@ impl Connection<'_> {
         }
         let pace = self.takes();
         let mut offset = 0;
-        let Some(Stream::Plain(stream)) = self.lend() else {
+        let Some(ClientStream::Plain(stream)) = self.lend() else {
             return (0, false);
         };
         while offset < sending.size {
@@ -98,14 +100,14 @@ impl Connection<'_> {
                 return (offset, false);
             }
         }
-        self.socket = Some(Socket::Registered(Stream::Plain(stream)));
+        self.socket = Some(ConnectionSocket::Registered(ClientStream::Plain(stream)));
         (offset, true)
     }
 
     /// Reads the file piece by piece, and encrypts it; tells how many bytes were sent, and whether that was all.
     async fn seal(&mut self, sending: &Sending) -> (u64, bool) {
         let pace = self.takes();
-        let Some(Stream::Tls(mut tls)) = self.lend() else {
+        let Some(ClientStream::Tls(mut tls)) = self.lend() else {
             return (0, false);
         };
         let mut piece = Vec::with_capacity(STEP_BYTES);
@@ -126,7 +128,7 @@ impl Connection<'_> {
                 tokio::task::yield_now().await;
             }
         }
-        self.socket = Some(Socket::Registered(Stream::Tls(tls)));
+        self.socket = Some(ConnectionSocket::Registered(ClientStream::Tls(tls)));
         (offset, true)
     }
 }
@@ -137,7 +139,7 @@ async fn seal_step(
     sending: &Sending,
     piece: &mut Vec<u8>,
     offset: &mut u64,
-    pace: &Pace,
+    pace: &TransferPace,
 ) -> io::Result<()> {
     let end = STEP_BYTES.min(piece.len() + usize::try_from(sending.size - *offset).unwrap_or(STEP_BYTES));
     while piece.len() < end {
@@ -158,7 +160,12 @@ async fn seal_step(
 }
 
 /// Sends what the socket takes, once it takes some.
-async fn step(stream: &TcpStream, sending: &Sending, offset: &mut u64, pace: &Pace) -> io::Result<()> {
+async fn step(
+    stream: &TcpStream,
+    sending: &Sending,
+    offset: &mut u64,
+    pace: &TransferPace,
+) -> io::Result<()> {
     let count = (sending.size - *offset).min(TURN_BYTES) as usize;
     let file = &sending.file.fd;
     match min_rate::push(stream, pace, || rustix::fs::sendfile(stream, file, Some(offset), count)).await? {

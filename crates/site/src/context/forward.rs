@@ -1,7 +1,7 @@
 //! Requests on their way to whoever answers them: their bodies, and their places.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: requests, of which it looks at the addresses of clients and
-//! the lengths of bodies. Must never: have a backend wait for a client that has not sent its body.
+//! Runs in: the site worker, under the site's uid. Untrusted input: requests, of which it looks at the addresses of
+//! clients and the lengths of bodies. Must never: have a backend wait for a client that has not sent its body.
 
 use std::fmt;
 use std::mem::take;
@@ -15,13 +15,13 @@ use wire::log::Level;
 use worker::refused::Untold;
 
 use crate::context::state::WorkerState;
-use crate::files::Files;
+use crate::files::RootFiles;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
-use crate::proxy::direct::Resumed;
-use crate::proxy::gather::{Ungathered, gather, gather_all};
-use crate::proxy::limit::{ANYBODY, BackendId, Permit, Refused};
+use crate::proxy::direct::ResumedRequest;
+use crate::proxy::gather::{GatherError, gather, gather_all};
+use crate::proxy::limit::{ANYBODY, BackendId, LimitRefusal, Permit};
 use crate::proxy::spool::Lack;
 use crate::router::destination::host_of;
 
@@ -30,7 +30,7 @@ struct Full<'a> {
     path: &'a str,
     held: usize,
     others: u64,
-    /// What may be raised.
+    /// The limit that the operator may raise.
     remedy: &'static str,
 }
 
@@ -73,7 +73,7 @@ impl WorkerState {
     pub(crate) fn forward<'a>(
         &'a self,
         backend: BackendId,
-        files: Option<&'a Files>,
+        files: Option<&'a RootFiles>,
         conn: ConnInfo,
         request: &'a mut Request<BoundedBody>,
     ) -> impl Future<Output = Response<ResponseBody>> + 'a {
@@ -108,8 +108,8 @@ impl WorkerState {
         if self.shared_ports.contains(&conn.local.port()) { ANYBODY } else { conn.peer.ip() }
     }
 
-    fn refuse(&self, backend: BackendId, refused: Refused, path: &str) -> Response<ResponseBody> {
-        if let Refused::Busy { held } = refused
+    fn refuse(&self, backend: BackendId, refused: LimitRefusal, path: &str) -> Response<ResponseBody> {
+        if let LimitRefusal::Busy { held } = refused
             && let Some(others) = self.full.borrow_mut().entry(backend).or_default().tell(Instant::now())
         {
             let remedy = match backend {
@@ -123,8 +123,8 @@ impl WorkerState {
 
     /// Waits for the body of `request`, and then for a place with `backend`, and has `answer` begin there.
     ///
-    /// In this order: a client that announces a body and sends none waits without a place. If the request is refused whatever
-    /// its body is, the body is not read.
+    /// In this order: a client that announces a body and sends none waits without a place. If the request is refused
+    /// whatever its body is, the body is not read.
     async fn with_permit<'a, F>(
         &'a self,
         (backend, refused): (BackendId, Option<StatusCode>),
@@ -144,7 +144,7 @@ impl WorkerState {
                 return self.ungathered(&error, request.uri().path());
             }
         }
-        let permit = match Resumed::permit(request.extensions()) {
+        let permit = match ResumedRequest::permit(request.extensions()) {
             Some(permit) => Ok(permit),
             None if request.body().part().is_some() => {
                 match Box::pin(self.acquire_keeping(backend, conn, request.body())).await {
@@ -171,13 +171,13 @@ impl WorkerState {
         backend: BackendId,
         conn: ConnInfo,
         request: &mut Request<BoundedBody>,
-    ) -> Result<(), Ungathered> {
+    ) -> Result<(), GatherError> {
         let body = take(request.body_mut());
         *request.body_mut() = match self.backends.buffers(backend) {
             false => gather(body).await?,
             true => gather_all(body, &self.spool, self.client(conn)).await?,
         };
-        // What came without a length may have had none; a server is told so.
+        // A body without a length may turn out empty; the server is told so.
         if request.body().is_end_stream() {
             request.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
         }
@@ -190,7 +190,7 @@ impl WorkerState {
         backend: BackendId,
         conn: ConnInfo,
         body: &BoundedBody,
-    ) -> Result<Result<Permit, Refused>, Lack> {
+    ) -> Result<Result<Permit, LimitRefusal>, Lack> {
         let acquired = self.limit.acquire(backend, self.client(conn));
         let Some(part) = body.part() else { return Ok(acquired.await) };
         let permit = tokio::select! {
@@ -204,8 +204,8 @@ impl WorkerState {
     }
 
     /// The answer to a request whose body has not come, or has no place; the log is told of the latter.
-    fn ungathered(&self, error: &Ungathered, path: &str) -> Response<ResponseBody> {
-        let Ungathered::NoRoom(lack) = error else { return response::error(error.status()) };
+    fn ungathered(&self, error: &GatherError, path: &str) -> Response<ResponseBody> {
+        let GatherError::NoRoom(lack) = error else { return response::error(error.status()) };
         if let Some(others) = self.unkept.tell(Instant::now()) {
             self.log().event(Level::Warning, Unkept { path, lack, others });
         }

@@ -1,4 +1,4 @@
-//! What the site worker provides to the connections it serves, and what all of them share.
+//! The services that the site worker provides to its connections, and the state that all of them share.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none of its own. Must never: be used from
 //! a second thread.
@@ -22,22 +22,22 @@ use request::path::NormalPath;
 use sys::memory::Pages;
 use worker::counters::DropCounters;
 
-use crate::config::setup::Setup;
+use crate::config::setup::SiteSetup;
 use crate::connection::idle_pool::IdlePool;
-use crate::connection::socket::Socket;
+use crate::connection::socket::ConnectionSocket;
 use crate::context::state::WorkerState;
 use crate::files::cache::{self, CACHE_BYTES, Cache};
-use crate::files::cache::{Root, Roots};
-use crate::head::Refusal;
+use crate::files::cache::{CachedRoot, Roots};
+use crate::head::HeadRefusal;
 use crate::http::body::{Intake, ResponseBody};
-use crate::http::clock::Clock;
+use crate::http::clock::DateClock;
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::{Codec, finish};
 use crate::proxy::direct::Spare;
 use crate::router::access::guesses::Guesses;
 use crate::router::hook::Hooks;
-use crate::router::rules::{RouteMatch, Rule, Rules, Target};
-use crate::tls::stream::Watch;
+use crate::router::rules::{RouteMatch, Rule, RuleTarget, Rules};
+use crate::tls::stream::FailureWatch;
 
 /// LIMIT: bytes read from a socket at once. One buffer serves all connections, so that an idle one holds none.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -50,9 +50,9 @@ pub(crate) struct Hsts {
     pub line: Vec<u8>,
 }
 
-/// What a request waits for.
+/// The reason why a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WaitReason {
     /// Files are answered at once.
     Never,
     /// A password is to be verified.
@@ -61,17 +61,17 @@ pub(crate) enum Waits {
     Backend,
 }
 
-/// What all connections of a worker share.
-pub struct Site {
+/// The state that all connections of a worker share.
+pub struct SiteContext {
     /// Which requests are this worker's, its services, limits and log.
     pub worker: WorkerState,
     /// Where the static files are.
     pub roots: Roots,
-    /// What is done by path.
+    /// The rules, by path.
     pub rules: Rc<Rules>,
     /// Whether an index file may be a program of a backend.
     pub(crate) index_runs: bool,
-    /// Who waits for a password to be verified.
+    /// Clients that wait for a password to be verified.
     pub guesses: Rc<Guesses>,
     /// Functions that routes name.
     pub hooks: Hooks,
@@ -80,8 +80,8 @@ pub struct Site {
     /// Which encodings clients take.
     pub negotiator: Negotiator,
     /// The time.
-    pub clock: Clock,
-    /// What was shed.
+    pub clock: DateClock,
+    /// How many connections and requests were dropped.
     pub shed: DropCounters,
     /// How connections under TLS are set up; those that come from now on take this one.
     pub tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
@@ -92,9 +92,9 @@ pub struct Site {
     pub(crate) spare: Spare,
 }
 
-impl Site {
+impl SiteContext {
     /// Serves what `worker` owns, as the launcher has said in `setup`.
-    pub fn set_up(mut worker: WorkerState, mut setup: Setup) -> Site {
+    pub fn set_up(mut worker: WorkerState, mut setup: SiteSetup) -> SiteContext {
         let names = setup.names();
         let rules = names.rules.clone();
         worker.begin(&rules);
@@ -106,14 +106,14 @@ impl Site {
         };
         let index_runs = names.index.iter().any(runs);
         let roots = match (setup.root.take(), setup.vhosts.take()) {
-            (Some(root), _) => Roots::One(Root::new(root, names)),
+            (Some(root), _) => Roots::One(CachedRoot::new(root, names)),
             (None, Some(folder)) => Roots::hosts(folder, names),
-            (None, None) if names.folders.has_aliases() => Roots::One(Root::without_folder(names)),
+            (None, None) if names.folders.has_aliases() => Roots::One(CachedRoot::without_folder(names)),
             (None, None) => Roots::None,
         };
         let idle_pool = IdlePool::new(worker.limits().connections);
         let settings = std::mem::take(&mut setup.settings);
-        Site {
+        SiteContext {
             worker,
             roots,
             rules,
@@ -121,8 +121,8 @@ impl Site {
             guesses: Guesses::new(),
             hooks: Hooks::default(),
             negotiator: Negotiator::new(&settings.encodings),
-            cache: Cache::with(CACHE_BYTES, settings, Box::<cache::Clock>::default()),
-            clock: Clock::default(),
+            cache: Cache::with(CACHE_BYTES, settings, Box::<cache::ClockPolicy>::default()),
+            clock: DateClock::default(),
             shed: DropCounters::default(),
             tls: RefCell::default(),
             hsts: RefCell::default(),
@@ -140,17 +140,20 @@ impl Site {
         }
     }
 
-    /// What a request for a path waits for, as far as the path tells, and what the rules say of it.
-    pub(crate) fn waits_for(&self, path: &NormalPath<'_>, route: &RouteMatch<'_>) -> Waits {
+    /// The reason for which a request for a path waits, as far as the path and its rules tell.
+    pub(crate) fn waits_for(&self, path: &NormalPath<'_>, route: &RouteMatch<'_>) -> WaitReason {
         let is_passed_on = route.rule.is_some_and(Rule::passes_on) || (path.is_folder() && self.index_runs);
         // Where a rewritten path leads is found out later, and its terms with it.
-        let is_rewritten =
-            route.rule.is_some_and(|rule| matches!(rule.target, Target::Rewrite(_) | Target::TryFiles(_)));
+        let is_rewritten = route
+            .rule
+            .is_some_and(|rule| matches!(rule.target, RuleTarget::Rewrite(_) | RuleTarget::TryFiles(_)));
         let waits = |rule: &Rule| rule.passes_on() || rule.policy.basic_auth.is_some();
         match is_passed_on {
-            true => Waits::Backend,
-            false if route.private() || (is_rewritten && self.rules.iter().any(waits)) => Waits::Password,
-            false => Waits::Never,
+            true => WaitReason::Backend,
+            false if route.private() || (is_rewritten && self.rules.iter().any(waits)) => {
+                WaitReason::Password
+            }
+            false => WaitReason::Never,
         }
     }
 
@@ -177,8 +180,8 @@ impl Site {
         *self.hsts.borrow_mut() = hsts;
     }
 
-    /// What answers on `socket` are to say of transport security.
-    pub(crate) fn hsts_over(&self, socket: &Socket) -> Option<Rc<Hsts>> {
+    /// The value of `Strict-Transport-Security` for answers on `socket`.
+    pub(crate) fn hsts_over(&self, socket: &ConnectionSocket) -> Option<Rc<Hsts>> {
         match socket.plain() {
             Some(_) => None,
             None => self.hsts.borrow().clone(),
@@ -191,13 +194,13 @@ impl Site {
         method: &str,
         target: &str,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HeadRefusal> {
         let checked = checks::check_fields(method, target, fields, self.worker.limits().checks);
         checked.map_err(worker::refused::refusal)
     }
 }
 
-impl Watch for Site {
+impl FailureWatch for SiteContext {
     fn failed(&self, peer: SocketAddr, error: &rustls::Error) {
         self.shed.note(|shed| shed.malformed += 1);
         self.worker.tls_failed(peer, error);

@@ -1,19 +1,19 @@
 //! How many requests a client may make of this site: `rate_max`, for every request that the worker has.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: tell gates of more
-//! clients than they can hear of.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: tell gates of
+//! more clients than they can hear of.
 //!
-//! Gates count what comes to them, for all sites together; of a connection that stays here, that is the first request. The
-//! worker counts all requests of its site, through whichever gate and on whichever connection they came. Of clients that
-//! have used more than half of what they may, it tells the gates how much, so that these refuse them before the worker is
-//! bothered. They hear that for this site alone.
+//! Gates count what comes to them, for all sites together; of a connection that stays here, that is the first request.
+//! The worker counts all requests of its site, through whichever gate and on whichever connection they came. Of clients
+//! that have used more than half of what they may, it tells the gates how much, so that these refuse them before the
+//! worker is bothered. They hear that for this site alone.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Asked, Exempt, Rate};
+use conditioning::{Exempt, Rate, RateDecision};
 use wire::FromWorker;
 use worker::receiver::Receiver;
 
@@ -24,10 +24,10 @@ const TOLD_MAX: usize = 32;
 /// The rates of all clients.
 pub(crate) struct Rates {
     limited: bool,
-    known: Rc<Known>,
+    known: Rc<ClientRates>,
 }
 
-struct Known {
+struct ClientRates {
     rate: RefCell<Rate>,
     /// Clients of whom the gates are to be told.
     low: RefCell<Vec<IpAddr>>,
@@ -39,7 +39,7 @@ impl Rates {
     /// So many requests a second of each client, any number if that is 0, and so many at once; any number of `exempt`.
     pub fn new((per_second, burst): (u32, u32), exempt: Exempt) -> Self {
         let rate = RefCell::new(Rate::new(per_second, burst).exempting(exempt));
-        let known = Known { rate, low: RefCell::default(), telling: Cell::new(false) };
+        let known = ClientRates { rate, low: RefCell::default(), telling: Cell::new(false) };
         Self { limited: per_second > 0, known: Rc::new(known) }
     }
 
@@ -51,10 +51,10 @@ impl Rates {
     /// Whether a client may make a request now; counts it.
     pub fn allow(&self, client: IpAddr, now: Instant, receiver: &Rc<Receiver>) -> bool {
         let asked = self.known.rate.borrow_mut().ask(client, now);
-        if asked != Asked::Within {
+        if asked != RateDecision::Within {
             self.known.is_low(client, receiver);
         }
-        asked != Asked::Over
+        asked != RateDecision::Over
     }
 
     /// How many requests were refused.
@@ -63,7 +63,7 @@ impl Rates {
     }
 }
 
-impl Known {
+impl ClientRates {
     /// Has the gates told of a client before long.
     fn is_low(self: &Rc<Self>, client: IpAddr, receiver: &Rc<Receiver>) {
         let mut low = self.low.borrow_mut();

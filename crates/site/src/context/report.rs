@@ -1,4 +1,4 @@
-//! What a worker reports of those that it turned away, for `bulkhead status --conditioning`.
+//! A worker's report of the clients that it turned away, for `bulkhead status --conditioning`.
 //!
 //! Untrusted input: none. Must never: name more ranges of addresses than people read.
 
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use wire::ChildToLauncher;
 
-use crate::context::Site;
+use crate::context::SiteContext;
 
 /// LIMIT: address ranges named in a report, as many as people read.
 const RANGES_MAX: usize = 16;
 
-impl Site {
-    /// What was shed, by whom most is held, and what waits.
+impl SiteContext {
+    /// Reports what was dropped, which ranges hold most, and how many requests wait.
     pub fn report(&self) -> Vec<ChildToLauncher> {
         let mut shed = self.shed.snapshot();
         shed.admitted = self.worker.receiver.counters.requests.get();

@@ -11,34 +11,34 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use conditioning::{Exempt, Network, Priority, ShareLimits};
+use conditioning::{Exempt, IpNetwork, Priority, ShareLimits};
 use request::path::NormalPath;
 use wire::log::Level;
 use wire::{ChildToLauncher, Conditioning, RouteTarget};
 use worker::dispatcher::{setting, share_limits};
 use worker::log::{Log, now_us};
 use worker::receiver::Receiver;
-use worker::refused::{LogLimiter, Refusals, Refused as RefusedRequest, Untold};
+use worker::refused::{LogLimiter, Refusals, RefusedRequest, Untold};
 use worker::routes::Routes;
 
-use crate::config::limits::Limits;
+use crate::config::limits::ClientLimits;
 use crate::context::rates::Rates;
-use crate::http::access_record::Access;
+use crate::http::access_record::AccessRecord;
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::backends::Backends;
-use crate::proxy::limit::{BackendId, ConcurrencyLimit, Permit, Refused, but_anybody};
-use crate::proxy::service::{ServiceProxy, Tell, Waits};
+use crate::proxy::limit::{BackendId, ConcurrencyLimit, LimitRefusal, Permit, but_anybody};
+use crate::proxy::service::{QueueLimits, ServiceProxy, Tell};
 use crate::proxy::spool::Spool;
 use crate::router::rules::Rules;
 
 /// A line about a connection that failed under TLS.
-struct Failed<'a> {
+struct TlsFailureLine<'a> {
     peer: SocketAddr,
     error: &'a rustls::Error,
     others: u64,
 }
 
-impl fmt::Display for Failed<'_> {
+impl fmt::Display for TlsFailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TLS with {} failed: {}{}", self.peer.ip(), self.error, Untold(self.others))
     }
@@ -87,11 +87,11 @@ fn relayed(routes: &Routes<RouteOwner>) -> Vec<u16> {
     routes.targets().filter_map(RouteOwner::partition).collect()
 }
 
-/// What the launcher has told this worker.
+/// The launcher's settings for this worker.
 pub struct WorkerState {
     /// Whose each request is.
     routes: RefCell<Routes<RouteOwner>>,
-    limits: Limits,
+    limits: ClientLimits,
     /// In which order requests that wait for a service get their turn.
     priority: Priority,
     /// Requests a second of each client, any number if that is 0, and how many at once.
@@ -132,7 +132,7 @@ impl WorkerState {
     }
 
     /// A worker with these limits and, for now, nothing of its own.
-    pub fn new(limits: Limits, receiver: Rc<Receiver>, log: Log) -> Self {
+    pub fn new(limits: ClientLimits, receiver: Rc<Receiver>, log: Log) -> Self {
         Self {
             routes: RefCell::default(),
             priority: Priority::Recency,
@@ -169,12 +169,13 @@ impl WorkerState {
     }
 
     /// Counts neither shares nor requests for the clients of `network`.
-    pub fn exempt(&mut self, network: Network) {
+    pub fn exempt(&mut self, network: IpNetwork) {
         self.exempt.0.push(network);
         self.set_policy();
     }
 
-    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not known.
+    /// Counts neither shares nor requests of one client for what comes in at `port`: its clients' addresses are not
+    /// known.
     pub fn share_port(&mut self, port: u16) {
         self.shared_ports.push(port);
     }
@@ -208,9 +209,9 @@ impl WorkerState {
     }
 
     /// How requests wait for workers of others.
-    fn waits(&self) -> Waits {
-        let Limits { start_timeout, connections, .. } = self.limits;
-        Waits { max: start_timeout, connections, priority: self.priority, tell: self.tell.clone() }
+    fn waits(&self) -> QueueLimits {
+        let ClientLimits { start_timeout, connections, .. } = self.limits;
+        QueueLimits { max: start_timeout, connections, priority: self.priority, tell: self.tell.clone() }
     }
 
     /// Sets how the launcher is told which partitions lack a worker, and which are in use.
@@ -271,8 +272,8 @@ impl WorkerState {
 }
 
 impl WorkerState {
-    /// Whose a request is to answer. `host` is in whatever case, without port and final dot, and empty if HTTP/1.0 named
-    /// none; `path` is as sent.
+    /// Whose a request is to answer. `host` is in whatever case, without port and final dot, and empty if HTTP/1.0
+    /// named none; `path` is as sent.
     pub(crate) fn owner(&self, conn: &ConnInfo, host: &[u8], path: &str) -> RouteOwner {
         match self.routes.borrow().find(host, path).copied() {
             // On a connection in plaintext a gate finds that site.
@@ -297,18 +298,18 @@ impl WorkerState {
         self.refusals.note(&self.log, refused);
     }
 
-    /// What logs a refusal for as long as an answer goes on.
+    /// The log and its counters, for a refusal that is logged only when an answer breaks off.
     pub(crate) fn refusals(&self) -> (Log, Rc<Refusals>) {
         (self.log.clone(), self.refusals.clone())
     }
 
     /// A place for one more stream of HTTP/2, for as long as the stream is answered.
-    pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, Refused> {
+    pub(crate) fn admit_stream(&self, conn: ConnInfo) -> Result<Permit, LimitRefusal> {
         self.streams.try_acquire(BackendId::Streams, self.client(conn))
     }
 
     /// Logs an answered request.
-    pub(crate) fn record(&self, access: &Access<'_>) {
+    pub(crate) fn record(&self, access: &AccessRecord<'_>) {
         self.receiver.counters.answered();
         self.log.access(&wire::log::Access {
             time_us: now_us(),
@@ -333,7 +334,7 @@ impl WorkerState {
     /// changed or made up by somebody: the gates are told of its client.
     pub(crate) fn tls_failed(&self, peer: SocketAddr, error: &rustls::Error) {
         if let Some(others) = self.tls_failures.tell(Instant::now()) {
-            self.log.event(Level::Warning, Failed { peer, error, others });
+            self.log.event(Level::Warning, TlsFailureLine { peer, error, others });
         }
         if let (rustls::Error::DecryptError, Some(name)) = (error, &self.tampered) {
             let (address_high, address_low) = wire::halves(peer.ip());
@@ -342,7 +343,7 @@ impl WorkerState {
     }
 
     /// The limits.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ClientLimits {
         &self.limits
     }
 }

@@ -1,15 +1,15 @@
 //! Opening what lies below a folder, which is how every file of a site is opened.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: paths, and what lies below the folder. Must never: open
-//! what is not below the folder.
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths, and what lies below the folder. Must never:
+//! open what is not below the folder.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// What is open.
-pub(super) struct Opened {
+/// An open file or folder.
+pub(super) struct OpenedPath {
     pub(super) fd: OwnedFd,
     /// Whether no link was followed.
     pub(super) is_straight: bool,

@@ -1,10 +1,10 @@
 //! Folders of a site beside its root: those of routes with `alias`, and those that symbolic links may lead into.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests, and of files that servers behind the
-//! site name. Must never: give a path another folder than its route says.
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests, and of files that servers behind
+//! the site name. Must never: give a path another folder than its route says.
 //!
-//! An alias is to the site's paths what a mount is to a file system: what the root has there is hidden, and everything else
-//! about a path, its rules above all, is as of any other.
+//! An alias is to the site's paths what a mount is to a file system: what the root has there is hidden, and everything
+//! else about a path, its rules above all, is as of any other.
 
 use std::os::fd::OwnedFd;
 
@@ -12,14 +12,14 @@ use request::path::{NormalPath, covers};
 
 /// One folder.
 #[derive(Debug)]
-pub struct Folder {
+pub struct OpenFolder {
     /// It is held open.
     pub fd: OwnedFd,
     /// Its absolute path, as the operator has written it.
     pub path: Box<str>,
 }
 
-impl Folder {
+impl OpenFolder {
     /// The folder that is open as `fd`, which the operator calls `path`.
     pub fn new(fd: OwnedFd, path: &str) -> Self {
         Self { fd, path: path.trim_end_matches('/').into() }
@@ -31,7 +31,7 @@ impl Folder {
 struct Alias {
     /// The path, without the slashes around.
     at: Box<[u8]>,
-    folder: Folder,
+    folder: OpenFolder,
 }
 
 /// The folders of a site beside its root.
@@ -39,20 +39,20 @@ struct Alias {
 pub struct Folders {
     /// The longest paths first.
     aliases: Vec<Alias>,
-    links: Vec<Folder>,
+    links: Vec<OpenFolder>,
     root: Box<str>,
 }
 
 impl Folders {
     /// Has `folder` stand at the path `at` of the site.
-    pub fn add_alias(&mut self, at: &str, folder: Folder) {
+    pub fn add_alias(&mut self, at: &str, folder: OpenFolder) {
         let at = at.trim_matches('/').as_bytes().into();
         self.aliases.push(Alias { at, folder });
         self.aliases.sort_by_key(|alias| std::cmp::Reverse(alias.at.len()));
     }
 
     /// Lets links lead into `folder`.
-    pub fn add_link_folder(&mut self, folder: Folder) {
+    pub fn add_link_folder(&mut self, folder: OpenFolder) {
         self.links.push(folder);
     }
 
@@ -72,13 +72,13 @@ impl Folders {
     }
 
     /// The folders that links may lead into.
-    pub fn links(&self) -> &[Folder] {
+    pub fn links(&self) -> &[OpenFolder] {
         &self.links
     }
 
-    /// The folder that has the file of the site at `path`, which has no leading slash; and the file's path in it. Nothing
-    /// where the root has it.
-    pub fn alias_of<'p>(&self, path: &'p [u8]) -> Option<(&Folder, &'p [u8])> {
+    /// The folder that has the file of the site at `path`, which has no leading slash; and the file's path in it.
+    /// Nothing where the root has it.
+    pub fn alias_of<'p>(&self, path: &'p [u8]) -> Option<(&OpenFolder, &'p [u8])> {
         // SECURITY: a path ends at a slash: `media..` is not below `media`.
         let alias = self.aliases.iter().find(|alias| covers(&alias.at, path))?;
         let below = &path[alias.at.len()..];
@@ -103,7 +103,7 @@ mod tests {
         let mut folders = Folders::default();
         for (at, path) in [("/media/", "/srv/media/"), ("/media/deep", "/srv/deep"), ("/one", "/srv/one")] {
             let fd = std::fs::File::open("/").unwrap().into();
-            folders.add_alias(at, Folder::new(fd, path));
+            folders.add_alias(at, OpenFolder::new(fd, path));
         }
         folders
     }

@@ -13,7 +13,7 @@ use request::path::{NormalPath, escape as encode_name};
 use rustix::fs::{AtFlags, Dir, FileType};
 use serde::Serialize;
 
-use crate::files::Files;
+use crate::files::RootFiles;
 use crate::http::body::ResponseBody;
 use crate::http::response;
 
@@ -21,7 +21,7 @@ use crate::http::response;
 const ENTRIES_MAX: usize = 5000;
 
 /// One line.
-struct Line {
+struct ListingRow {
     name: Vec<u8>,
     folder: bool,
     size: u64,
@@ -30,7 +30,7 @@ struct Line {
 
 /// The listing of the folder at a path; `None` if there is no such folder.
 pub(crate) fn answer(
-    files: &Files,
+    files: &RootFiles,
     path: &NormalPath<'_>,
     headers: &HeaderMap,
 ) -> Option<Response<ResponseBody>> {
@@ -54,7 +54,7 @@ pub(crate) fn answer(
     Some(response)
 }
 
-fn read(folder: std::os::fd::OwnedFd) -> Option<Vec<Line>> {
+fn read(folder: std::os::fd::OwnedFd) -> Option<Vec<ListingRow>> {
     let mut lines = Vec::new();
     // Not `read_from`, which would open the folder again, by a path.
     let names = Dir::new(folder.try_clone().ok()?).ok()?;
@@ -71,7 +71,7 @@ fn read(folder: std::os::fd::OwnedFd) -> Option<Vec<Line>> {
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
             continue;
         }
-        lines.push(Line {
+        lines.push(ListingRow {
             name: name.to_vec(),
             folder: kind == FileType::Directory,
             size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -101,7 +101,7 @@ fn wants_json(headers: &HeaderMap) -> bool {
     }
 }
 
-fn as_html(path: &str, lines: &[Line]) -> String {
+fn as_html(path: &str, lines: &[ListingRow]) -> String {
     let mut title = String::from("/");
     escape(&mut title, path);
     let mut out = format!(
@@ -138,7 +138,7 @@ fn escape(out: &mut String, text: &str) {
 
 /// A line as JSON has it.
 #[derive(Serialize)]
-struct Entry<'l> {
+struct JsonRow<'l> {
     /// For people: bytes that are no UTF-8 are replaced, so that two names may be the same here.
     name: Cow<'l, str>,
     /// Where it is, relative to the folder, whatever its name.
@@ -148,15 +148,15 @@ struct Entry<'l> {
     modified: u64,
 }
 
-impl Line {
+impl ListingRow {
     fn href(&self) -> String {
         let slash = if self.folder { "/" } else { "" };
         // A colon in the first segment of a relative reference would be a scheme (RFC 3986 4.2).
         format!("./{}{slash}", encode_name(&self.name))
     }
 
-    fn entry(&self) -> Entry<'_> {
-        Entry {
+    fn entry(&self) -> JsonRow<'_> {
+        JsonRow {
             name: String::from_utf8_lossy(&self.name),
             href: self.href(),
             kind: if self.folder { "folder" } else { "file" },
@@ -166,8 +166,8 @@ impl Line {
     }
 }
 
-fn as_json(lines: &[Line]) -> Option<String> {
-    let entries: Vec<_> = lines.iter().map(Line::entry).collect();
+fn as_json(lines: &[ListingRow]) -> Option<String> {
+    let entries: Vec<_> = lines.iter().map(ListingRow::entry).collect();
     serde_json::to_string(&entries).ok()
 }
 
@@ -175,8 +175,8 @@ fn as_json(lines: &[Line]) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn line(name: &str) -> Line {
-        Line { name: name.into(), folder: false, size: 7, modified: 0 }
+    fn line(name: &str) -> ListingRow {
+        ListingRow { name: name.into(), folder: false, size: 7, modified: 0 }
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         let alone = bytes.clone().map(|byte| vec![byte]);
         let amid = bytes.map(|byte| vec![b'a', byte, b'\\', 0xe2, 0x80, 0xa8, byte, b'"']);
         for name in alone.chain(amid) {
-            let line = Line { name: name.clone(), folder: false, size: 7, modified: 0 };
+            let line = ListingRow { name: name.clone(), folder: false, size: 7, modified: 0 };
             let json = as_json(&[line]).unwrap();
             let found: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
             assert_eq!(found[0]["name"], *String::from_utf8_lossy(&name), "{name:?}");

@@ -1,9 +1,9 @@
 //! Static files below one root directory, and in the folders that the site has beside it.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies
-//! below the root. Must never: open anything outside of these folders, follow a symbolic link out of one but into a folder
-//! that the operator has named for that, serve
-//! what is not a regular file, or hand out the source of a script, by whatever name it was found.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the path of a request, and whatever lies below the
+//! root. Must never: open anything outside of these folders, follow a symbolic link out of one but into a folder that
+//! the operator has named for that, serve what is not a regular file, or hand out the source of a script, by whatever
+//! name it was found.
 
 mod beneath;
 pub mod cache;
@@ -24,12 +24,12 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use request::accept_encoding::Encoding;
-use request::links::{self, Unfollowed, Within};
+use request::links::{self, LinkError, Within};
 use request::path::{ESCAPED_SLASH, NormalPath, escape};
 use request::{date, mime};
 use sys::file_version::FileVersion;
 
-use crate::files::beneath::{Opened, READ, link, open_beneath, or_itself};
+use crate::files::beneath::{OpenedPath, READ, link, open_beneath, or_itself};
 use crate::files::folders::Folders;
 use crate::files::recent::Recent;
 use crate::router::rules::Rules;
@@ -58,7 +58,7 @@ impl Missing {
     }
 }
 
-/// What HTTP and the cache say of the version of a file.
+/// The validators of a version of a file, for HTTP and the cache.
 pub trait FileValidators {
     /// The strong entity tag, with its quotes: other bytes have another one, whatever their size and time.
     fn etag(&self) -> String;
@@ -109,9 +109,9 @@ pub struct File {
     pub direct: bool,
 }
 
-/// What a path leads to.
+/// The file or folder at a path.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundPath {
     /// A file.
     File(File),
     /// The source of a script, at this path below the root: nobody gets it as a file.
@@ -121,19 +121,19 @@ pub enum Found {
 }
 
 /// The files below one root.
-pub struct Files {
+pub struct RootFiles {
     /// None of a site that has nothing but folders at paths.
     root: Option<OwnedFd>,
-    names: Rc<Names>,
+    names: Rc<FileNames>,
     /// The name of the root in the site's folder, where each host has one there.
     name: String,
     recent: Recent,
 }
 
-/// What the operator says of the names of files.
+/// The operator's rules for the names of files.
 #[derive(Default)]
-pub struct Names {
-    /// What a folder's path means: the first of these that exists in it.
+pub struct FileNames {
+    /// The names of index files: a folder's path stands for the first that exists in the folder.
     pub index: Vec<String>,
     /// Names that begin with a dot and are served all the same, beside `.well-known`.
     pub hidden: Vec<String>,
@@ -145,9 +145,9 @@ pub struct Names {
     pub folders: Folders,
 }
 
-impl Names {
-    /// The path below the root that a path stands for, empty for the root itself; nothing if it has a name that is never
-    /// served.
+impl FileNames {
+    /// The path below the root that a path stands for, empty for the root itself; nothing if it has a name that is
+    /// never served.
     pub fn relative<'p>(&self, path: &'p NormalPath<'_>) -> Option<&'p [u8]> {
         let name = path.as_bytes().strip_prefix(b"/")?;
         let name = name.strip_suffix(b"/").unwrap_or(name);
@@ -169,20 +169,20 @@ impl Names {
     }
 }
 
-impl Files {
+impl RootFiles {
     /// Serves what is below the directory `root`.
-    pub fn new(root: OwnedFd, names: Rc<Names>) -> Files {
-        Files { root: Some(root), ..Self::without_root(names) }
+    pub fn new(root: OwnedFd, names: Rc<FileNames>) -> RootFiles {
+        RootFiles { root: Some(root), ..Self::without_root(names) }
     }
 
     /// Serves what is in the folders at paths alone.
-    pub fn without_root(names: Rc<Names>) -> Files {
-        Files { root: None, names, name: String::new(), recent: Recent::default() }
+    pub fn without_root(names: Rc<FileNames>) -> RootFiles {
+        RootFiles { root: None, names, name: String::new(), recent: Recent::default() }
     }
 
     /// The same for the folder `name` of a site that has one for each host.
-    pub fn of_host(root: OwnedFd, names: Rc<Names>, name: String) -> Files {
-        Files { name, ..Files::new(root, names) }
+    pub fn of_host(root: OwnedFd, names: Rc<FileNames>, name: String) -> RootFiles {
+        RootFiles { name, ..RootFiles::new(root, names) }
     }
 
     /// The path of the root as other programs see it, where they see the site's folder as `folder`.
@@ -191,7 +191,7 @@ impl Files {
     }
 
     /// Finds what a path leads to.
-    pub fn lookup(&self, path: &NormalPath<'_>) -> Result<Found, Missing> {
+    pub fn lookup(&self, path: &NormalPath<'_>) -> Result<FoundPath, Missing> {
         let name = self.names.relative(path).ok_or(Missing::NotFound)?;
         if path.is_folder() { self.index(name) } else { self.plain(name) }
     }
@@ -203,7 +203,7 @@ impl Files {
             return Ok(true);
         }
         let opened = self.open(name)?;
-        let is_file = matches!(regular(&opened.fd)?, Kind::Regular(..));
+        let is_file = matches!(regular(&opened.fd)?, InodeKind::Regular(..));
         // Where a link leads may change sooner.
         if is_file && opened.is_straight {
             self.recent.note(name);
@@ -211,16 +211,16 @@ impl Files {
         Ok(is_file)
     }
 
-    fn plain(&self, name: &[u8]) -> Result<Found, Missing> {
+    fn plain(&self, name: &[u8]) -> Result<FoundPath, Missing> {
         let opened = self.open(name)?;
         match regular(&opened.fd)? {
-            Kind::Regular(version, links) => Ok(self.found(opened, (version, links), name.to_vec())),
-            Kind::Directory => Ok(Found::Elsewhere(format!("/{}/", escape(name)))),
-            Kind::Other => Err(Missing::NotFound),
+            InodeKind::Regular(version, links) => Ok(self.found(opened, (version, links), name.to_vec())),
+            InodeKind::Directory => Ok(FoundPath::Elsewhere(format!("/{}/", escape(name)))),
+            InodeKind::Other => Err(Missing::NotFound),
         }
     }
 
-    fn index(&self, folder: &[u8]) -> Result<Found, Missing> {
+    fn index(&self, folder: &[u8]) -> Result<FoundPath, Missing> {
         for name in &self.names.index {
             let mut path = folder.to_vec();
             if !path.is_empty() {
@@ -231,7 +231,7 @@ impl Files {
                 Err(Missing::NotFound) => continue,
                 other => other?,
             };
-            if let Kind::Regular(version, links) = regular(&opened.fd)? {
+            if let InodeKind::Regular(version, links) = regular(&opened.fd)? {
                 return Ok(self.found(opened, (version, links), path));
             }
         }
@@ -239,21 +239,21 @@ impl Files {
     }
 
     /// SECURITY: the only place where a [`File`] of the site is made.
-    fn found(&self, opened: Opened, (version, links): (FileVersion, u64), path: Vec<u8>) -> Found {
+    fn found(&self, opened: OpenedPath, (version, links): (FileVersion, u64), path: Vec<u8>) -> FoundPath {
         if self.names.rules.is_source(&path) || self.is_source_there(&opened) {
-            return Found::Source(path);
+            return FoundPath::Source(path);
         }
         let direct = opened.is_straight && links == 1;
-        Found::File(File { fd: opened.fd, version, media: self.names.media_of(&path), path, direct })
+        FoundPath::File(File { fd: opened.fd, version, media: self.names.media_of(&path), path, direct })
     }
 
     /// Whether a link has led to the source of a script in another folder.
-    fn is_source_there(&self, opened: &Opened) -> bool {
+    fn is_source_there(&self, opened: &OpenedPath) -> bool {
         opened.linked.as_ref().is_some_and(|path| self.names.rules.is_source(path))
     }
 
-    /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes nothing
-    /// of something: one that is empty is still being written, or never was.
+    /// The same file in an encoding, if somebody has put one beside it that is at least as new. No encoding makes
+    /// nothing of something: one that is empty is still being written, or never was.
     pub fn precompressed(&self, file: &File, encoding: Encoding) -> Option<(OwnedFd, FileVersion)> {
         let path = [&file.path[..], b".", encoding.suffix().as_bytes()].concat();
         if !self.names.rules.is_as_open(&path, &file.path) {
@@ -261,7 +261,7 @@ impl Files {
         }
         let opened = self.open(&path).ok().filter(|opened| !self.is_source_there(opened))?;
         match regular(&opened.fd) {
-            Ok(Kind::Regular(version, _)) => {
+            Ok(InodeKind::Regular(version, _)) => {
                 let is_usable = version.size > 0 && version.modified_ns >= file.version.modified_ns;
                 is_usable.then_some((opened.fd, version))
             }
@@ -269,8 +269,8 @@ impl Files {
         }
     }
 
-    /// What the operator says of names.
-    pub fn names(&self) -> &Names {
+    /// The operator's rules for names.
+    pub fn names(&self) -> &FileNames {
         &self.names
     }
 
@@ -306,17 +306,17 @@ impl Files {
     }
 
     /// Opens what is at a path of the site.
-    fn open(&self, path: &[u8]) -> Result<Opened, Missing> {
+    fn open(&self, path: &[u8]) -> Result<OpenedPath, Missing> {
         let (folder, below) = self.place(path).ok_or(Missing::NotFound)?;
         match open_beneath(folder, below, READ, ResolveFlags::NO_SYMLINKS) {
             Err(Errno::LOOP) => {}
             other => {
-                return other.map(|fd| Opened { fd, is_straight: true, linked: None }).map_err(missing);
+                return other.map(|fd| OpenedPath { fd, is_straight: true, linked: None }).map_err(missing);
             }
         }
         match open_beneath(folder, below, READ, ResolveFlags::NO_MAGICLINKS) {
             Err(Errno::XDEV) if !self.names.folders.links().is_empty() => self.follow(path),
-            other => other.map(|fd| Opened { fd, is_straight: false, linked: None }).map_err(missing),
+            other => other.map(|fd| OpenedPath { fd, is_straight: false, linked: None }).map_err(missing),
         }
     }
 
@@ -325,7 +325,7 @@ impl Files {
     /// SECURITY: the walk only says which folder, and which path in it. Nothing is opened but below a folder that the
     /// operator has named, and without links, so that whoever changes links meanwhile wins nothing.
     #[cold]
-    fn follow(&self, path: &[u8]) -> Result<Opened, Missing> {
+    fn follow(&self, path: &[u8]) -> Result<OpenedPath, Missing> {
         let folders = &self.names.folders;
         let (start, below) = self.place(path).ok_or(Missing::NotFound)?;
         let start_path = match folders.alias_of(path) {
@@ -340,39 +340,39 @@ impl Files {
         let all = links::Folders { start: start_path.as_bytes(), named: &named };
         let (within, end) = links::follow(all, below, |within, below| link(folder_of(within), below))
             .map_err(|fault| match fault {
-                Unfollowed::Outside => Missing::Outside,
-                Unfollowed::TooLong => Missing::NotFound,
-                Unfollowed::Failed(errno) => missing(errno),
+                LinkError::Outside => Missing::Outside,
+                LinkError::TooLong => Missing::NotFound,
+                LinkError::Failed(errno) => missing(errno),
             })?;
         // A name that is never served is not served by another name.
         if within != Within::Start && !end.split(|&byte| byte == b'/').all(|name| self.names.admits(name)) {
             return Err(Missing::NotFound);
         }
         let fd = open_beneath(folder_of(within), &end, READ, ResolveFlags::NO_SYMLINKS).map_err(missing)?;
-        Ok(Opened { fd, is_straight: false, linked: Some(end) })
+        Ok(OpenedPath { fd, is_straight: false, linked: Some(end) })
     }
 }
 
-enum Kind {
+enum InodeKind {
     /// With its number of names.
     Regular(FileVersion, u64),
     Directory,
     Other,
 }
 
-fn regular(fd: &OwnedFd) -> Result<Kind, Missing> {
+fn regular(fd: &OwnedFd) -> Result<InodeKind, Missing> {
     let stat = rustix::fs::fstat(fd).map_err(missing)?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Kind::Regular(FileVersion::from(&stat), stat.st_nlink as u64),
-        FileType::Directory => Kind::Directory,
-        _ => Kind::Other,
+        FileType::RegularFile => InodeKind::Regular(FileVersion::from(&stat), stat.st_nlink as u64),
+        FileType::Directory => InodeKind::Directory,
+        _ => InodeKind::Other,
     })
 }
 
 /// The state of an open file now.
 pub fn version(fd: &OwnedFd) -> Option<FileVersion> {
     match regular(fd) {
-        Ok(Kind::Regular(version, _)) => Some(version),
+        Ok(InodeKind::Regular(version, _)) => Some(version),
         _ => None,
     }
 }

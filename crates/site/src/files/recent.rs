@@ -1,7 +1,7 @@
 //! Scripts that were found a moment ago, so that a busy script is not looked up for each of its requests.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: grow beyond its limit, or
-//! take a file to be there for longer than [`TIME`].
+//! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: grow beyond its
+//! limit, or take a file to be there for longer than [`TIME`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;

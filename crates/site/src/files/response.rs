@@ -4,12 +4,12 @@
 //! anything a client sent into an answer unencoded.
 
 use request::accept_encoding::Encoding;
-use request::conditional::{self, Validators, Verdict};
-use request::range::{self, Span, Wanted};
+use request::conditional::{self, ConditionVerdict, Validators};
+use request::range::{self, RangeAnswer, Span};
 
 use crate::files::cache::{Representation, coded_tag};
 use crate::files::{File, FileValidators, Missing};
-use crate::http::body::{FileBody, Piece, ResponseBody};
+use crate::http::body::{BodyPiece, FileBody, ResponseBody};
 use crate::http::response::{empty, error};
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -17,7 +17,7 @@ use http::{Method, Response, StatusCode};
 use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
-/// What to be sent of a file.
+/// The part of a file to be sent.
 pub(crate) enum Shape {
     /// The file as it is.
     Plain,
@@ -32,7 +32,7 @@ pub(crate) fn missing(missing: Missing) -> Response<ResponseBody> {
     error(status_of(missing))
 }
 
-/// What a client is told of a file that cannot be had.
+/// The status for a file that cannot be served.
 pub(crate) fn status_of(missing: Missing) -> StatusCode {
     match missing {
         Missing::Malformed => StatusCode::BAD_REQUEST,
@@ -59,17 +59,17 @@ pub(crate) fn of_file(
     let validators =
         Validators { etag: &etag, modified: file.version.modified(), last_modified: &last_modified };
     let mut response = match (conditional::evaluate(headers, &validators), shape) {
-        (Verdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
-        (Verdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
-        (Verdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
-            Wanted::Unsatisfiable => return unsatisfiable(file.version.size),
-            Wanted::Whole => ranged(whole(file)),
-            Wanted::Spans(spans) => ranged(partial(file, &spans)),
+        (ConditionVerdict::Failed, _) => return error(StatusCode::PRECONDITION_FAILED),
+        (ConditionVerdict::NotModified, _) => empty(StatusCode::NOT_MODIFIED),
+        (ConditionVerdict::Proceed, Shape::Plain) => match wanted(&file, method, headers, &validators) {
+            RangeAnswer::Unsatisfiable => return unsatisfiable(file.version.size),
+            RangeAnswer::Whole => ranged(whole(file)),
+            RangeAnswer::Spans(spans) => ranged(partial(file, &spans)),
         },
-        (Verdict::Proceed, Shape::Representation(encoding, representation)) => {
+        (ConditionVerdict::Proceed, Shape::Representation(encoding, representation)) => {
             kept(&file, encoding, &representation)
         }
-        (Verdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
+        (ConditionVerdict::Proceed, Shape::Stream(encoding, compress)) => streamed(file, encoding, compress),
     };
     let fields = response.headers_mut();
     let insert = |fields: &mut HeaderMap, name, value: &[u8]| {
@@ -110,18 +110,18 @@ fn streamed(
 ) -> Response<ResponseBody> {
     let mut response = encoded(&file, encoding);
     let span = Span { start: 0, length: file.version.size };
-    *response.body_mut() = compress(FileBody::new(file.fd, [Piece::Span(span)]));
+    *response.body_mut() = compress(FileBody::new(file.fd, [BodyPiece::Span(span)]));
     response
 }
 
-fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Validators<'_>) -> Wanted {
+fn wanted(file: &File, method: &Method, headers: &HeaderMap, validators: &Validators<'_>) -> RangeAnswer {
     // RFC 9110 14.2: Range is defined for GET alone.
     let mut values = headers.get_all(header::RANGE).iter();
     match (values.next(), values.next()) {
         (Some(value), None) if method == Method::GET && conditional::range_applies(headers, validators) => {
             range::parse(value.as_bytes(), file.version.size)
         }
-        _ => Wanted::Whole,
+        _ => RangeAnswer::Whole,
     }
 }
 
@@ -131,7 +131,7 @@ fn whole(file: File) -> Response<ResponseBody> {
     response.headers_mut().insert(header::CONTENT_LENGTH, file.version.size.into());
     if file.version.size > 0 {
         let span = Span { start: 0, length: file.version.size };
-        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(span)]));
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [BodyPiece::Span(span)]));
     }
     response
 }
@@ -156,7 +156,7 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
             headers.insert(header::CONTENT_RANGE, value);
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.media));
-        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [Piece::Span(*span)]));
+        *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, [BodyPiece::Span(*span)]));
         return response;
     }
     // The file's author must not be able to foresee it, or contents could forge parts.
@@ -168,10 +168,10 @@ fn partial(file: File, spans: &[Span]) -> Response<ResponseBody> {
     for span in spans {
         let (range, media) = (content_range(span, file.version.size), file.media);
         let lead = format!("\r\n--{boundary}\r\nContent-Type: {media}\r\nContent-Range: {range}\r\n\r\n");
-        pieces.push(Piece::Bytes(Bytes::from(lead)));
-        pieces.push(Piece::Span(*span));
+        pieces.push(BodyPiece::Bytes(Bytes::from(lead)));
+        pieces.push(BodyPiece::Span(*span));
     }
-    pieces.push(Piece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
+    pieces.push(BodyPiece::Bytes(Bytes::from(format!("\r\n--{boundary}--\r\n"))));
     *response.body_mut() = ResponseBody::File(FileBody::new(file.fd, pieces));
     response
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use sys::file_version::FileVersion;
 
-use crate::files::{Files, Names};
+use crate::files::{FileNames, RootFiles};
 
 /// LIMIT: folders open at once, of 20000-odd descriptors; others are opened anew when they are asked for.
 const OPEN_MAX: usize = 512;
@@ -20,9 +20,9 @@ const OPEN_MAX: usize = 512;
 const HOST_BYTES_MAX: usize = 253;
 
 /// One folder, and `E`: what is kept of its files.
-pub struct Root<E> {
+pub struct FileRoot<E> {
     /// Its files.
-    pub files: Files,
+    pub files: RootFiles,
     pub(crate) entries: E,
     /// Tells it from other folders, also from one that had its name before.
     pub(crate) number: u64,
@@ -31,22 +31,22 @@ pub struct Root<E> {
     checked: Cell<u64>,
 }
 
-impl<E: Default> Root<E> {
+impl<E: Default> FileRoot<E> {
     /// Serves what is below `root`.
-    pub fn new(root: OwnedFd, names: Rc<Names>) -> Rc<Root<E>> {
+    pub fn new(root: OwnedFd, names: Rc<FileNames>) -> Rc<FileRoot<E>> {
         let folder = folder_of(&root);
-        Self::of(Files::new(root, names), folder)
+        Self::of(RootFiles::new(root, names), folder)
     }
 
     /// Serves what is in the folders at paths alone.
-    pub fn without_folder(names: Rc<Names>) -> Rc<Root<E>> {
-        Self::of(Files::without_root(names), None)
+    pub fn without_folder(names: Rc<FileNames>) -> Rc<FileRoot<E>> {
+        Self::of(RootFiles::without_root(names), None)
     }
 
-    fn of(files: Files, folder: Option<(u64, u64)>) -> Rc<Root<E>> {
+    fn of(files: RootFiles, folder: Option<(u64, u64)>) -> Rc<FileRoot<E>> {
         thread_local!(static NEXT: Cell<u64> = const { Cell::new(0) });
         let number = NEXT.with(|next| next.replace(next.get() + 1));
-        Rc::new(Root { files, entries: E::default(), number, folder, checked: Cell::new(0) })
+        Rc::new(FileRoot { files, entries: E::default(), number, folder, checked: Cell::new(0) })
     }
 }
 
@@ -55,30 +55,30 @@ pub enum Roots<E> {
     /// Nowhere.
     None,
     /// In one folder.
-    One(Rc<Root<E>>),
+    One(Rc<FileRoot<E>>),
     /// In one for each host.
-    Hosts(Hosts<E>),
+    Hosts(HostFolders<E>),
 }
 
 /// The folders that are open, by their hosts.
-type OpenRoots<E> = HashMap<Box<[u8]>, Rc<Root<E>>>;
+type OpenRoots<E> = HashMap<Box<[u8]>, Rc<FileRoot<E>>>;
 
 /// A folder of folders named like hosts.
-pub struct Hosts<E> {
+pub struct HostFolders<E> {
     folder: OwnedFd,
-    names: Rc<Names>,
+    names: Rc<FileNames>,
     open: RefCell<OpenRoots<E>>,
 }
 
 impl<E: Default> Roots<E> {
     /// The folders below `folder`.
-    pub fn hosts(folder: OwnedFd, names: Rc<Names>) -> Roots<E> {
-        Roots::Hosts(Hosts { folder, names, open: RefCell::default() })
+    pub fn hosts(folder: OwnedFd, names: Rc<FileNames>) -> Roots<E> {
+        Roots::Hosts(HostFolders { folder, names, open: RefCell::default() })
     }
 
     /// The folder for a host in lower case, without port and final dot.
     #[inline]
-    pub fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root<E>>> {
+    pub fn find(&self, host: &[u8], tick: u64) -> Option<Rc<FileRoot<E>>> {
         match self {
             Roots::None => None,
             Roots::One(root) => Some(root.clone()),
@@ -87,8 +87,8 @@ impl<E: Default> Roots<E> {
     }
 }
 
-impl<E: Default> Hosts<E> {
-    fn find(&self, host: &[u8], tick: u64) -> Option<Rc<Root<E>>> {
+impl<E: Default> HostFolders<E> {
+    fn find(&self, host: &[u8], tick: u64) -> Option<Rc<FileRoot<E>>> {
         let known = self.open.borrow().get(host).cloned();
         if let Some(root) = known.as_ref().filter(|root| root.checked.get() == tick) {
             return Some(root.clone());
@@ -98,7 +98,7 @@ impl<E: Default> Hosts<E> {
 
     /// Once a second it is looked whether the folder is still the same: a new one may have taken its name.
     #[cold]
-    fn look(&self, host: &[u8], known: Option<Rc<Root<E>>>, tick: u64) -> Option<Rc<Root<E>>> {
+    fn look(&self, host: &[u8], known: Option<Rc<FileRoot<E>>>, tick: u64) -> Option<Rc<FileRoot<E>>> {
         let Some(fd) = is_folder_name(host).then(|| self.open_folder(host)).flatten() else {
             self.open.borrow_mut().remove(host);
             return None;
@@ -112,7 +112,7 @@ impl<E: Default> Hosts<E> {
                     open.clear();
                 }
                 let name = String::from_utf8_lossy(host).into_owned();
-                let root = Root::of(Files::of_host(fd, self.names.clone(), name), folder);
+                let root = FileRoot::of(RootFiles::of_host(fd, self.names.clone(), name), folder);
                 open.insert(host.into(), root.clone());
                 root
             }

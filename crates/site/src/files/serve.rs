@@ -8,32 +8,32 @@ use std::time::Instant;
 
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
-use request::accept_encoding::{Accepted, Encoding};
+use request::accept_encoding::{AcceptedEncodings, Encoding};
 use request::path::NormalPath;
 
-use crate::context::Site;
-use crate::files::cache::Root;
+use crate::context::SiteContext;
+use crate::files::cache::CachedRoot;
 use crate::files::cache::{
-    self, Cache, ENTRY_BYTES, Entry, Representation, ResponseHeaders, has_representations,
+    self, Cache, CacheEntry, ENTRY_BYTES, Representation, ResponseHeaders, has_representations,
 };
 use crate::files::listing;
 use crate::files::response as file_response;
 use crate::files::response::Shape;
-use crate::files::{File, Found, Missing};
+use crate::files::{File, FoundPath, Missing};
 use crate::http::body::{FileBody, ResponseBody};
-use crate::http::compress::body::Coded;
+use crate::http::compress::body::CompressedBody;
 use crate::http::compress::dynamic::{accept_encoding, vary};
 use crate::http::compress::{Effort, Encoder, PIECE_BYTES};
 use crate::http::response;
-use crate::router::authorize::{Origin, authorize};
-use crate::router::refused::Asked;
+use crate::router::authorize::{PathOrigin, authorize};
+use crate::router::refused::LoggedHead;
 use crate::router::rules::{RouteMatch, Rule, Rules};
 
 /// Bytes by which an encoded form must be smaller than the file to be kept.
 const GAIN_BYTES: u64 = 64;
 
-/// What files make of a request.
-pub(crate) enum Outcome<'r> {
+/// The outcome of looking for a file.
+pub(crate) enum FileOutcome<'r> {
     /// The answer.
     Answer(Response<ResponseBody>),
     /// There is no file, as this answer says.
@@ -45,53 +45,57 @@ pub(crate) enum Outcome<'r> {
 /// Answers a request for `path` from files; `root` is `None` where there are none. The rules of the file that the path
 /// leads to are added to `route`, and hold as well.
 pub(crate) async fn answer<'r>(
-    site: &'r Site,
-    root: Option<&Rc<Root>>,
+    site: &'r SiteContext,
+    root: Option<&Rc<CachedRoot>>,
     (path, route): (&NormalPath<'_>, &mut RouteMatch<'r>),
-    asked: Asked<'_>,
-) -> Outcome<'r> {
+    asked: LoggedHead<'_>,
+) -> FileOutcome<'r> {
     let Some(root) = root else {
         let refusal = response::method(asked.method);
-        return Outcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
+        return FileOutcome::Missing(refusal.unwrap_or_else(|| response::error(StatusCode::NOT_FOUND)));
     };
     let resolved = resolve(&site.rules, root, path, route);
-    if let Some(refused) = authorize(site, &resolved.rules, Origin::Server, asked.conn, asked.headers).await {
-        return Outcome::Answer(refused);
+    if let Some(refused) =
+        authorize(site, &resolved.rules, PathOrigin::Server, asked.conn, asked.headers).await
+    {
+        return FileOutcome::Answer(refused);
     }
     if let Some((rule, name)) = resolved.run {
-        return Outcome::Run(rule, name);
+        return FileOutcome::Run(rule, name);
     }
     if let Some(refusal) = response::method(asked.method) {
-        return Outcome::Answer(refusal);
+        return FileOutcome::Answer(refusal);
     }
     match resolved.found {
-        Ok(Found::File(file)) => Outcome::Answer(of_file(site, root, (path, route), asked, file).await),
-        Ok(Found::Source(name)) => {
-            asked.refuse_source(site, &name);
-            Outcome::Missing(response::error(StatusCode::FORBIDDEN))
+        Ok(FoundPath::File(file)) => {
+            FileOutcome::Answer(of_file(site, root, (path, route), asked, file).await)
         }
-        Ok(Found::Elsewhere(path)) => {
+        Ok(FoundPath::Source(name)) => {
+            asked.refuse_source(site, &name);
+            FileOutcome::Missing(response::error(StatusCode::FORBIDDEN))
+        }
+        Ok(FoundPath::Elsewhere(path)) => {
             let location = response::with_query(path, asked.uri.query());
-            Outcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
+            FileOutcome::Answer(response::elsewhere(location, StatusCode::MOVED_PERMANENTLY))
         }
         Err(missing) if missing.is_absent() && site.cache.settings().listing => {
             asked.refuse_file(site, &root.files, path, missing);
             match listing::answer(&root.files, path, asked.headers) {
-                Some(listed) => Outcome::Answer(listed),
-                None => Outcome::Missing(response::error(StatusCode::NOT_FOUND)),
+                Some(listed) => FileOutcome::Answer(listed),
+                None => FileOutcome::Missing(response::error(StatusCode::NOT_FOUND)),
             }
         }
         Err(missing) => {
             asked.refuse_file(site, &root.files, path, missing);
             let refusal = file_response::missing(missing);
-            if missing.is_absent() { Outcome::Missing(refusal) } else { Outcome::Answer(refusal) }
+            if missing.is_absent() { FileOutcome::Missing(refusal) } else { FileOutcome::Answer(refusal) }
         }
     }
 }
 
-/// What a path leads to, and by which rules.
-pub(crate) struct Resolved<'r> {
-    pub found: Result<Found, Missing>,
+/// The file at a path, and the rules that hold for it.
+pub(crate) struct ResolvedFile<'r> {
+    pub found: Result<FoundPath, Missing>,
     /// The rules of the file that the path itself does not have.
     pub rules: Vec<&'r Rule>,
     /// The rule whose server answers for the file, and the file's path.
@@ -103,23 +107,23 @@ pub(crate) struct Resolved<'r> {
 /// SECURITY: a rule is for a file, by whatever path it was found; the source of a script is nobody's.
 pub(crate) fn resolve<'r>(
     rules: &'r Rules,
-    root: &Root,
+    root: &CachedRoot,
     path: &NormalPath<'_>,
     route: &mut RouteMatch<'r>,
-) -> Resolved<'r> {
+) -> ResolvedFile<'r> {
     let found = root.files.lookup(path);
     let (name, is_source) = match &found {
-        Ok(Found::File(file)) => (&file.path, false),
-        Ok(Found::Source(name)) => (name, true),
-        _ => return Resolved { found, rules: Vec::new(), run: None },
+        Ok(FoundPath::File(file)) => (&file.path, false),
+        Ok(FoundPath::Source(name)) => (name, true),
+        _ => return ResolvedFile { found, rules: Vec::new(), run: None },
     };
     let (Ok(name), is_index) = (NormalPath::of_file(name), path.is_folder()) else {
-        return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+        return ResolvedFile { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
     };
     let (mut rule, mut new) = (route.rule, Vec::new());
     if is_index {
         let Ok(of_file) = rules.find(&name) else {
-            return Resolved { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
+            return ResolvedFile { found: Err(Missing::NotFound), rules: Vec::new(), run: None };
         };
         rule = of_file.rule;
         new = route.resolve_to(of_file);
@@ -127,14 +131,14 @@ pub(crate) fn resolve<'r>(
     // A rule that acts on what clients ask for, a redirect or a rewrite, has been asked by now, or not been theirs.
     let runs = |rule: &&Rule| rule.passes_on() && (is_source || (is_index && !rule.fallback));
     let run = rule.filter(runs).map(|rule| (rule, name));
-    Resolved { found, rules: new, run }
+    ResolvedFile { found, rules: new, run }
 }
 
 async fn of_file(
-    site: &Site,
-    root: &Rc<Root>,
+    site: &SiteContext,
+    root: &Rc<CachedRoot>,
     (path, route): (&NormalPath<'_>, &RouteMatch<'_>),
-    asked: Asked<'_>,
+    asked: LoggedHead<'_>,
     file: File,
 ) -> Response<ResponseBody> {
     let response_headers = ResponseHeaders::new(site.cache.settings(), route);
@@ -151,7 +155,7 @@ async fn of_file(
     response
 }
 
-/// What the fast path has in its ready heads.
+/// Adds the headers that the fast path has in its ready heads.
 fn add_response_headers(headers: &mut HeaderMap, response_headers: &ResponseHeaders, representations: bool) {
     if let Some(value) =
         response_headers.cache_control.as_ref().and_then(|value| HeaderValue::try_from(value).ok())
@@ -165,15 +169,15 @@ fn add_response_headers(headers: &mut HeaderMap, response_headers: &ResponseHead
 
 /// The best form that the client takes.
 async fn shape(
-    site: &Site,
-    root: &Rc<Root>,
+    site: &SiteContext,
+    root: &Rc<CachedRoot>,
     (path, file): (&NormalPath<'_>, &File),
     headers: &HeaderMap,
     response_headers: &ResponseHeaders,
 ) -> Shape {
     let value = accept_encoding(headers);
     let accepted = site.negotiator.accepted(value.as_ref().map(HeaderValue::as_bytes));
-    if accepted == Accepted::default() {
+    if accepted == AcceptedEncodings::default() {
         return Shape::Plain;
     }
     site.cache.take_finished();
@@ -183,16 +187,18 @@ async fn shape(
     };
     for encoding in accepted.iter() {
         match representation(&site.cache, root, &entry, file, encoding).await {
-            Made::Representation(representation) => return Shape::Representation(encoding, representation),
-            Made::Stream(compress) => return Shape::Stream(encoding, compress),
-            Made::UnderWay => return Shape::Plain,
-            Made::NotWorth => {}
+            EncodedForm::Representation(representation) => {
+                return Shape::Representation(encoding, representation);
+            }
+            EncodedForm::Stream(compress) => return Shape::Stream(encoding, compress),
+            EncodedForm::UnderWay => return Shape::Plain,
+            EncodedForm::NotWorth => {}
         }
     }
     Shape::Plain
 }
 
-enum Made {
+enum EncodedForm {
     Representation(Rc<Representation>),
     Stream(Box<dyn FnOnce(FileBody) -> ResponseBody>),
     UnderWay,
@@ -202,11 +208,11 @@ enum Made {
 /// A form that is kept, or made now: small ones at once, large ones as they are sent to whoever asked first.
 async fn representation(
     cache: &Cache,
-    root: &Root,
-    entry: &Rc<Entry>,
+    root: &CachedRoot,
+    entry: &Rc<CacheEntry>,
     file: &File,
     encoding: Encoding,
-) -> Made {
+) -> EncodedForm {
     let cell = entry.coded(encoding);
     if entry.large && cell.get().is_none() {
         let precompressed = || cache::precompressed(root, entry, file, encoding);
@@ -217,20 +223,20 @@ async fn representation(
                 // Set meanwhile by somebody else, it is the same.
                 let _ = cell.set(Some(representation));
             }
-            None if entry.under_way[encoding as usize].get() => return Made::UnderWay,
-            None => return stream(cache, entry, encoding).map_or(Made::NotWorth, Made::Stream),
+            None if entry.under_way[encoding as usize].get() => return EncodedForm::UnderWay,
+            None => return stream(cache, entry, encoding).map_or(EncodedForm::NotWorth, EncodedForm::Stream),
         }
     }
     match cell.get_or_init(|| make(cache, root, entry, file, encoding)).await {
-        Some(representation) => Made::Representation(representation.clone()),
-        None => Made::NotWorth,
+        Some(representation) => EncodedForm::Representation(representation.clone()),
+        None => EncodedForm::NotWorth,
     }
 }
 
 async fn make(
     cache: &Cache,
-    root: &Root,
-    entry: &Rc<Entry>,
+    root: &CachedRoot,
+    entry: &Rc<CacheEntry>,
     file: &File,
     encoding: Encoding,
 ) -> Option<Rc<Representation>> {
@@ -270,9 +276,9 @@ async fn compressed(file: &File, encoding: Encoding, level: u8) -> Option<Vec<u8
 }
 
 /// Marks an encoding as being made, until it is dropped.
-struct UnderWay(Rc<Entry>, Encoding);
+struct EncodingInProgress(Rc<CacheEntry>, Encoding);
 
-impl Drop for UnderWay {
+impl Drop for EncodingInProgress {
     fn drop(&mut self) {
         self.0.under_way[self.1 as usize].set(false);
     }
@@ -281,13 +287,13 @@ impl Drop for UnderWay {
 /// Compresses a large file as it is sent, and keeps what comes out, if it comes to its end.
 fn stream(
     cache: &Cache,
-    entry: &Rc<Entry>,
+    entry: &Rc<CacheEntry>,
     encoding: Encoding,
 ) -> Option<Box<dyn FnOnce(FileBody) -> ResponseBody>> {
     let effort = Effort::Static(cache.settings().static_level, entry.version.size);
     let encoder = Encoder::new(encoding, effort).ok()?;
     entry.under_way[encoding as usize].set(true);
-    let mark = UnderWay(entry.clone(), encoding);
+    let mark = EncodingInProgress(entry.clone(), encoding);
     let finished = cache.finished();
     let keep = move |body: Vec<u8>| {
         let entry = mark.0.clone();
@@ -295,7 +301,7 @@ fn stream(
         drop(mark);
     };
     Some(Box::new(move |file| {
-        ResponseBody::stream(Coded::new(ResponseBody::File(file), encoder, Some(Box::new(keep))))
+        ResponseBody::stream(CompressedBody::new(ResponseBody::File(file), encoder, Some(Box::new(keep))))
     }))
 }
 
@@ -305,7 +311,7 @@ impl Cache {
         for (entry, encoding, body) in self.finished().take() {
             let representation = worth(&body, entry.version.size)
                 .then(|| Rc::new(entry.representation(encoding, &body, None)));
-            // What there is no room for is not made again for everybody who asks.
+            // An encoding for which the cache has no room is not made again for every request.
             let representation =
                 representation.filter(|representation| self.count_representation(&entry, representation));
             let _ = entry.coded(encoding).set(representation);

@@ -1,11 +1,11 @@
 //! Being told of changes to files instead of asking.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: what the kernel tells of folders below the root. Must
-//! never: take silence for "unchanged" where it could not watch.
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the kernel tells of folders below the root.
+//! Must never: take silence for "unchanged" where it could not watch.
 //!
 //! inotify takes a path, and this process has none: its root is empty. So it steps into the folder, which it holds as a
 //! descriptor, and watches `.`. All folders from the root to the file are watched, as each of them can be replaced.
-//! Whatever happens in any of them makes every entry be compared with its file once: a change costs some calls of
+//! An event in any of these folders makes every entry be compared with its file once: a change costs some calls of
 //! `openat2`, and no bookkeeping can be wrong.
 
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-use crate::files::root::Root;
+use crate::files::root::FileRoot;
 
 /// LIMIT: folders watched; the kernel has so many for a user altogether, at the least.
 const WATCHES_MAX: usize = 4096;
@@ -31,11 +31,11 @@ const NAMES_MAX: usize = 1024;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Folders of one root, by their path below it.
-type Folder = (u64, Box<[u8]>);
+type WatchedFolder = (u64, Box<[u8]>);
 
 /// Whether changes to a file are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watched {
+pub enum WatchStatus {
     /// They are not.
     No,
     /// From now on; it may have changed since it was looked at.
@@ -46,15 +46,15 @@ pub enum Watched {
 
 /// The folders that are watched.
 #[derive(Default)]
-pub struct Watch {
+pub struct FolderWatch {
     inotify: RefCell<Option<Rc<AsyncFd<OwnedFd>>>>,
-    folders: RefCell<HashMap<Folder, i32>>,
+    folders: RefCell<HashMap<WatchedFolder, i32>>,
     changes: Rc<Cell<u64>>,
     named: RefCell<NamedFiles>,
 }
 
-/// The names of files that the kernel has told of, each with the number of its last change. The version of such a file is not
-/// asked for: there are file systems whose times say nothing.
+/// The names of files that the kernel has told of, each with the number of its last change. The version of such a file
+/// is not asked for: there are file systems whose times say nothing.
 #[derive(Default)]
 struct NamedFiles {
     changes: HashMap<Box<[u8]>, u64>,
@@ -80,7 +80,7 @@ impl NamedFiles {
     }
 }
 
-impl Watch {
+impl FolderWatch {
     /// How many changes there were; files looked at since the last one are unchanged, if they are watched.
     #[inline]
     pub fn changes(&self) -> u64 {
@@ -133,7 +133,7 @@ impl Watch {
                     if let Some(name) = event.file_name() {
                         self.named.borrow_mut().note(name.to_bytes(), next);
                     }
-                    // What a name stands for may be another folder now: all are to be watched anew.
+                    // A name may stand for another folder now, so all folders are watched anew.
                     moved |= flags.intersects(
                         ReadFlags::ISDIR
                             | ReadFlags::QUEUE_OVERFLOW
@@ -159,26 +159,27 @@ impl Watch {
         told
     }
 
-    /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are not are from now on.
-    pub fn watches<E>(&self, root: &Root<E>, path: &[u8]) -> Watched {
+    /// Whether all folders from the root, or the folder of a route, to the file at `path` are watched; those that are
+    /// not are from now on.
+    pub fn watches<E>(&self, root: &FileRoot<E>, path: &[u8]) -> WatchStatus {
         let Some(inotify) = self.inotify.borrow().clone() else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         let conn = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let outermost = root.files.outermost(path);
         let each = std::iter::once(0).chain(conn).filter(|end| *end >= outermost);
         each.map(|end| self.watches_folder(inotify.get_ref(), root, &path[..end]))
             .min()
-            .unwrap_or(Watched::No)
+            .unwrap_or(WatchStatus::No)
     }
 
-    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &Root<E>, folder: &[u8]) -> Watched {
+    fn watches_folder<E>(&self, inotify: &OwnedFd, root: &FileRoot<E>, folder: &[u8]) -> WatchStatus {
         let key = (root.number, folder.into());
         if self.folders.borrow().contains_key(&key) {
-            return Watched::Before;
+            return WatchStatus::Before;
         }
         if self.folders.borrow().len() >= WATCHES_MAX {
-            return Watched::No;
+            return WatchStatus::No;
         }
         let flags = WatchFlags::ATTRIB
             | WatchFlags::CLOSE_WRITE
@@ -190,16 +191,16 @@ impl Watch {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         let Some(fd) = root.files.folder(folder) else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         // SECURITY: nothing here is opened by a path that counts from where the process is.
         let watch =
             rustix::process::fchdir(fd.as_fd()).and_then(|()| inotify::add_watch(inotify, ".", flags));
         let Ok(watch) = watch else {
-            return Watched::No;
+            return WatchStatus::No;
         };
         self.folders.borrow_mut().insert(key, watch);
-        Watched::Now
+        WatchStatus::Now
     }
 }
 

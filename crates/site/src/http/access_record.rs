@@ -1,15 +1,15 @@
-//! What the access log is told of a request.
+//! The record of a request for the access log.
 //!
 //! Untrusted input: everything that a client has said; the logger escapes it. Must never: hold more than the head says.
 
 use std::time::Instant;
 
-use crate::head::Head;
+use crate::head::RequestHead;
 use crate::http::conn_info::ConnInfo;
 
 /// One request and its answer, for the access log.
 #[derive(Debug)]
-pub struct Access<'a> {
+pub struct AccessRecord<'a> {
     /// The two ends of the connection.
     pub conn: &'a ConnInfo,
     /// The method; empty if the head was refused.
@@ -32,10 +32,10 @@ pub struct Access<'a> {
     pub duration_us: u64,
 }
 
-impl<'a> Access<'a> {
+impl<'a> AccessRecord<'a> {
     /// Of a request whose head was refused. `since` is when it arrived.
     pub(crate) fn refused(conn: &'a ConnInfo, status: u16, body_bytes: u64, since: Instant) -> Self {
-        Access {
+        AccessRecord {
             conn,
             method: "",
             target: "",
@@ -50,8 +50,8 @@ impl<'a> Access<'a> {
     }
 
     /// The same of a request with this head.
-    pub(crate) fn with_head(self, head: &Head<'a>) -> Self {
-        Access {
+    pub(crate) fn with_head(self, head: &RequestHead<'a>) -> Self {
+        AccessRecord {
             method: head.method,
             target: head.target,
             minor: head.minor,
@@ -63,9 +63,9 @@ impl<'a> Access<'a> {
     }
 }
 
-/// What the access log says of a request, for a response that outlives the bytes of the head.
+/// The request's part of the access record, for a response that outlives the bytes of the head.
 #[derive(Debug)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedRequest {
     /// Method, target, host, `Referer` and `User-Agent`, one behind the other: one allocation for all.
     text: Box<[u8]>,
     /// Where the first four of them end.
@@ -73,9 +73,9 @@ pub(crate) struct Logged {
     minor: u8,
 }
 
-impl Logged {
-    /// Of a request with this head, which came by this version, as [`Access::minor`] has it.
-    pub fn new(head: &Head<'_>, minor: u8) -> Self {
+impl LoggedRequest {
+    /// Of a request with this head, which came by this version, as [`AccessRecord::minor`] has it.
+    pub fn new(head: &RequestHead<'_>, minor: u8) -> Self {
         let parts =
             [head.method.as_bytes(), head.target.as_bytes(), head.host, head.referer, head.user_agent];
         let mut end = 0;
@@ -93,10 +93,10 @@ impl Logged {
     }
 
     /// `access` with what the request says.
-    pub fn describe<'a>(&'a self, access: Access<'a>) -> Access<'a> {
+    pub fn describe<'a>(&'a self, access: AccessRecord<'a>) -> AccessRecord<'a> {
         // INVARIANT: method and target were text before.
         let text = |part| std::str::from_utf8(self.part(part)).unwrap_or_default();
-        Access {
+        AccessRecord {
             method: text(0),
             target: text(1),
             minor: self.minor,
@@ -117,7 +117,7 @@ impl Logged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{self, Checked};
+    use crate::head::{self, CheckedHead};
 
     #[test]
     fn a_logged_request_says_what_its_head_said() {
@@ -132,9 +132,9 @@ mod tests {
             "HEAD / HTTP/1.0\r\n\r\n",
             "OPTIONS * HTTP/1.1\r\nHost: b\r\nUser-Agent: u\r\n\r\n",
         ] {
-            let Checked::Whole(head) = head::check(raw.as_bytes(), usize::MAX) else { panic!("{raw}") };
-            let refused = || Access::refused(&conn, 200, 3, Instant::now());
-            let (logged, whole) = (Logged::new(&head, head.minor), refused().with_head(&head));
+            let CheckedHead::Whole(head) = head::check(raw.as_bytes(), usize::MAX) else { panic!("{raw}") };
+            let refused = || AccessRecord::refused(&conn, 200, 3, Instant::now());
+            let (logged, whole) = (LoggedRequest::new(&head, head.minor), refused().with_head(&head));
             let access = logged.describe(refused());
             assert_eq!(
                 (access.method, access.target, access.minor),

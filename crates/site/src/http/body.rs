@@ -17,13 +17,13 @@ use http_body::{Body, Frame, SizeHint};
 use request::range::Span;
 
 use crate::proxy::limit::{Side, Stall};
-use crate::proxy::spool::Part;
+use crate::proxy::spool::SpooledBody;
 
 /// The error of a response body.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response body made elsewhere.
-pub type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>;
+pub type BodyStream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError>>>;
 
 /// LIMIT: bytes read from a file at once; large enough that the system call costs little beside the copy.
 const FILE_STEP_BYTES: u64 = 128 << 10;
@@ -39,13 +39,13 @@ pub enum ResponseBody {
     /// Pieces of a file, with what stands between them.
     File(FileBody),
     /// A piece of memory that others have as well, copied as it is sent.
-    Shared(Box<dyn Shared>),
-    /// Whatever a service sends.
-    Stream(Stream),
+    Shared(Box<dyn SharedBody>),
+    /// The stream of a service.
+    Stream(BodyStream),
 }
 
 /// A body that is copied piece by piece.
-pub trait Shared: Body<Data = Bytes, Error = BoxError> + Unpin {
+pub trait SharedBody: Body<Data = Bytes, Error = BoxError> + Unpin {
     /// Has at most so many bytes copied at once.
     fn in_steps_of(&mut self, bytes: u64);
 }
@@ -113,7 +113,7 @@ impl Body for ResponseBody {
 }
 
 /// One piece of a [`FileBody`].
-pub enum Piece {
+pub enum BodyPiece {
     /// These bytes.
     Bytes(Bytes),
     /// A span of the file.
@@ -123,35 +123,35 @@ pub enum Piece {
 /// Pieces of a file, read as they are sent.
 pub struct FileBody {
     fd: OwnedFd,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<BodyPiece>,
     step: u64,
 }
 
 impl FileBody {
     /// These pieces of `fd`, none of them empty.
-    pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<Piece>>) -> FileBody {
+    pub fn new(fd: OwnedFd, pieces: impl Into<VecDeque<BodyPiece>>) -> FileBody {
         FileBody { fd, pieces: pieces.into(), step: FILE_STEP_BYTES }
     }
 
     fn left(&self) -> u64 {
-        let length = |piece: &Piece| match piece {
-            Piece::Bytes(bytes) => bytes.len() as u64,
-            Piece::Span(span) => span.length,
+        let length = |piece: &BodyPiece| match piece {
+            BodyPiece::Bytes(bytes) => bytes.len() as u64,
+            BodyPiece::Span(span) => span.length,
         };
         self.pieces.iter().map(length).sum()
     }
 
     fn next(&mut self) -> Option<std::io::Result<Bytes>> {
         let span = match self.pieces.pop_front()? {
-            Piece::Bytes(bytes) => return Some(Ok(bytes)),
-            Piece::Span(span) => span,
+            BodyPiece::Bytes(bytes) => return Some(Ok(bytes)),
+            BodyPiece::Span(span) => span,
         };
         let step = span.length.min(self.step);
         let read = read(&self.fd, span.start, step);
         let got = read.as_ref().map_or(0, |bytes| bytes.len() as u64);
         if got < span.length {
             let rest = Span { start: span.start + got, length: span.length - got };
-            self.pieces.push_front(Piece::Span(rest));
+            self.pieces.push_front(BodyPiece::Span(rest));
         }
         Some(read)
     }
@@ -189,13 +189,13 @@ pub enum BodyError {
     /// The client sent something wrong, or went away.
     #[error("the request body did not arrive")]
     Client(#[source] BoxError),
-    /// What was kept of it in a file cannot be read.
+    /// The part that was kept in a file cannot be read.
     #[error("the request body was lost: {0}")]
     Lost(#[source] std::io::Error),
 }
 
 impl BodyError {
-    /// What the client is told of it.
+    /// The status that the client gets for this error.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             BodyError::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -223,10 +223,10 @@ pub(crate) enum Intake {
 }
 
 /// A request body that a codec reads. Opaque: the codecs depend on this module.
-type Received = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
+type ReceivedBody = Pin<Box<dyn Body<Data = Bytes, Error = BodyError>>>;
 
 /// Where the body of a request comes from.
-enum Source {
+enum BodySource {
     /// Memory; nothing, for a request without a body that is made again.
     Memory {
         left: Bytes,
@@ -234,30 +234,30 @@ enum Source {
         whole: Option<Bytes>,
     },
     /// A file, in which all of it is.
-    File(Part),
-    Codec(Received),
+    File(SpooledBody),
+    Codec(ReceivedBody),
 }
 
-impl Source {
+impl BodySource {
     fn is_end(&self) -> bool {
         match self {
-            Source::Memory { left, .. } => left.is_empty(),
-            Source::File(part) => part.left() == 0,
-            Source::Codec(inner) => inner.is_end_stream(),
+            BodySource::Memory { left, .. } => left.is_empty(),
+            BodySource::File(part) => part.left() == 0,
+            BodySource::Codec(inner) => inner.is_end_stream(),
         }
     }
 }
 
 /// The body of a request, cut off with an error at a number of bytes.
 pub struct BoundedBody {
-    inner: Source,
+    inner: BodySource,
     limit: u64,
     left: u64,
     /// Where its codec sees how far it has come; `None` in memory.
     intake: Option<Rc<Cell<Intake>>>,
     /// Where its request holds a place that may be taken back.
     stall: Option<Stall>,
-    /// What has come already.
+    /// Bytes that have come already.
     ahead: Bytes,
 }
 
@@ -269,7 +269,7 @@ impl BoundedBody {
     {
         intake.set(if inner.is_end_stream() { Intake::Done } else { Intake::Open });
         BoundedBody {
-            inner: Source::Codec(Box::pin(inner)),
+            inner: BodySource::Codec(Box::pin(inner)),
             limit,
             left: limit,
             intake: Some(intake),
@@ -285,15 +285,15 @@ impl BoundedBody {
 
     /// One that has been read already.
     pub(crate) fn whole(bytes: Bytes) -> Self {
-        Self::of(Source::Memory { left: bytes, whole: None })
+        Self::of(BodySource::Memory { left: bytes, whole: None })
     }
 
     /// One that has been read already, and waits in a file.
-    pub(crate) fn kept(part: Part) -> Self {
-        Self::of(Source::File(part))
+    pub(crate) fn kept(part: SpooledBody) -> Self {
+        Self::of(BodySource::File(part))
     }
 
-    fn of(inner: Source) -> Self {
+    fn of(inner: BodySource) -> Self {
         Self { inner, limit: 0, left: 0, intake: None, stall: None, ahead: Bytes::new() }
     }
 }
@@ -311,40 +311,41 @@ impl BoundedBody {
         self.ahead = ahead;
     }
 
-    /// What of a file it has, as long as it is in one.
-    pub(crate) fn part(&self) -> Option<&Part> {
+    /// The part of the body that is in a file, if one is.
+    pub(crate) fn part(&self) -> Option<&SpooledBody> {
         match &self.inner {
-            Source::File(part) => Some(part),
-            Source::Memory { .. } | Source::Codec(_) => None,
+            BodySource::File(part) => Some(part),
+            BodySource::Memory { .. } | BodySource::Codec(_) => None,
         }
     }
 
     /// Whether all of it is here.
     pub(crate) fn is_here(&self) -> bool {
-        matches!(self.inner, Source::Memory { .. } | Source::File(_))
+        matches!(self.inner, BodySource::Memory { .. } | BodySource::File(_))
     }
 
     /// Keeps all of it, if it is here, so that it can come once more when some of it was used up.
     pub(crate) fn keep(&mut self) {
-        if let Source::Memory { left, whole } = &mut self.inner {
+        if let BodySource::Memory { left, whole } = &mut self.inner {
             *whole = Some(left.clone());
         }
     }
 
     /// Gives back what was kept of it.
     pub(crate) fn keep_no_longer(&mut self) {
-        if let Source::Memory { whole, .. } = &mut self.inner {
+        if let BodySource::Memory { whole, .. } = &mut self.inner {
             *whole = None;
         }
     }
 
-    /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of it has come.
+    /// Has it come from its beginning once more. Of one that is in memory and was not kept, that is `unsent`, if all of
+    /// it has come.
     pub(crate) fn rewind(&mut self, unsent: Bytes) {
         match &mut self.inner {
-            Source::Memory { left, whole: Some(whole) } => *left = whole.clone(),
-            Source::Memory { left, whole: None } if left.is_empty() => *left = unsent,
-            Source::File(part) => part.rewind(),
-            Source::Memory { .. } | Source::Codec(_) => {}
+            BodySource::Memory { left, whole: Some(whole) } => *left = whole.clone(),
+            BodySource::Memory { left, whole: None } if left.is_empty() => *left = unsent,
+            BodySource::File(part) => part.rewind(),
+            BodySource::Memory { .. } | BodySource::Codec(_) => {}
         }
     }
 
@@ -394,13 +395,15 @@ impl Body for BoundedBody {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut this.ahead)))));
         }
         let polled = match &mut this.inner {
-            Source::Memory { left, .. } if left.is_empty() => return Poll::Ready(None),
-            Source::Memory { left, .. } => return Poll::Ready(Some(Ok(Frame::data(std::mem::take(left))))),
-            Source::File(part) if part.left() == 0 => return Poll::Ready(None),
-            Source::File(part) => {
+            BodySource::Memory { left, .. } if left.is_empty() => return Poll::Ready(None),
+            BodySource::Memory { left, .. } => {
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(left)))));
+            }
+            BodySource::File(part) if part.left() == 0 => return Poll::Ready(None),
+            BodySource::File(part) => {
                 return Poll::Ready(Some(part.next().map(Frame::data).map_err(BodyError::Lost)));
             }
-            Source::Codec(inner) => inner.as_mut().poll_frame(cx),
+            BodySource::Codec(inner) => inner.as_mut().poll_frame(cx),
         };
         if this.is_given_up(cx, polled.is_pending()) {
             this.note(Intake::Slow);
@@ -432,9 +435,9 @@ impl Body for BoundedBody {
 
     fn size_hint(&self) -> SizeHint {
         let rest = match &self.inner {
-            Source::Memory { left, .. } => SizeHint::with_exact(left.len() as u64),
-            Source::File(part) => SizeHint::with_exact(part.left()),
-            Source::Codec(inner) => inner.size_hint(),
+            BodySource::Memory { left, .. } => SizeHint::with_exact(left.len() as u64),
+            BodySource::File(part) => SizeHint::with_exact(part.left()),
+            BodySource::Codec(inner) => inner.size_hint(),
         };
         match rest.exact() {
             Some(length) => SizeHint::with_exact(length + self.ahead.len() as u64),

@@ -9,16 +9,16 @@ use http::HeaderValue;
 use request::date::{DATE_BYTES, date};
 
 /// The current second.
-pub struct Clock {
+pub struct DateClock {
     tick: Cell<u64>,
     until: Cell<Instant>,
     date: Cell<[u8; DATE_BYTES]>,
     value: RefCell<HeaderValue>,
 }
 
-impl Default for Clock {
+impl Default for DateClock {
     fn default() -> Self {
-        Clock {
+        DateClock {
             tick: Cell::new(0),
             until: Cell::new(Instant::now()),
             date: Cell::new([b'0'; DATE_BYTES]),
@@ -27,7 +27,7 @@ impl Default for Clock {
     }
 }
 
-impl Clock {
+impl DateClock {
     /// The number of the second that `now` lies in, counted from the first that was seen.
     #[inline]
     pub fn tick(&self, now: Instant) -> u64 {
@@ -52,7 +52,7 @@ impl Clock {
         self.tick.set(self.tick.get() + 1 + missed);
     }
 
-    /// The date as of the last [`Clock::tick`].
+    /// The date as of the last [`DateClock::tick`].
     pub fn date(&self) -> [u8; DATE_BYTES] {
         self.date.get()
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn ticks_once_per_second() {
-        let clock = Clock::default();
+        let clock = DateClock::default();
         let now = Instant::now();
         let first = clock.tick(now);
         assert_eq!(first, clock.tick(now));

@@ -1,4 +1,4 @@
-//! What is known of the connection that a request came on.
+//! The addresses and properties of the connection that a request came on.
 //!
 //! Untrusted input: none. Must never: change while the connection lasts.
 
@@ -13,8 +13,8 @@ pub struct ConnInfo {
     pub local: SocketAddr,
     /// Whether the client's connection is under TLS.
     pub tls: bool,
-    /// Where the worker of another site, which has the certificate of our host, does TLS and has the client's connection:
-    /// the version of HTTP by which the client asks, as [`crate::Access::minor`] has it.
+    /// Where the worker of another site, which has the certificate of our host, does TLS and has the client's
+    /// connection: the version of HTTP by which the client asks, as [`crate::AccessRecord::minor`] has it.
     pub relayed: Option<u8>,
 }
 

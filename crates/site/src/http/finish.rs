@@ -1,4 +1,4 @@
-//! What every response says in the end, whoever made it and whichever codec writes it.
+//! The headers that every response gets in the end, whichever backend makes it and whichever codec writes it.
 //!
 //! Untrusted input: the headers of a backend's response. Must never: let the two codecs say different things.
 
@@ -10,7 +10,7 @@ use crate::http::body::{Intake, ResponseBody};
 use crate::http::response;
 use request::error::SERVER;
 
-/// What writes a response, as far as its headers depend on that.
+/// The properties of a response's writer on which its headers depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     /// HTTP/1, whose codec adds what there is to say of the connection.
@@ -19,8 +19,8 @@ pub(crate) enum Codec {
     Http2,
 }
 
-/// Makes `response` one for the client: a refusal in its place, if the body of the request was cut short, and the fields
-/// that all responses have. `intake` says how far the body of the request came.
+/// Makes `response` one for the client: a refusal in its place, if the body of the request was cut short, and the
+/// fields that all responses have. `intake` says how far the body of the request came.
 pub(crate) fn finish(
     mut response: Response<ResponseBody>,
     codec: Codec,

@@ -1,4 +1,5 @@
-//! Internal redirects: a request goes on as one for another path of the site, and what the client has asked for is remembered.
+//! Internal redirects: a request goes on as one for another path of the site, and what the client has asked for is
+//! remembered.
 //!
 //! Untrusted input: the address of a request. Must never: tell a backend that a path was asked for which was not.
 
@@ -10,7 +11,7 @@ use crate::http::body::BoundedBody;
 
 /// The path and query that a client has asked for, where an internal redirect has led elsewhere.
 #[derive(Clone, Debug)]
-pub(crate) struct Requested(pub(crate) PathAndQuery);
+pub(crate) struct RequestedTarget(pub(crate) PathAndQuery);
 
 /// The error that a script makes the page of; CGI tells it as `REDIRECT_STATUS`.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ pub(crate) fn rewrite_internally(
 
 fn remember(request: &mut Request<BoundedBody>) {
     let requested = request.uri().path_and_query().cloned();
-    if let Some(requested) = requested.filter(|_| request.extensions().get::<Requested>().is_none()) {
-        request.extensions_mut().insert(Requested(requested));
+    if let Some(requested) = requested.filter(|_| request.extensions().get::<RequestedTarget>().is_none()) {
+        request.extensions_mut().insert(RequestedTarget(requested));
     }
 }

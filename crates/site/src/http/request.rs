@@ -1,7 +1,7 @@
 //! A request as its codec has checked it: what the router, and everybody behind it, reads.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the fields of a request. Must never: let a client say
-//! in our name what certificate it has shown, or two readers take one name for another.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the fields of a request. Must never: let a client
+//! say in our name what certificate it has shown, or two readers take one name for another.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -14,8 +14,8 @@ use crate::http::conn_info::ConnInfo;
 pub(crate) struct CheckedRequest {
     /// The connection that it came on.
     pub conn: ConnInfo,
-    /// Method, path and query, fields, and body. Who the client is by its certificate is in the fields (RFC 9440), what a
-    /// WebSocket was asked for among the extensions.
+    /// Method, path and query, fields, and body. The client's certificate is in the fields (RFC 9440), and a request
+    /// for a WebSocket is among the extensions.
     pub message: Request<BoundedBody>,
 }
 
@@ -91,7 +91,7 @@ mod tests {
         let request = made(conn, Some(":own:"));
         assert_eq!((request.headers()["client-cert"].as_bytes(), names(&request).len()), (&b":own:"[..], 2));
         assert_eq!(request.uri(), "/x?y");
-        // Whoever relays has taken out what the client said.
+        // The relaying worker has taken out the client's own fields.
         let request = made(ConnInfo { relayed: Some(2), ..conn }, None);
         assert_eq!(
             (request.headers()["client-cert"].as_bytes(), names(&request).len()),

@@ -8,10 +8,11 @@ use request::error;
 
 use crate::http::body::ResponseBody;
 
-/// What static files can be asked.
+/// The methods that static files allow.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
-/// The answer to a request for which there is no place. Without a body, so that a client that takes none is done with it.
+/// The answer to a request for which there is no place. Without a body, so that a client that takes none is done with
+/// it.
 pub(crate) fn overloaded() -> Response<ResponseBody> {
     without_page(StatusCode::SERVICE_UNAVAILABLE)
 }

@@ -20,7 +20,7 @@ use http::{Extensions, Response, StatusCode};
 use request::fields::clean_answer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::head::{Head, Verb};
+use crate::head::{RequestHead, Verb};
 use crate::http::body::ResponseBody;
 use crate::http::response;
 
@@ -38,7 +38,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("13");
 
 /// That a request asks for WebSocket; goes with the request, as its headers do not.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct UpgradeRequest {
     key: HeaderValue,
     /// Whether the client sends the key and checks the answer; over HTTP/2 both are for us to do.
     by_client: bool,
@@ -46,7 +46,7 @@ pub struct Asked {
     extensions: Vec<HeaderValue>,
 }
 
-impl Asked {
+impl UpgradeRequest {
     /// Of a request over HTTP/1.1 that [`names_websocket`]; the status of the refusal, if its handshake is none.
     pub(crate) fn over_http1(headers: &HeaderMap) -> Result<Self, StatusCode> {
         check_version(headers)?;
@@ -108,7 +108,7 @@ impl Asked {
 ///
 /// SECURITY: WebSocket alone. A server behind the site that was asked for HTTP/2 (`h2c`) would get from the client,
 /// unread, what requests it likes, past every rule that is ours.
-pub(crate) fn names_websocket(head: &Head<'_>) -> bool {
+pub(crate) fn names_websocket(head: &RequestHead<'_>) -> bool {
     head.verb == Verb::Get && head.upgrade.is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn names_websocket(head: &Head<'_>) -> bool {
 /// # Errors
 /// The status of the refusal, if the handshake is none.
 pub(crate) fn take_up(parts: &mut Parts) -> Result<(), StatusCode> {
-    let asked = Asked::over_http1(&parts.headers)?;
+    let asked = UpgradeRequest::over_http1(&parts.headers)?;
     parts.extensions.insert(asked);
     Ok(())
 }
@@ -159,13 +159,13 @@ pub(crate) fn refusal(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
-/// What the request asks for.
-pub(crate) fn asked(extensions: &Extensions) -> Option<Asked> {
-    extensions.get::<Asked>().cloned()
+/// The upgrade that the request asks for.
+pub(crate) fn asked(extensions: &Extensions) -> Option<UpgradeRequest> {
+    extensions.get::<UpgradeRequest>().cloned()
 }
 
 /// Asks for it in the headers of a request that is passed on.
-pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
+pub(crate) fn ask(headers: &mut HeaderMap, asked: UpgradeRequest) {
     headers.insert(header::CONNECTION, UPGRADE);
     headers.insert(header::UPGRADE, WEBSOCKET);
     if !asked.by_client {
@@ -173,8 +173,8 @@ pub(crate) fn ask(headers: &mut HeaderMap, asked: Asked) {
     }
 }
 
-/// What the owner of a tunnel has dropped when it ends.
-pub(crate) type Guard = Arc<dyn Any + Send + Sync>;
+/// A value that the owner of a tunnel has dropped when the tunnel ends.
+pub(crate) type TunnelGuard = Arc<dyn Any + Send + Sync>;
 
 /// A connection on which the new protocol is spoken.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -182,18 +182,18 @@ pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// A connection and what was read from it; the first of all clones has them.
-type Taken = Arc<Mutex<Option<(Box<dyn Duplex>, Bytes)>>>;
+type TunnelStream = Arc<Mutex<Option<(Box<dyn Duplex>, Bytes)>>>;
 
 /// The other side of a tunnel, as it goes with the answer that opens it.
 #[derive(Clone)]
-pub(crate) struct Opened {
-    other: Taken,
+pub(crate) struct OpenTunnel {
+    other: TunnelStream,
     /// Held until the end of the tunnel, and never looked at.
-    guard: Option<Guard>,
+    guard: Option<TunnelGuard>,
 }
 
-/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds: the new protocol
-/// is spoken on `stream`, from which `first` was read.
+/// Makes an answer that grants what was asked for what the client must see, and one that [`opened`] finds: the new
+/// protocol is spoken on `stream`, from which `first` was read.
 pub(crate) fn grant<B>(response: &mut Response<B>, stream: impl Duplex + 'static, first: Bytes) {
     let headers = response.headers_mut();
     clean_answer(headers);
@@ -201,18 +201,18 @@ pub(crate) fn grant<B>(response: &mut Response<B>, stream: impl Duplex + 'static
     headers.insert(header::UPGRADE, WEBSOCKET);
     // RFC 9110 8.6: such an answer has no length.
     headers.remove(header::CONTENT_LENGTH);
-    let other: Taken = Arc::new(Mutex::new(Some((Box::new(stream), first))));
-    response.extensions_mut().insert(Opened { other, guard: None });
+    let other: TunnelStream = Arc::new(Mutex::new(Some((Box::new(stream), first))));
+    response.extensions_mut().insert(OpenTunnel { other, guard: None });
 }
 
 /// The other side of the tunnel that the answer opens.
-pub(crate) fn opened<B>(response: &Response<B>) -> Option<Opened> {
-    response.extensions().get::<Opened>().cloned()
+pub(crate) fn opened<B>(response: &Response<B>) -> Option<OpenTunnel> {
+    response.extensions().get::<OpenTunnel>().cloned()
 }
 
 /// Keeps `guard` for as long as the tunnel that the answer opens, if it opens one.
-pub(crate) fn keep<B>(response: &mut Response<B>, guard: Guard) {
-    if let Some(opened) = response.extensions_mut().get_mut::<Opened>() {
+pub(crate) fn keep<B>(response: &mut Response<B>, guard: TunnelGuard) {
+    if let Some(opened) = response.extensions_mut().get_mut::<OpenTunnel>() {
         opened.guard = Some(guard);
     }
 }
@@ -222,7 +222,7 @@ pub(crate) fn keep<B>(response: &mut Response<B>, guard: Guard) {
 pub(crate) async fn tunnel<C>(
     client: C,
     preread: Bytes,
-    Opened { other, guard: _guard }: Opened,
+    OpenTunnel { other, guard: _guard }: OpenTunnel,
     idle: Duration,
     count: &Cell<u64>,
 ) -> io::Result<()>
@@ -299,8 +299,9 @@ mod tests {
 
     #[test]
     fn a_handshake_has_one_key_and_the_one_version() {
-        let status =
-            |lines: &[_]| Asked::over_http1(&map(lines)).map(|_| ()).map_err(|status| status.as_u16());
+        let status = |lines: &[_]| {
+            UpgradeRequest::over_http1(&map(lines)).map(|_| ()).map_err(|status| status.as_u16())
+        };
         assert_eq!(status(&[KEY, V13]), Ok(()));
         assert_eq!(status(&[V13]), Err(400));
         assert_eq!(status(&[KEY, KEY, V13]), Err(400));
@@ -321,14 +322,14 @@ mod tests {
         const CHAT: (&str, &str) = ("sec-websocket-protocol", "chat");
         const DEFLATE: (&str, &str) =
             ("sec-websocket-extensions", "permessage-deflate; server_no_context_takeover");
-        let plain = Asked::over_http1(&map(&[KEY, V13])).unwrap();
+        let plain = UpgradeRequest::over_http1(&map(&[KEY, V13])).unwrap();
         let offers = [
             KEY,
             V13,
             ("sec-websocket-protocol", "other, chat"),
             ("sec-websocket-extensions", "x, permessage-deflate"),
         ];
-        let offering = Asked::over_http1(&map(&offers)).unwrap();
+        let offering = UpgradeRequest::over_http1(&map(&offers)).unwrap();
         let good = [ACCEPT, SWITCHES, TO];
         assert!(plain.is_met_by(&map(&good)) && offering.is_met_by(&map(&good)));
         for missing in 0..3 {

@@ -8,55 +8,55 @@ use http::{StatusCode, Version};
 use request::date::DATE_BYTES;
 use request::error::SERVER;
 use request::fields;
-use request::response_head::{self, Line, RawHead, Room};
+use request::response_head::{self, RawHead, ResponseField, Room};
 
 use super::response::{
     BodySize, RequestTraits, delimit, push_connection_of_ours, push_length, push_line, push_status,
 };
-use crate::http::compress::dynamic::{Content, VARIES};
+use crate::http::compress::dynamic::{ContentHeaders, VARIES};
 use crate::proxy::direct::push_theirs;
 
-/// What every response says in the end.
-pub(crate) struct Said<'a> {
+/// The headers that every response gets in the end.
+pub(crate) struct CommonHeaders<'a> {
     pub date: [u8; DATE_BYTES],
     /// `Strict-Transport-Security`.
     pub hsts: Option<&'a HeaderValue>,
-    /// What is compressed, if anything is.
-    pub compressed: Option<Compressed>,
+    /// The offer of compression, if anything is compressed.
+    pub compressed: Option<CompressionOffer>,
 }
 
-/// What is compressed, and for whom.
+/// The responses that are compressed, and whether this client takes that.
 #[derive(Clone, Copy)]
-pub(crate) struct Compressed {
+pub(crate) struct CompressionOffer {
     /// Bytes of the largest body.
     pub max_bytes: u64,
     /// Whether this client takes one of the encodings.
     pub takes_encoded: bool,
 }
 
-/// What was written.
+/// The response that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenResponse {
     pub status: u16,
     pub body_bytes: u64,
 }
 
-/// What the lines of a head say that matters here.
+/// The headers of a response that decide how it is written.
 #[derive(Default)]
-struct Found<'a> {
-    content: Content<'a>,
+struct FoundHeaders<'a> {
+    content: ContentHeaders<'a>,
     length: Option<u64>,
     has_date: bool,
 }
 
-/// Appends the response that `data` is, as its client gets it; `None`, and nothing of use appended, if it is not whole, or
-/// not for this path.
+/// Appends the response that `data` is, as its client gets it; `None`, and nothing of use appended, if it is not whole,
+/// or not for this path.
 pub(crate) fn pass_back(
     out: &mut Vec<u8>,
     data: &[u8],
     request: RequestTraits,
-    said: &Said<'_>,
-) -> Option<Written> {
+    said: &CommonHeaders<'_>,
+) -> Option<WrittenResponse> {
     let mut room = Room::default();
     let head = response_head::find(data, &mut room).ok()??;
     if head.version != Version::HTTP_11 {
@@ -70,10 +70,10 @@ pub(crate) fn pass_back(
 /// The same of a response whose head was read. `body` is what gives the body, by the length that the lines say.
 pub(crate) fn pass_back_parts<'a>(
     out: &mut Vec<u8>,
-    (status, reason, lines): (StatusCode, Option<&[u8]>, &[Line<'_>]),
+    (status, reason, lines): (StatusCode, Option<&[u8]>, &[ResponseField<'_>]),
     body: impl FnOnce(Option<u64>) -> Option<&'a [u8]>,
-    (request, said): (RequestTraits, &Said<'_>),
-) -> Option<Written> {
+    (request, said): (RequestTraits, &CommonHeaders<'_>),
+) -> Option<WrittenResponse> {
     if !(200..600).contains(&status.as_u16()) || status == StatusCode::RESET_CONTENT {
         return None;
     }
@@ -82,7 +82,7 @@ pub(crate) fn pass_back_parts<'a>(
     let body = body(found.length)?;
     let size = body.len() as u64;
     let declared = found.length.filter(|_| !is_bodiless(status));
-    if let Some(Compressed { max_bytes, takes_encoded }) = said.compressed
+    if let Some(CompressionOffer { max_bytes, takes_encoded }) = said.compressed
         && found.content.is_eligible(status, declared.or(Some(size)), max_bytes)
     {
         if takes_encoded {
@@ -105,7 +105,7 @@ pub(crate) fn pass_back_parts<'a>(
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
-    Some(Written { status: status.as_u16(), body_bytes: size })
+    Some(WrittenResponse { status: status.as_u16(), body_bytes: size })
 }
 
 pub(crate) fn is_bodiless(status: StatusCode) -> bool {
@@ -113,9 +113,13 @@ pub(crate) fn is_bodiless(status: StatusCode) -> bool {
 }
 
 /// Appends what is for the client.
-fn push_fields<'a>(out: &mut Vec<u8>, lines: &[Line<'a>], has_hsts: bool) -> Option<Found<'a>> {
-    let mut found = Found::default();
-    for Line { name, value } in lines {
+fn push_fields<'a>(
+    out: &mut Vec<u8>,
+    lines: &[ResponseField<'a>],
+    has_hsts: bool,
+) -> Option<FoundHeaders<'a>> {
+    let mut found = FoundHeaders::default();
+    for ResponseField { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             4 if is("date") => found.has_date = true,
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
     use crate::config::settings::Settings;
     use crate::http::body::{Intake, ResponseBody};
-    use crate::http::compress::dynamic::{Asked, compress};
+    use crate::http::compress::dynamic::{EncodingRequest, compress};
     use crate::http::finish::{Codec, finish};
     use crate::proxy::headers::clean_answer;
     use crate::proxy::response::leave_out_body;
@@ -188,8 +192,8 @@ mod tests {
         takes_encoded: bool,
     ) -> Option<Vec<String>> {
         let mut out = Vec::new();
-        let compressed = Some(Compressed { max_bytes: Settings::default().max_bytes, takes_encoded });
-        let said = Said { date: DATE, hsts, compressed };
+        let compressed = Some(CompressionOffer { max_bytes: Settings::default().max_bytes, takes_encoded });
+        let said = CommonHeaders { date: DATE, hsts, compressed };
         pass_back(&mut out, text.as_bytes(), request, &said)?;
         Some(lines(&out))
     }
@@ -204,7 +208,7 @@ mod tests {
         lines
     }
 
-    /// What the general path makes of the same.
+    /// The same response as the general path writes it.
     fn in_general(text: &str, request: RequestTraits, hsts: Option<&HeaderValue>) -> Vec<String> {
         let head = response_head::parse(text.as_bytes()).unwrap().unwrap();
         let body = text.as_bytes()[head.length..].to_vec();
@@ -216,7 +220,7 @@ mod tests {
         clean_answer(response.headers_mut());
         leave_out_body(&mut response);
         let method = if request.is_head { Method::HEAD } else { Method::GET };
-        let asked = Asked::new(&method, &HeaderMap::new(), false);
+        let asked = EncodingRequest::new(&method, &HeaderMap::new(), false);
         let negotiator = Negotiator::new(&Encoding::ALL);
         let response = compress(response, &asked, &Settings::default(), &negotiator);
         let date = HeaderValue::from_bytes(&DATE).unwrap();
@@ -232,7 +236,8 @@ mod tests {
     fn both_paths_say_the_same() {
         let heads = [
             "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody",
-            "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: then\r\nContent-Type: text/plain\r\nContent-Length: 4\r\nConnection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nbody",
+            "HTTP/1.1 200 Fine\r\nServer: x\r\nDate: then\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\
+             Connection: keep-alive\r\nKeep-Alive: timeout=5\r\n\r\nbody",
             "HTTP/1.1 404 Not Found\r\nSet-Cookie: a\r\nX-One: 1\r\nset-cookie: b\r\nContent-length: 0\r\n\r\n",
             "HTTP/1.1 204 No Content\r\nETag: \"x\"\r\n\r\n",
             "HTTP/1.1 304 Not Modified\r\nContent-Length: 40\r\nStrict-Transport-Security: max-age=9\r\n\r\n",

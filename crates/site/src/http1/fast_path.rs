@@ -8,23 +8,23 @@ use std::rc::Rc;
 
 use request::path::NormalPath;
 
-use crate::connection::socket::Socket;
-use crate::context::Site;
-use crate::files::cache::Root;
-use crate::files::cache::{self, Entry, Pick, Representation, ResponseHeaders};
+use crate::connection::socket::ConnectionSocket;
+use crate::context::SiteContext;
+use crate::files::cache::CachedRoot;
+use crate::files::cache::{self, CacheEntry, Pick, Representation, ResponseHeaders};
 use crate::files::serve;
-use crate::files::{File, Found};
-use crate::head::{Framing, Head, Line, Refusal, Verb};
+use crate::files::{File, FoundPath};
+use crate::head::{Framing, HeadRefusal, RequestField, RequestHead, Verb};
 use crate::router::rules::RouteMatch;
 
-/// What came of it.
+/// The outcome of the fast path.
 pub(crate) enum Fast<'r> {
-    /// It is not for the fast path; nothing was sent. What the rules say of its path, if they were asked.
+    /// It is not for the fast path; nothing was sent. Has the rules for its path, if they were looked up.
     General(Option<RouteMatch<'r>>),
     /// Sent, all but `rest`.
     Sent { status: u16, body_bytes: u64, rest: Option<Vec<u8>> },
     /// It is refused; nothing was sent.
-    Refused(Refusal),
+    Refused(HeadRefusal),
     /// To be sent with this head; nothing was sent.
     File { head: Vec<u8>, file: File },
     /// The connection is broken.
@@ -32,7 +32,7 @@ pub(crate) enum Fast<'r> {
 }
 
 /// How a head's conditions compare with an entry.
-enum Compared {
+enum ConditionResult {
     Whole,
     Unchanged,
     Unsure,
@@ -40,10 +40,10 @@ enum Compared {
 
 /// Answers `head`, which has these lines, on `socket`, if it can be done at once.
 pub(crate) fn answer<'r>(
-    site: &'r Site,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
-    socket: &mut Socket,
+    site: &'r SiteContext,
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
+    socket: &mut ConnectionSocket,
     tick: u64,
 ) -> Fast<'r> {
     let hsts = site.hsts_over(socket);
@@ -54,8 +54,8 @@ pub(crate) fn answer<'r>(
         root.as_ref().and_then(|root| site.cache.get(root, head.path, tick)).filter(|entry| entry.open);
     let entry = match ready {
         Some(entry) => entry,
-        // What has an answer here has a path that is known to be good, and nobody behind will see its head. All
-        // others are checked: the gate has seen the first head of a connection only.
+        // A path that has an answer here is known to be good, and no backend will see its head. All other heads are
+        // checked: the gate has seen the first head of a connection only.
         None => match (examine(site, head, lines), &root) {
             (Err(refusal), _) => return Fast::Refused(refusal),
             (Ok(()), None) => return Fast::General(None),
@@ -73,12 +73,12 @@ pub(crate) fn answer<'r>(
         },
     };
     let (ready, status) = match compare(head, &representation.etag, &entry.last_modified) {
-        Compared::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => {
+        ConditionResult::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => {
             return large(site, head, secure, &entry, root.as_ref());
         }
-        Compared::Whole => (&representation.whole, 200),
-        Compared::Unchanged => (&representation.unchanged, 304),
-        Compared::Unsure => return Fast::General(None),
+        ConditionResult::Whole => (&representation.whole, 200),
+        ConditionResult::Unchanged => (&representation.unchanged, 304),
+        ConditionResult::Unsure => return Fast::General(None),
     };
     let bytes = ready.bytes(tick, || site.clock.date());
     let end = if head.verb == Verb::Head { ready.split + 2 } else { bytes.len() };
@@ -96,12 +96,20 @@ pub(crate) fn answer<'r>(
     }
 }
 
-fn examine(site: &Site, head: &Head<'_>, lines: &[Line<'_>]) -> Result<(), Refusal> {
+fn examine(
+    site: &SiteContext,
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
+) -> Result<(), HeadRefusal> {
     site.examine(head.method, head.target, lines.iter().map(|line| (line.name.as_bytes(), line.value)))
 }
 
 /// The form of an answer that is in the cache, or can be put there, for HTTP/2; and whether the client has it already.
-pub(crate) fn cached(site: &Site, head: &Head<'_>, tick: u64) -> Option<(Rc<Representation>, bool)> {
+pub(crate) fn cached(
+    site: &SiteContext,
+    head: &RequestHead<'_>,
+    tick: u64,
+) -> Option<(Rc<Representation>, bool)> {
     if head.verb == Verb::Other || head.framing != Framing::None || head.unusual || head.expects {
         return None;
     }
@@ -114,22 +122,22 @@ pub(crate) fn cached(site: &Site, head: &Head<'_>, tick: u64) -> Option<(Rc<Repr
     };
     match compare(head, &representation.etag, &entry.last_modified) {
         // Its body is not here.
-        Compared::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => None,
-        Compared::Whole => Some((representation.clone(), false)),
-        Compared::Unchanged => Some((representation.clone(), true)),
-        Compared::Unsure => None,
+        ConditionResult::Whole if entry.large && Rc::ptr_eq(representation, &entry.plain) => None,
+        ConditionResult::Whole => Some((representation.clone(), false)),
+        ConditionResult::Unchanged => Some((representation.clone(), true)),
+        ConditionResult::Unsure => None,
     }
 }
 
 /// Makes the answer for a path, or finds the file to be sent for it.
 #[cold]
 fn fill<'r>(
-    site: &'r Site,
-    head: &Head<'_>,
+    site: &'r SiteContext,
+    head: &RequestHead<'_>,
     secure: &[u8],
-    root: &Rc<Root>,
+    root: &Rc<CachedRoot>,
     tick: u64,
-) -> Result<Rc<Entry>, Fast<'r>> {
+) -> Result<Rc<CacheEntry>, Fast<'r>> {
     let path = NormalPath::parse(head.path).map_err(|_| Fast::General(None))?;
     let mut route = site.rules.find(&path).map_err(|_| Fast::General(None))?;
     if !route.is_open() {
@@ -141,7 +149,7 @@ fn fill<'r>(
     }
     let resolved = serve::resolve(&site.rules, root, &path, &mut route);
     let file = match resolved.found {
-        Ok(Found::File(file)) if route.is_open() && resolved.run.is_none() => file,
+        Ok(FoundPath::File(file)) if route.is_open() && resolved.run.is_none() => file,
         _ => return Err(Fast::General(None)),
     };
     let response_headers = ResponseHeaders::new(site.cache.settings(), &route);
@@ -160,16 +168,16 @@ fn fill<'r>(
 /// A large file as it is: only its head is kept.
 #[cold]
 fn large<'r>(
-    site: &'r Site,
-    head: &Head<'_>,
+    site: &'r SiteContext,
+    head: &RequestHead<'_>,
     secure: &[u8],
-    entry: &Entry,
-    root: Option<&Rc<Root>>,
+    entry: &CacheEntry,
+    root: Option<&Rc<CachedRoot>>,
 ) -> Fast<'r> {
     let path = NormalPath::parse(head.path).ok();
     let found = root.zip(path).and_then(|(root, path)| root.files.lookup(&path).ok());
     match found {
-        Some(Found::File(file)) if file.version == entry.version => {
+        Some(FoundPath::File(file)) if file.version == entry.version => {
             let (settings, response_headers) = (site.cache.settings(), entry.response_headers());
             let lines = [secure, connection_line(head)].concat();
             let lead = cache::head(&file, settings, response_headers, &lines, site.clock.date());
@@ -179,18 +187,18 @@ fn large<'r>(
     }
 }
 
-fn compare(head: &Head<'_>, etag: &str, last_modified: &[u8]) -> Compared {
+fn compare(head: &RequestHead<'_>, etag: &str, last_modified: &[u8]) -> ConditionResult {
     match (head.if_none_match, head.if_modified_since) {
-        (None, None) => Compared::Whole,
-        (Some(tag), _) if tag == etag.as_bytes() => Compared::Unchanged,
+        (None, None) => ConditionResult::Whole,
+        (Some(tag), _) if tag == etag.as_bytes() => ConditionResult::Unchanged,
         // Another single strong tag; lists and weak tags are for the general path.
-        (Some([b'"', inner @ .., b'"']), _) if !inner.contains(&b'"') => Compared::Whole,
-        (None, Some(date)) if date == last_modified => Compared::Unchanged,
-        _ => Compared::Unsure,
+        (Some([b'"', inner @ .., b'"']), _) if !inner.contains(&b'"') => ConditionResult::Whole,
+        (None, Some(date)) if date == last_modified => ConditionResult::Unchanged,
+        _ => ConditionResult::Unsure,
     }
 }
 
-fn connection_line(head: &Head<'_>) -> &'static [u8] {
+fn connection_line(head: &RequestHead<'_>) -> &'static [u8] {
     match (head.keep, head.minor) {
         (true, 1) => b"",
         (true, _) => b"Connection: keep-alive\r\n",
@@ -198,7 +206,7 @@ fn connection_line(head: &Head<'_>) -> &'static [u8] {
     }
 }
 
-/// What is left after `sent` bytes, copied, because the date in the buffer may change before it is sent.
+/// Copies the bytes left after `sent`, because the date in the buffer may change before they are sent.
 #[cold]
 fn rest(slices: [&[u8]; 4], sent: usize) -> Vec<u8> {
     let mut all = slices.concat();

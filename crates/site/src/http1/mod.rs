@@ -29,30 +29,30 @@ use http::{Response, StatusCode};
 use self::request::ReceivedHead;
 use self::response::RequestTraits;
 use self::state::{ExchangeIo, ExchangeState};
-use self::upload::Upload;
-use self::watch::{Outcome, Watch, drive};
+use self::upload::Http1Upload;
+use self::watch::{ExchangeOutcome, WatchUntil, drive};
 use self::writer::ResponseWriter;
-use crate::connection::min_rate::Pace;
-use crate::connection::stream::Stream;
-use crate::context::{Site, Waits};
+use crate::connection::min_rate::TransferPace;
+use crate::connection::stream::ClientStream;
+use crate::context::{SiteContext, WaitReason};
 use crate::head::Framing;
-use crate::http::access_record::Logged;
+use crate::http::access_record::LoggedRequest;
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::Codec;
 use crate::http::request::CheckedRequest;
 use crate::http::response::error;
 use crate::http::websocket;
-use crate::proxy::relay::Relayed;
+use crate::proxy::relay::RelayTarget;
 use crate::router;
 
-/// What is written to the log for a client that went away before its answer began, as nginx does.
+/// The logged status of a request whose client went away before the answer began, as in nginx.
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// What became of a request.
-pub(crate) struct Over {
+/// The outcome of a request.
+pub(crate) struct RequestEnd {
     /// The connection, if it is still good for anything.
-    pub stream: Option<Stream>,
+    pub stream: Option<ClientStream>,
     /// Bytes read beyond the request.
     pub preread: Bytes,
     /// Whether the next request may follow; otherwise the connection is to be closed.
@@ -69,18 +69,18 @@ pub(crate) struct Over {
 
 /// Answers a request on its connection; `preread` is what was read behind its head.
 pub(crate) async fn exchange(
-    site: &Rc<Site>,
-    stream: Stream,
+    site: &Rc<SiteContext>,
+    stream: ClientStream,
     conn: ConnInfo,
-    takes: Rc<Pace>,
+    takes: Rc<TransferPace>,
     head: Box<ReceivedHead>,
     preread: Bytes,
-) -> (Over, Logged) {
-    let relayed = head.parts.extensions.get::<Relayed>().cloned();
+) -> (RequestEnd, LoggedRequest) {
+    let relayed = head.parts.extensions.get::<RelayTarget>().cloned();
     let shown = stream.client_certificate();
     let exchange_io = ExchangeIo::new(stream, preread, head.framing);
     let state = Rc::new(ExchangeState::new(exchange_io, site.worker.limits(), takes, head.expects));
-    let waits = Cell::new(Waits::Never);
+    let waits = Cell::new(WaitReason::Never);
     let ReceivedHead { parts, logged, framing, traits, refused, .. } = *head;
     let responding = match refused {
         Some(status) => Err(status),
@@ -91,9 +91,9 @@ pub(crate) async fn exchange(
         }
     };
     let exchange = pin!(answer(site, &state, &conn, responding, traits));
-    let outcome = drive(exchange, &state, || Watch::of(waits.get())).await;
+    let outcome = drive(exchange, &state, || WatchUntil::of(waits.get())).await;
     match outcome {
-        Outcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
+        ExchangeOutcome::Slow => site.shed.note(|shed| shed.slow_response += 1),
         _ if state.intake.get() == Intake::Slow => site.shed.note(|shed| shed.slow_body += 1),
         _ => {}
     }
@@ -104,15 +104,15 @@ pub(crate) async fn exchange(
         None => over,
     };
     let logged_there = relayed.is_some_and(|relayed| relayed.is_logged());
-    (Over { logged_there, ..over }, logged)
+    (RequestEnd { logged_there, ..over }, logged)
 }
 
 /// The body of a request, as its head has it.
-fn body_of(site: &Rc<Site>, state: &Rc<ExchangeState>, framing: Framing) -> BoundedBody {
+fn body_of(site: &Rc<SiteContext>, state: &Rc<ExchangeState>, framing: Framing) -> BoundedBody {
     match framing {
         Framing::None => BoundedBody::empty(),
         Framing::Length(_) | Framing::Chunked => {
-            let upload = Upload::new(site.clone(), state.clone());
+            let upload = Http1Upload::new(site.clone(), state.clone());
             BoundedBody::new(upload, site.worker.limits().body_bytes, state.intake.clone())
         }
     }
@@ -120,7 +120,7 @@ fn body_of(site: &Rc<Site>, state: &Rc<ExchangeState>, framing: Framing) -> Boun
 
 /// Has the request answered, and sends the response.
 async fn answer(
-    site: &Site,
+    site: &SiteContext,
     state: &ExchangeState,
     conn: &ConnInfo,
     responding: Result<Pin<Box<impl Future<Output = Response<ResponseBody>>>>, StatusCode>,
@@ -140,7 +140,7 @@ async fn answer(
 
 /// Begins to send a response. By itself, as a future keeps room for what it has once had.
 fn begin(
-    site: &Site,
+    site: &SiteContext,
     state: &ExchangeState,
     conn: &ConnInfo,
     response: Response<ResponseBody>,
@@ -162,10 +162,10 @@ fn only_final(response: Response<ResponseBody>) -> Response<ResponseBody> {
     }
 }
 
-/// What is left of the connection after an exchange.
-fn conclude(site: &Site, state: &ExchangeState, outcome: Outcome, minor: u8) -> Over {
+/// Decides whether the connection goes on after an exchange.
+fn conclude(site: &SiteContext, state: &ExchangeState, outcome: ExchangeOutcome, minor: u8) -> RequestEnd {
     let mut exchange_io = state.end();
-    let keep = outcome == Outcome::Answered && state.keep.get();
+    let keep = outcome == ExchangeOutcome::Answered && state.keep.get();
     if let Some(exchange_io) = exchange_io.as_mut() {
         if keep {
             exchange_io.discard(&mut site.scratch.borrow_mut());
@@ -177,8 +177,8 @@ fn conclude(site: &Site, state: &ExchangeState, outcome: Outcome, minor: u8) -> 
     let is_complete = exchange_io.as_ref().is_some_and(ExchangeIo::is_complete);
     let (stream, preread) = exchange_io.map(|exchange_io| (exchange_io.stream, exchange_io.preread)).unzip();
     let of_body = state.output.written.get().saturating_sub(state.head_bytes.get());
-    Over {
-        stream: stream.filter(|_| outcome == Outcome::Answered),
+    RequestEnd {
+        stream: stream.filter(|_| outcome == ExchangeOutcome::Answered),
         preread: preread.unwrap_or_default(),
         keep: keep && is_complete,
         linger: !is_complete,
@@ -192,14 +192,21 @@ fn conclude(site: &Site, state: &ExchangeState, outcome: Outcome, minor: u8) -> 
 }
 
 /// After an answer that makes a tunnel of the connection: all that goes through it, which counts as the body.
-async fn pass_through(over: Over, opened: websocket::Opened, idle: Duration) -> Over {
-    let Over { stream: Some(stream), preread, .. } = over else {
+async fn pass_through(over: RequestEnd, opened: websocket::OpenTunnel, idle: Duration) -> RequestEnd {
+    let RequestEnd { stream: Some(stream), preread, .. } = over else {
         return over;
     };
     let count = Cell::new(0);
     // Whether it ended well or broke: the connection is closed.
     let _ = websocket::tunnel(stream, preread, opened, idle, &count).await;
-    Over { stream: None, preread: Bytes::new(), keep: false, linger: false, body_bytes: count.get(), ..over }
+    RequestEnd {
+        stream: None,
+        preread: Bytes::new(),
+        keep: false,
+        linger: false,
+        body_bytes: count.get(),
+        ..over
+    }
 }
 
 #[cfg(test)]

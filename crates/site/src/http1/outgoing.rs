@@ -1,12 +1,12 @@
-//! The bytes of a response that wait for the client: its head, small pieces of its body gathered, and one large piece as it
-//! is.
+//! The bytes of a response that wait for the client: its head, small pieces of its body gathered, and one large piece
+//! as it is.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: none that it looks at. Must never: send what the
-//! head did not announce, copy a large piece, or let a response look whole whose body broke off.
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: none that it looks at. Must never: send what
+//! the head did not announce, copy a large piece, or let a response look whole whose body broke off.
 
 use bytes::{Buf, Bytes};
 
-use super::response::{Delimited, LAST_CHUNK, push_chunk_size};
+use super::response::{BodyFraming, LAST_CHUNK, push_chunk_size};
 
 /// LIMIT: bytes of a piece that is copied, to be sent together with others; copying so many costs less than another
 /// write, or another slice of one.
@@ -15,24 +15,24 @@ const COPIED_BYTES: usize = 4 << 10;
 const GATHERED_BYTES: usize = 16 << 10;
 
 /// The bytes, and what is known of those to come.
-pub(crate) struct Outgoing {
+pub(crate) struct ResponseOutput {
     /// The head, what delimits pieces, and small pieces; sent up to `start`.
     buffer: Vec<u8>,
     start: usize,
     /// A large piece, which follows, and what follows that.
     piece: Bytes,
     tail: &'static [u8],
-    body: Delimited,
+    body: BodyFraming,
     /// Whether there is more of the body.
     is_open: bool,
     /// Whether the body has broken off.
     is_broken: bool,
 }
 
-impl Outgoing {
+impl ResponseOutput {
     /// A response whose head this is, with a body that is delimited so.
-    pub fn new(head: Vec<u8>, body: Delimited) -> Self {
-        let is_open = body != Delimited::Length(0);
+    pub fn new(head: Vec<u8>, body: BodyFraming) -> Self {
+        let is_open = body != BodyFraming::Length(0);
         Self { buffer: head, start: 0, piece: Bytes::new(), tail: &[], body, is_open, is_broken: false }
     }
 
@@ -58,13 +58,13 @@ impl Outgoing {
 
     /// Adds a piece of the body, after which there may be no more; tells how many bytes of it are sent.
     pub fn push(&mut self, mut data: Bytes, is_last: bool) -> usize {
-        if let Delimited::Length(left) = &mut self.body {
+        if let BodyFraming::Length(left) = &mut self.body {
             data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
             *left -= data.len() as u64;
         }
         let count = data.len();
         if count > 0 {
-            let is_chunked = self.body == Delimited::Chunked;
+            let is_chunked = self.body == BodyFraming::Chunked;
             if is_chunked {
                 push_chunk_size(&mut self.buffer, count);
             }
@@ -76,7 +76,7 @@ impl Outgoing {
                 self.add(b"\r\n");
             }
         }
-        if is_last || self.body == Delimited::Length(0) {
+        if is_last || self.body == BodyFraming::Length(0) {
             self.end();
         }
         count
@@ -85,9 +85,9 @@ impl Outgoing {
     /// The body is over.
     pub fn end(&mut self) {
         match self.body {
-            Delimited::Length(1..) => return self.break_off(),
-            Delimited::Chunked => self.add(LAST_CHUNK),
-            Delimited::Length(0) | Delimited::Close => {}
+            BodyFraming::Length(1..) => return self.break_off(),
+            BodyFraming::Chunked => self.add(LAST_CHUNK),
+            BodyFraming::Length(0) | BodyFraming::Close => {}
         }
         self.is_open = false;
     }

@@ -1,7 +1,7 @@
 //! A request of HTTP/1: made once of its checked head, and owned from then on.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the head, which has been checked. Must never: read a
-//! head in another way than the check did.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the head, which has been checked. Must never: read
+//! a head in another way than the check did.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -9,16 +9,16 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode, Uri, Version};
 
-use crate::head::{Framing, Head, Line, Refusal};
-use crate::http::access_record::Logged;
+use crate::head::{Framing, HeadRefusal, RequestField, RequestHead};
+use crate::http::access_record::LoggedRequest;
 use crate::http::websocket;
 use crate::http1::response::RequestTraits;
 
 /// The request; its body has still to come.
 pub(crate) struct ReceivedHead {
     pub parts: Parts,
-    /// What the log says of it.
-    pub logged: Logged,
+    /// The request as the log names it.
+    pub logged: LoggedRequest,
     pub framing: Framing,
     pub traits: RequestTraits,
     /// Whether the client waits for `100 Continue`.
@@ -32,8 +32,12 @@ impl ReceivedHead {
     ///
     /// # Errors
     /// Its parts are none for the `http` crate.
-    pub fn new(raw: &[u8], head: &Head<'_>, lines: &[Line<'_>]) -> Result<Box<Self>, Refusal> {
-        let raw = Copied { of: raw, bytes: Bytes::copy_from_slice(raw) };
+    pub fn new(
+        raw: &[u8],
+        head: &RequestHead<'_>,
+        lines: &[RequestField<'_>],
+    ) -> Result<Box<Self>, HeadRefusal> {
+        let raw = HeadCopy { of: raw, bytes: Bytes::copy_from_slice(raw) };
         let mut request = Request::new(());
         *request.method_mut() =
             Method::from_bytes(head.method.as_bytes()).map_err(|_| malformed("a method"))?;
@@ -48,7 +52,7 @@ impl ReceivedHead {
         let is_chunked = head.framing == Framing::Chunked;
         Ok(Box::new(Self {
             parts,
-            logged: Logged::new(head, head.minor),
+            logged: LoggedRequest::new(head, head.minor),
             framing: head.framing,
             traits: RequestTraits {
                 is_head: head.method == "HEAD",
@@ -62,17 +66,17 @@ impl ReceivedHead {
     }
 }
 
-fn malformed(what: &'static str) -> Refusal {
-    Refusal::Malformed(what)
+fn malformed(what: &'static str) -> HeadRefusal {
+    HeadRefusal::Malformed(what)
 }
 
 /// The bytes of a head, and a copy that outlives them.
-struct Copied<'a> {
+struct HeadCopy<'a> {
     of: &'a [u8],
     bytes: Bytes,
 }
 
-impl Copied<'_> {
+impl HeadCopy<'_> {
     /// The copy of `part`, without another allocation where `part` lies within the head.
     fn slice(&self, part: &[u8]) -> Bytes {
         let start = part.as_ptr().addr().checked_sub(self.of.as_ptr().addr());
@@ -85,7 +89,7 @@ impl Copied<'_> {
 }
 
 /// Path and query: the authority of an absolute target is that of `Host`, or becomes it.
-fn target(raw: &Copied<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
+fn target(raw: &HeadCopy<'_>, head: &RequestHead<'_>) -> Result<Uri, HeadRefusal> {
     let none = |_| malformed("a target that is not a URI");
     if head.target.starts_with('/') || head.target == "*" {
         return Uri::from_maybe_shared(raw.slice(head.target.as_bytes())).map_err(none);
@@ -102,7 +106,11 @@ fn target(raw: &Copied<'_>, head: &Head<'_>) -> Result<Uri, Refusal> {
 /// Room for what a request gets on its way to a backend, and for `Host`, which HTTP/1.0 need not have.
 const ADDED_LINES: usize = 6;
 
-fn headers(raw: &Copied<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<HeaderMap, Refusal> {
+fn headers(
+    raw: &HeadCopy<'_>,
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
+) -> Result<HeaderMap, HeadRefusal> {
     let mut headers = HeaderMap::with_capacity(lines.len() + ADDED_LINES);
     let mut push = |name: &[u8], value: &[u8]| {
         let name = HeaderName::from_bytes(name).map_err(|_| malformed("a header line without a name"))?;
@@ -122,12 +130,12 @@ fn headers(raw: &Copied<'_>, head: &Head<'_>, lines: &[Line<'_>]) -> Result<Head
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::{Checked, Room, check_lines};
+    use crate::head::{CheckedHead, Room, check_lines};
 
-    fn received(raw: &str) -> Result<Box<ReceivedHead>, Refusal> {
+    fn received(raw: &str) -> Result<Box<ReceivedHead>, HeadRefusal> {
         let mut room = Room::default();
         match check_lines(raw.as_bytes(), usize::MAX, &mut room) {
-            (Checked::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines),
+            (CheckedHead::Whole(head), lines) => ReceivedHead::new(raw.as_bytes(), &head, lines),
             other => panic!("{raw:?}: {other:?}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The head of a response of HTTP/1, how its body is delimited, and the pieces of the body.
 //!
-//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the header fields of a backend's response. Must
-//! never: delimit a body in two ways, or announce another length than is sent.
+//! Runs in: the site worker, under the site's uid; pure. Untrusted input: the header fields of a backend's response.
+//! Must never: delimit a body in two ways, or announce another length than is sent.
 
 use http::header::{self, HeaderMap};
 use http::{HeaderValue, StatusCode};
@@ -10,7 +10,7 @@ use request::fields::{has_option, options};
 /// Bytes at the end of a chunked body.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What matters of a request for the framing of its response.
+/// The properties of a request that decide about the framing of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestTraits {
     /// Its method is `HEAD`.
@@ -32,7 +32,7 @@ pub(crate) enum BodySize {
 
 /// How the end of a body is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delimited {
+pub(crate) enum BodyFraming {
     /// There are so many bytes; none, for a response without a body.
     Length(u64),
     /// The last chunk says so.
@@ -41,18 +41,18 @@ pub(crate) enum Delimited {
     Close,
 }
 
-/// What was written of a response.
+/// The properties of a response whose head was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun {
-    pub body: Delimited,
+pub(crate) struct StartedResponse {
+    pub body: BodyFraming,
     /// Whether the connection may go on after the response, as the client was told.
     pub keep: bool,
 }
 
 /// Appends the head of a response to `out`. `reason` is the phrase behind the status, if it is not the usual one.
 ///
-/// RFC 9112 6: the framing is ours to say, and the connection as well: whatever else `headers` says of them is left out.
-/// A `Content-Length` counts where the body itself does not know its size, and in the response to `HEAD`.
+/// RFC 9112 6: the framing is ours to say, and the connection as well: whatever else `headers` says of them is left
+/// out. A `Content-Length` counts where the body itself does not know its size, and in the response to `HEAD`.
 pub(crate) fn encode_head(
     out: &mut Vec<u8>,
     request: RequestTraits,
@@ -60,11 +60,11 @@ pub(crate) fn encode_head(
     reason: Option<&[u8]>,
     headers: &HeaderMap,
     size: BodySize,
-) -> Begun {
+) -> StartedResponse {
     let (body, length) = delimit(request, status, declared(headers), size);
     let switches = status == StatusCode::SWITCHING_PROTOCOLS;
     let says_close = || has_option(headers, b"close");
-    let keep = request.keep && !switches && body != Delimited::Close && !says_close();
+    let keep = request.keep && !switches && body != BodyFraming::Close && !says_close();
     push_status(out, request, status, reason);
     for (name, value) in headers {
         let ours = [header::CONNECTION, header::CONTENT_LENGTH, header::TRAILER, header::TRANSFER_ENCODING];
@@ -75,11 +75,11 @@ pub(crate) fn encode_head(
     push_connection(out, headers, if switches { None } else { option_of_ours(keep, request.minor) });
     match (body, length) {
         (_, Some(length)) => push_length(out, length),
-        (Delimited::Chunked, None) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        (BodyFraming::Chunked, None) => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         _ => {}
     }
     out.extend_from_slice(b"\r\n");
-    Begun { body, keep }
+    StartedResponse { body, keep }
 }
 
 /// Appends the status line. `reason` is the phrase behind the status, if it is not the usual one.
@@ -97,7 +97,7 @@ pub(super) fn push_status(
     out.extend_from_slice(b"\r\n");
 }
 
-/// What we say of a connection that is kept, or is not, to a client of this minor version.
+/// The option of `Connection` that a client of this minor version gets, if it needs one.
 fn option_of_ours(keep: bool, minor: u8) -> Option<&'static [u8]> {
     match (keep, minor) {
         (false, _) => Some(b"close"),
@@ -119,10 +119,10 @@ pub(super) fn delimit(
     status: StatusCode,
     declared: Option<u64>,
     size: BodySize,
-) -> (Delimited, Option<u64>) {
+) -> (BodyFraming, Option<u64>) {
     // RFC 9112 6.3: these have no body. RFC 9110 8.6: nor a length; that of a 304 is optional.
     if status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
-        return (Delimited::Length(0), None);
+        return (BodyFraming::Length(0), None);
     }
     if request.is_head {
         // The body, which is not sent, need not be there.
@@ -130,14 +130,14 @@ pub(super) fn delimit(
             BodySize::Known(length) if length > 0 => Some(length),
             BodySize::Known(_) | BodySize::Unknown => None,
         };
-        return (Delimited::Length(0), declared.or(known));
+        return (BodyFraming::Length(0), declared.or(known));
     }
     match (size, declared) {
         (BodySize::Known(length), _) | (BodySize::Unknown, Some(length)) => {
-            (Delimited::Length(length), Some(length))
+            (BodyFraming::Length(length), Some(length))
         }
-        (BodySize::Unknown, None) if request.minor == 0 => (Delimited::Close, None),
-        (BodySize::Unknown, None) => (Delimited::Chunked, None),
+        (BodySize::Unknown, None) if request.minor == 0 => (BodyFraming::Close, None),
+        (BodySize::Unknown, None) => (BodyFraming::Chunked, None),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What is written of responses is read again, as a client reads it: the same responses, and no byte besides. Shared by the
-//! tests and a fuzz target.
+//! Reads written responses again, as a client reads them: the same responses, and no byte besides. Shared by the tests
+//! and a fuzz target.
 //!
 //! The reader knows nothing of the writer: heads are httparse's to read, bodies are read by the rules of RFC 9112 6.3.
 
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
-use super::outgoing::Outgoing;
-use super::response::{Begun, BodySize, RequestTraits, encode_head};
+use super::outgoing::ResponseOutput;
+use super::response::{BodySize, RequestTraits, StartedResponse, encode_head};
 
 /// Choices, made by the bytes of the input; 0 when those are used up.
 struct Choices<'a>(&'a [u8]);
@@ -29,9 +29,9 @@ impl Choices<'_> {
     }
 }
 
-/// What a backend makes, and what was said to the client of it.
+/// A backend's response, and the options that its request had.
 #[derive(Debug)]
-struct Made {
+struct RoundTrip {
     traits: RequestTraits,
     status: u16,
     headers: HeaderMap,
@@ -40,7 +40,7 @@ struct Made {
     is_whole: bool,
 }
 
-/// What a client understands.
+/// The response as a client understands it.
 #[derive(Debug, PartialEq, Eq)]
 struct Understood {
     status: u16,
@@ -78,7 +78,7 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 /// Has one response made and written, in steps of any size.
-fn respond(choices: &mut Choices<'_>, wire: &mut Vec<u8>) -> (Made, Begun) {
+fn respond(choices: &mut Choices<'_>, wire: &mut Vec<u8>) -> (RoundTrip, StartedResponse) {
     let traits = RequestTraits {
         is_head: choices.byte() % 8 == 7,
         minor: choices.one(&[1, 1, 1, 0]),
@@ -107,8 +107,8 @@ fn respond(choices: &mut Choices<'_>, wire: &mut Vec<u8>) -> (Made, Begun) {
     let breaks = choices.byte() % 8 == 7;
     let mut head = Vec::new();
     let begun = encode_head(&mut head, traits, status, None, &headers, size);
-    let mut made = Made { traits, status: status.as_u16(), headers, body: Vec::new(), is_whole: true };
-    let mut outgoing = Outgoing::new(head, begun.body);
+    let mut made = RoundTrip { traits, status: status.as_u16(), headers, body: Vec::new(), is_whole: true };
+    let mut outgoing = ResponseOutput::new(head, begun.body);
     for (number, &length) in pieces.iter().enumerate() {
         send(&mut outgoing, choices, wire);
         if !outgoing.is_open() {
@@ -130,7 +130,7 @@ fn respond(choices: &mut Choices<'_>, wire: &mut Vec<u8>) -> (Made, Begun) {
 }
 
 /// Sends some of what waits, or all of it.
-fn send(outgoing: &mut Outgoing, choices: &mut Choices<'_>, wire: &mut Vec<u8>) {
+fn send(outgoing: &mut ResponseOutput, choices: &mut Choices<'_>, wire: &mut Vec<u8>) {
     let mut steps = 1 + choices.byte() % 3;
     while outgoing.is_unsent() && (steps > 0 || !outgoing.has_room()) {
         steps = steps.saturating_sub(1);
@@ -145,7 +145,7 @@ fn send(outgoing: &mut Outgoing, choices: &mut Choices<'_>, wire: &mut Vec<u8>) 
 }
 
 /// Reads a response as the client does that asked for it, to the end of the connection if need be.
-fn read<'a>(wire: &'a [u8], made: &Made) -> (Understood, &'a [u8]) {
+fn read<'a>(wire: &'a [u8], made: &RoundTrip) -> (Understood, &'a [u8]) {
     let mut lines = [httparse::EMPTY_HEADER; 16];
     let mut head = httparse::Response::new(&mut lines);
     let length = match head.parse(wire) {

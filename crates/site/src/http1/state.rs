@@ -1,8 +1,8 @@
-//! What the two sides of an exchange share: whoever reads the body of the request, perhaps in a task of its own, and
-//! whoever writes the response.
+//! The state that the two sides of an exchange share: the reader of the request's body, perhaps in a task of its own,
+//! and the writer of the response.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the bytes behind a head; those of a body are passed on
-//! unread. Must never: take a byte of the next request for one of this one, or give the connection to somebody whose
+//! Runs in: the site worker, under the site's uid. Untrusted input: the bytes behind a head; those of a body are passed
+//! on unread. Must never: take a byte of the next request for one of this one, or give the connection to somebody whose
 //! exchange is over.
 
 use std::cell::{Cell, RefCell};
@@ -14,47 +14,47 @@ use bytes::{Buf, Bytes};
 use request::chunks::{Chunks, Piece};
 use tokio::io::ReadBuf;
 
-use crate::config::limits::Limits;
-use crate::connection::min_rate::Pace;
-use crate::connection::output::Output;
-use crate::connection::stream::Stream;
+use crate::config::limits::ClientLimits;
+use crate::connection::min_rate::TransferPace;
+use crate::connection::output::SendBuffer;
+use crate::connection::stream::ClientStream;
 use crate::head::Framing;
 use crate::http::body::Intake;
-use crate::http::websocket::Opened;
+use crate::http::websocket::OpenTunnel;
 use crate::proxy::limit::Stall;
 
 /// LIMIT: bytes of a body read at once.
 const STEP_BYTES: usize = 64 << 10;
-/// What is read of a body ends at a multiple of this, so that a file that it waits in has whole pages written.
+/// Reads of a body end at a multiple of this, so that a file that the body waits in has whole pages written.
 const PAGE_BYTES: usize = 4 << 10;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How much of the stream belongs to the request after its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum RemainingBody {
     /// So many bytes.
     Exactly(u64),
-    /// What is left of this chunked body; the connection ends with this request.
+    /// The rest of this chunked body; the connection ends with this request.
     Chunked(Chunks),
 }
 
 /// The connection during an exchange.
 pub(super) struct ExchangeIo {
-    pub stream: Stream,
-    /// What was read from the socket and not yet used up.
+    pub stream: ClientStream,
+    /// Bytes that were read from the socket and not yet used up.
     pub preread: Bytes,
-    left: Left,
+    left: RemainingBody,
     /// How far beyond a page what was given of the body ends.
     beyond: usize,
 }
 
 impl ExchangeIo {
-    pub fn new(stream: Stream, preread: Bytes, framing: Framing) -> Self {
+    pub fn new(stream: ClientStream, preread: Bytes, framing: Framing) -> Self {
         let left = match framing {
-            Framing::None => Left::Exactly(0),
-            Framing::Length(length) => Left::Exactly(length),
-            Framing::Chunked => Left::Chunked(Chunks::default()),
+            Framing::None => RemainingBody::Exactly(0),
+            Framing::Length(length) => RemainingBody::Exactly(length),
+            Framing::Chunked => RemainingBody::Chunked(Chunks::default()),
         };
         Self { stream, preread, left, beyond: 0 }
     }
@@ -62,29 +62,29 @@ impl ExchangeIo {
     /// Whether the request has been read completely.
     pub fn is_complete(&self) -> bool {
         match self.left {
-            Left::Exactly(left) => left == 0,
-            Left::Chunked(chunks) => chunks.is_ended(),
+            RemainingBody::Exactly(left) => left == 0,
+            RemainingBody::Chunked(chunks) => chunks.is_ended(),
         }
     }
 
     /// Bytes of the body that are still to come, if that is known.
     pub fn left(&self) -> Option<u64> {
         match self.left {
-            Left::Exactly(left) => Some(left),
-            Left::Chunked(chunks) => chunks.is_ended().then_some(0),
+            RemainingBody::Exactly(left) => Some(left),
+            RemainingBody::Chunked(chunks) => chunks.is_ended().then_some(0),
         }
     }
 
     /// The next piece of the body, out of what was read; `None` if there is none.
     pub fn take(&mut self) -> io::Result<Option<Bytes>> {
         let data = match &mut self.left {
-            Left::Exactly(left) => {
+            RemainingBody::Exactly(left) => {
                 let count =
                     usize::try_from(*left).map_or(self.preread.len(), |left| left.min(self.preread.len()));
                 *left -= count as u64;
                 count
             }
-            Left::Chunked(chunks) => {
+            RemainingBody::Chunked(chunks) => {
                 let Piece { framing, data } = chunks.take(&self.preread).map_err(io::Error::other)?;
                 self.preread.advance(framing);
                 data
@@ -97,8 +97,8 @@ impl ExchangeIo {
     /// Reads from the socket, nothing of the next request; tells how many bytes.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<io::Result<usize>> {
         let room = match self.left {
-            Left::Exactly(left) => usize::try_from(left).unwrap_or(usize::MAX),
-            Left::Chunked(_) => usize::MAX,
+            RemainingBody::Exactly(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            RemainingBody::Chunked(_) => usize::MAX,
         };
         let room = room.min(scratch.len()).min(STEP_BYTES - self.beyond);
         let mut buffer = ReadBuf::new(&mut scratch[..room]);
@@ -133,11 +133,11 @@ impl ExchangeIo {
 pub(super) struct ExchangeState {
     /// `None` once the exchange is over: what is left of it finds no connection.
     exchange_io: RefCell<Option<ExchangeIo>>,
-    pub output: Output,
+    pub output: SendBuffer,
     /// How far the request's body has come.
     pub intake: Rc<Cell<Intake>>,
     /// How fast the client sends it.
-    pub sends: Pace,
+    pub sends: TransferPace,
     /// The response's status, once there is one.
     pub status: Cell<u16>,
     /// Bytes of the response that are not of its body.
@@ -150,13 +150,13 @@ pub(super) struct ExchangeState {
     pub broke: Cell<bool>,
     /// Whether the next request may follow the response.
     pub keep: Cell<bool>,
-    /// What the connection becomes after the response, if not one of HTTP.
-    pub tunnel: RefCell<Option<Opened>>,
+    /// The tunnel that the connection becomes after the response, if it does not stay with HTTP.
+    pub tunnel: RefCell<Option<OpenTunnel>>,
     /// Where the request holds a place that may be taken back.
     pub stall: RefCell<Option<Stall>>,
     /// Whether the client waits for the word to send its body.
     expects: Cell<bool>,
-    /// What is left to be written of an interim response.
+    /// The bytes left to be written of an interim response.
     interim: Cell<&'static [u8]>,
     /// The task of the exchange, which is not always the one that reads the body.
     task: RefCell<Option<Waker>>,
@@ -166,13 +166,18 @@ pub(super) struct ExchangeState {
 
 impl ExchangeState {
     /// For a client that keeps these limits, and takes responses at this pace.
-    pub fn new(exchange_io: ExchangeIo, limits: &Limits, takes: Rc<Pace>, expects: bool) -> Self {
+    pub fn new(
+        exchange_io: ExchangeIo,
+        limits: &ClientLimits,
+        takes: Rc<TransferPace>,
+        expects: bool,
+    ) -> Self {
         let intake = if exchange_io.is_complete() { Intake::Done } else { Intake::Open };
         Self {
             exchange_io: RefCell::new(Some(exchange_io)),
-            output: Output::new(takes),
+            output: SendBuffer::new(takes),
             intake: Rc::new(Cell::new(intake)),
-            sends: Pace::new(limits.body_rate, limits.stall_timeout),
+            sends: TransferPace::new(limits.body_rate, limits.stall_timeout),
             status: Cell::default(),
             head_bytes: Cell::default(),
             body_bytes: Cell::default(),
@@ -225,8 +230,9 @@ impl ExchangeState {
         self.with_io(|exchange_io| exchange_io.stream.is_unsent()).unwrap_or_default()
     }
 
-    /// Under TLS, reading has encrypted bytes sent as well, and so takes the writer's place with the runtime, which knows
-    /// one task for each direction. Gives the place back, and remembers whom to wake when the client has taken something.
+    /// Under TLS, reading has encrypted bytes sent as well, and so takes the writer's place with the runtime, which
+    /// knows one task for each direction. Gives the place back, and remembers whom to wake when the client has taken
+    /// something.
     pub fn return_writer(&self, cx: &Context<'_>) {
         if self.is_unsent() {
             *self.reader.borrow_mut() = Some(cx.waker().clone());
@@ -256,7 +262,7 @@ impl ExchangeState {
         }
     }
 
-    /// What is left to be written of an interim response, for whoever writes the final one.
+    /// Takes the bytes left of an interim response, for the writer of the final one.
     pub fn take_interim(&self) -> &'static [u8] {
         self.interim.take()
     }

@@ -1,7 +1,7 @@
 //! The body of a request that came by HTTP/1.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the body; its data are passed on unread. Must never:
-//! wait for a client that sends nothing or too little, or read before somebody wants the body.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the body; its data are passed on unread. Must
+//! never: wait for a client that sends nothing or too little, or read before somebody wants the body.
 
 use std::io;
 use std::pin::Pin;
@@ -13,19 +13,19 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
 use crate::connection::socket::expired;
-use crate::context::Site;
+use crate::context::SiteContext;
 use crate::http::body::{BodyError, Intake};
 use crate::http1::state::{ExchangeIo, ExchangeState};
 
 /// The body. Trailers are read and left out: nobody behind us gets any.
-pub(super) struct Upload {
-    site: Rc<Site>,
+pub(super) struct Http1Upload {
+    site: Rc<SiteContext>,
     state: Rc<ExchangeState>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Upload {
-    pub fn new(site: Rc<Site>, state: Rc<ExchangeState>) -> Self {
+impl Http1Upload {
+    pub fn new(site: Rc<SiteContext>, state: Rc<ExchangeState>) -> Self {
         Self { site, state, timer: None }
     }
 
@@ -57,7 +57,7 @@ impl Upload {
     }
 }
 
-impl Body for Upload {
+impl Body for Http1Upload {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -96,7 +96,7 @@ impl Body for Upload {
     }
 }
 
-impl Drop for Upload {
+impl Drop for Http1Upload {
     fn drop(&mut self) {
         // The exchange may be over but for this body.
         if !self.state.is_delivered() {

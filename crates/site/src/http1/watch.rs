@@ -1,7 +1,7 @@
 //! Waiting for the end of an exchange, as long as its client is there, and fast enough.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: when a client moves bytes, and goes. Must never: wait
-//! for a client that takes nothing.
+//! Runs in: the site worker, under the site's uid. Untrusted input: when a client moves bytes, and goes. Must never:
+//! wait for a client that takes nothing.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
 use crate::connection::socket::expired;
-use crate::context::Waits;
+use crate::context::WaitReason;
 use crate::http1::state::ExchangeState;
 use crate::proxy::limit::Side;
 
@@ -22,7 +22,7 @@ const GONE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long it matters that a client has gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watch {
+pub(super) enum WatchUntil {
     /// Until its response is over: somebody else works on that.
     ToTheEnd,
     /// Until its response begins.
@@ -31,41 +31,41 @@ pub(super) enum Watch {
     Never,
 }
 
-impl Watch {
+impl WatchUntil {
     /// A client that stops sending may still be reading, so only what others work on is given up for it.
-    pub fn of(waits: Waits) -> Self {
+    pub fn of(waits: WaitReason) -> Self {
         match waits {
-            Waits::Backend => Watch::ToTheEnd,
-            Waits::Password => Watch::UntilAnswered,
-            Waits::Never => Watch::Never,
+            WaitReason::Backend => WatchUntil::ToTheEnd,
+            WaitReason::Password => WatchUntil::UntilAnswered,
+            WaitReason::Never => WatchUntil::Never,
         }
     }
 
     fn is_on(self, state: &ExchangeState) -> bool {
         match self {
-            Watch::ToTheEnd => true,
-            Watch::UntilAnswered => state.status.get() == 0,
-            Watch::Never => false,
+            WatchUntil::ToTheEnd => true,
+            WatchUntil::UntilAnswered => state.status.get() == 0,
+            WatchUntil::Never => false,
         }
     }
 }
 
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExchangeOutcome {
     Answered,
     Broken,
     /// The client took the response too slowly.
     Slow,
 }
 
-/// Polls `exchange` until it is over, or the client is gone or too slow; `watch` says how long the former matters, as soon
-/// as the exchange waits.
+/// Polls `exchange` until it is over, or the client is gone or too slow; `watch` says how long the former matters, as
+/// soon as the exchange waits.
 pub(super) async fn drive(
     mut exchange: Pin<&mut impl Future<Output = io::Result<()>>>,
     state: &ExchangeState,
-    watch: impl Fn() -> Watch,
-) -> Outcome {
+    watch: impl Fn() -> WatchUntil,
+) -> ExchangeOutcome {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     let mut visible = true;
     poll_fn(|cx| {
@@ -73,17 +73,21 @@ pub(super) async fn drive(
         let mut asked = false;
         loop {
             if let Poll::Ready(result) = exchange.as_mut().poll(cx) {
-                return Poll::Ready(if result.is_ok() { Outcome::Answered } else { Outcome::Broken });
+                return Poll::Ready(if result.is_ok() {
+                    ExchangeOutcome::Answered
+                } else {
+                    ExchangeOutcome::Broken
+                });
             }
             let watch = watch();
             let sent = [state.poll_interim(cx), state.poll_unsent(cx)];
             let is_broken = sent.iter().any(|sent| matches!(sent, Poll::Ready(Err(_))));
             if is_broken || state.cut.get() || (watch.is_on(state) && is_gone(cx, state, &mut visible)) {
-                return Poll::Ready(Outcome::Broken);
+                return Poll::Ready(ExchangeOutcome::Broken);
             }
             let stall = state.stall.borrow();
             if stall.as_ref().is_some_and(|stall| stall.poll_given_up(cx, Side::Answer).is_ready()) {
-                return Poll::Ready(Outcome::Slow);
+                return Poll::Ready(ExchangeOutcome::Slow);
             }
             drop(stall);
             let Some(next) = next_look(state, watch, visible) else {
@@ -95,7 +99,7 @@ pub(super) async fn drive(
             // The kernel was asked once more.
             let is_late = state.output.takes.deadline().is_some_and(|at| at <= Instant::now());
             if asked && is_late {
-                return Poll::Ready(Outcome::Slow);
+                return Poll::Ready(ExchangeOutcome::Slow);
             }
             if std::mem::replace(&mut asked, true) {
                 // There is nothing to write after all.
@@ -106,8 +110,8 @@ pub(super) async fn drive(
     .await
 }
 
-/// Whether the client has gone. What has come and is not read hides its end: of its body, or a next request, which makes
-/// that not `visible` any more.
+/// Whether the client has gone. Bytes that have come and are not read hide its end: of its body, or a next request,
+/// which makes that not `visible` any more.
 fn is_gone(cx: &mut Context<'_>, state: &ExchangeState, visible: &mut bool) -> bool {
     let gone = state.with_io(|exchange_io| match exchange_io.is_complete() && *visible {
         true => exchange_io.stream.poll_gone(cx, visible),
@@ -117,7 +121,7 @@ fn is_gone(cx: &mut Context<'_>, state: &ExchangeState, visible: &mut bool) -> b
 }
 
 /// When to look next whether the client is too slow, or has gone behind what nobody takes.
-fn next_look(state: &ExchangeState, watch: Watch, visible: bool) -> Option<Instant> {
+fn next_look(state: &ExchangeState, watch: WatchUntil, visible: bool) -> Option<Instant> {
     let hidden = !state.is_delivered() || !visible;
     let gone = (watch.is_on(state) && hidden).then(|| Instant::now() + GONE_LOOK);
     [gone, state.output.next_look()].into_iter().flatten().min()

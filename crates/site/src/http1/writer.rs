@@ -1,7 +1,7 @@
 //! Writing a response of HTTP/1: its head together with what there is of its body, then the rest as it comes.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: ask for more of a
-//! body than the client has taken, or keep others waiting for one fast client.
+//! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: ask for more
+//! of a body than the client has taken, or keep others waiting for one fast client.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use http_body::Body;
 use hyper::ext::ReasonPhrase;
 
 use crate::http::body::ResponseBody;
-use crate::http1::outgoing::Outgoing;
+use crate::http1::outgoing::ResponseOutput;
 use crate::http1::response::{BodySize, RequestTraits, encode_head};
 use crate::http1::state::ExchangeState;
 
@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 512;
 
 /// A response under way.
 pub(super) struct ResponseWriter {
-    outgoing: Outgoing,
+    outgoing: ResponseOutput,
     /// Whether the first bytes of the body may still go out together with the head.
     is_new: bool,
 }
@@ -43,7 +43,7 @@ impl ResponseWriter {
         let begun = encode_head(&mut head, traits, response.status(), reason, response.headers(), size);
         state.keep.set(begun.keep);
         state.head_bytes.set(state.head_bytes.get() + head.len() as u64);
-        Self { outgoing: Outgoing::new(head, begun.body), is_new: true }
+        Self { outgoing: ResponseOutput::new(head, begun.body), is_new: true }
     }
 
     /// Writes the response as far as body and client let it; an error if either has broken off.

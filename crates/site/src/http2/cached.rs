@@ -1,5 +1,5 @@
-//! Answers from the cache, for HTTP/2: the same fields and bytes that HTTP/1.1 sends as they are. What fits goes out at
-//! once, without a task or a stream.
+//! Answers from the cache, for HTTP/2: the same fields and bytes that HTTP/1.1 sends as they are. An answer that fits
+//! goes out at once, without a task or a stream.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: copy more of a body than the
 //! client takes.
@@ -15,19 +15,19 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 use super::request::{check_raw, raw_fields};
-use crate::context::Site;
+use crate::context::SiteContext;
 use crate::context::state::RouteOwner;
 use crate::files::cache::Representation;
 use crate::head::Verb;
-use crate::http::access_record::Access;
-use crate::http::body::{BoxError, ResponseBody, Shared};
+use crate::http::access_record::AccessRecord;
+use crate::http::body::{BoxError, ResponseBody, SharedBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http1::fast_path;
 
 /// LIMIT: bytes of a body copied at once, the size of a frame.
 const STEP_BYTES: usize = 16 << 10;
 
-/// What came of a request that may be answered at once.
+/// The outcome for a request that may be answered at once.
 pub(super) enum Fast {
     Answered,
     /// It is for the general path; whether its client may make it, if that was asked.
@@ -36,10 +36,10 @@ pub(super) enum Fast {
 
 /// Answers a request that was just received, if that can be done at once.
 pub(super) fn answer(
-    site: &Site,
+    site: &SiteContext,
     conn: &ConnInfo,
     connection: &mut Connection,
-    request: &::http2::Head,
+    request: &::http2::Http2Head,
     now: Instant,
 ) -> Fast {
     let general = Fast::General(None);
@@ -73,8 +73,8 @@ pub(super) fn answer(
             hpack::field(out, b"strict-transport-security", hsts.value.as_bytes());
         }
     });
-    let access = Access::refused(conn, status, body.len() as u64, now).with_head(&head);
-    site.worker.record(&Access { minor: 2, ..access });
+    let access = AccessRecord::refused(conn, status, body.len() as u64, now).with_head(&head);
+    site.worker.record(&AccessRecord { minor: 2, ..access });
     Fast::Answered
 }
 
@@ -87,7 +87,9 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
     let (headers, length) = (prebuilt.fields().clone(), prebuilt.body_bytes());
     let body = match unchanged || length == 0 {
         true => ResponseBody::Empty,
-        false => ResponseBody::Shared(Box::new(Copied { representation, sent: 0, length, step: STEP_BYTES })),
+        false => {
+            ResponseBody::Shared(Box::new(CachedBody { representation, sent: 0, length, step: STEP_BYTES }))
+        }
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -96,20 +98,20 @@ pub(super) fn response(representation: Rc<Representation>, unchanged: bool) -> R
 }
 
 /// The body of a form, copied as it is sent.
-struct Copied {
+struct CachedBody {
     representation: Rc<Representation>,
     sent: usize,
     length: usize,
     step: usize,
 }
 
-impl Shared for Copied {
+impl SharedBody for CachedBody {
     fn in_steps_of(&mut self, bytes: u64) {
         self.step = usize::try_from(bytes).unwrap_or(usize::MAX).min(STEP_BYTES);
     }
 }
 
-impl Body for Copied {
+impl Body for CachedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -1,7 +1,7 @@
 //! The bytes of a connection: those that come go to its codec, and those that the codec has go to the client.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: what the client sends, which is passed on. Must never:
-//! keep a buffer with nothing in it.
+//! Runs in: the site worker, under the site's uid. Untrusted input: what the client sends, which is passed on. Must
+//! never: keep a buffer with nothing in it.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -12,8 +12,8 @@ use std::time::Instant;
 use ::http2::Connection;
 use tokio::io::ReadBuf;
 
-use crate::connection::output::Output;
-use crate::connection::stream::Stream;
+use crate::connection::output::SendBuffer;
+use crate::connection::stream::ClientStream;
 use crate::tls::stream::STEP_BYTES;
 
 thread_local! {
@@ -28,9 +28,9 @@ pub(super) fn swap_buffer(connection: &mut Connection) {
 
 /// The socket.
 pub(super) struct SocketIo {
-    pub stream: Stream,
-    pub output: Rc<Output>,
-    /// What was read from it before.
+    pub stream: ClientStream,
+    pub output: Rc<SendBuffer>,
+    /// Bytes that were read from it before.
     pub preread: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! A connection that speaks HTTP/2: what is in the cache is answered at once, every other stream by a task of its own.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the crate `http2` reads
-//! them. Must never: wait for a client without a deadline, or let one connection hold more than its limits.
+//! Runs in: the site worker, under the site's uid. Untrusted input: all bytes of the connection; the crate `http2`
+//! reads them. Must never: wait for a client without a deadline, or let one connection hold more than its limits.
 
 mod cached;
 mod io;
@@ -17,18 +17,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use ::http2::{self as codec, Head, Reason, Received, Shared};
+use ::http2::{self as codec, Http2Head, Reason, ReceiveResult, SharedConnection};
 use http::HeaderValue;
 use tokio::task::JoinSet;
 use wire::FromWorker;
 
 use self::cached::Fast;
 use self::io::SocketIo;
-use self::stream::Asked;
-use crate::config::limits::Limits;
-use crate::connection::output::Output;
-use crate::connection::socket::{Socket, expired};
-use crate::connection::state::{Connection, Next};
+use self::stream::StreamRequest;
+use crate::config::limits::ClientLimits;
+use crate::connection::output::SendBuffer;
+use crate::connection::socket::{ConnectionSocket, expired};
+use crate::connection::state::{ClientConnection, NextStep};
 use crate::connection::turn;
 use crate::tls::stream::STEP_BYTES;
 
@@ -39,8 +39,8 @@ const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// LIMIT: bytes of an answer that may wait for the socket, of one stream; of all of them, 4 MiB.
 const SEND_BYTES: usize = 32 << 10;
-/// LIMIT: what is taken of a connection before others have their turn: 1000 frames, or 256 KiB, or 60 requests. A read costs
-/// as much as so many frames, as all that came with it was decrypted.
+/// LIMIT: what is taken of a connection before others have their turn: 1000 frames, or 256 KiB, or 60 requests. A read
+/// costs as much as so many frames, as all that came with it was decrypted.
 const TURN_COST: u32 = 1024;
 const READS_MAX: u32 = 8;
 /// LIMIT: streams that we reset for errors of the client's in the life of a connection; others are counted by the time.
@@ -52,12 +52,12 @@ const UNSENT_BYTES: usize = 96 << 10;
 
 thread_local! {
     /// For the head of a request; a worker has one thread.
-    static HEAD: RefCell<Head> = RefCell::default();
+    static HEAD: RefCell<Http2Head> = RefCell::default();
 }
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum SessionEnd {
     /// One of the two has said that this is the end, if only of what was wrong.
     Told,
     /// The client knew that it was the end, and had its time.
@@ -69,8 +69,8 @@ enum Over {
 }
 
 /// A connection at work.
-struct Session {
-    shared: Shared,
+struct Http2Session {
+    shared: SharedConnection,
     wire: SocketIo,
     /// Those that answer, if there are any.
     tasks: Option<Box<JoinSet<()>>>,
@@ -85,8 +85,8 @@ struct Session {
     shown: Option<HeaderValue>,
 }
 
-fn limits_of(limits: &Limits) -> codec::Limits {
-    codec::Limits {
+fn limits_of(limits: &ClientLimits) -> codec::StreamLimits {
+    codec::StreamLimits {
         streams: STREAMS_MAX,
         stream_window: STREAM_WINDOW,
         connection_window: CONNECTION_WINDOW,
@@ -97,18 +97,18 @@ fn limits_of(limits: &Limits) -> codec::Limits {
     }
 }
 
-impl Connection<'_> {
+impl ClientConnection<'_> {
     /// Speaks HTTP/2 until one of the two has had enough.
-    pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> Next {
+    pub(crate) async fn http2(&mut self, mut drained: Pin<&mut impl Future<Output = ()>>) -> NextStep {
         let Some(stream) = self.lend() else {
-            return Next::Close;
+            return NextStep::Close;
         };
         let limits = self.site.worker.limits();
         let shown = stream.client_certificate();
-        let output = Rc::new(Output::new(self.takes()));
+        let output = Rc::new(SendBuffer::new(self.takes()));
         let is_all_the_clients = self.preread.is_empty();
         let wire = SocketIo { stream, output, preread: std::mem::take(&mut self.preread) };
-        let mut session = Box::new(Session {
+        let mut session = Box::new(Http2Session {
             shared: Rc::new(RefCell::new(codec::Connection::new(limits_of(limits)))),
             wire,
             tasks: None,
@@ -120,7 +120,7 @@ impl Connection<'_> {
         });
         // By itself, as an idle connection would keep the room for it.
         let over = match Box::pin(self.begin(&mut session, limits)).await {
-            false => Over::Failed,
+            false => SessionEnd::Failed,
             true => {
                 if session.idle.is_some() {
                     self.slot.mark_idle();
@@ -131,20 +131,22 @@ impl Connection<'_> {
             }
         };
         match over {
-            Over::Told | Over::Done | Over::Failed => {}
-            Over::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
+            SessionEnd::Told | SessionEnd::Done | SessionEnd::Failed => {}
+            SessionEnd::Slow => self.site.shed.note(|shed| shed.slow_response += 1),
         }
-        let stream = Some(session.wire.stream).filter(|_| matches!(over, Over::Told | Over::Done));
-        self.socket = stream.map(Socket::Registered);
-        if over == Over::Told {
-            // Who says goodbye may have said more after it, and shall still get what it was sent before.
+        let stream =
+            Some(session.wire.stream).filter(|_| matches!(over, SessionEnd::Told | SessionEnd::Done));
+        self.socket = stream.map(ConnectionSocket::Registered);
+        if over == SessionEnd::Told {
+            // A client that says goodbye may have sent more frames after it, and shall still get what it was sent
+            // before.
             self.linger().await;
         }
-        Next::Close
+        NextStep::Close
     }
 
     /// Waits for the preface and the first settings; false if they are wrong, or late.
-    async fn begin(&mut self, session: &mut Session, limits: &Limits) -> bool {
+    async fn begin(&mut self, session: &mut Http2Session, limits: &ClientLimits) -> bool {
         let begun = poll_fn(|cx| match self.poll_streams(cx, session) {
             Poll::Ready(over) => Poll::Ready(Some(over)),
             Poll::Pending if session.shared.borrow().has_begun() => Poll::Ready(None),
@@ -156,7 +158,7 @@ impl Connection<'_> {
             Ok(Some(_)) if !session.shared.borrow().has_begun() => {
                 self.site.shed.note(|shed| shed.malformed += 1);
             }
-            // What has ended already is seen to have ended once more.
+            // A second poll reports the end again.
             Ok(_) => return true,
         }
         false
@@ -165,10 +167,10 @@ impl Connection<'_> {
     fn poll_session(
         &mut self,
         cx: &mut Context<'_>,
-        session: &mut Session,
+        session: &mut Http2Session,
         mut drained: Pin<&mut impl Future<Output = ()>>,
-        limits: &Limits,
-    ) -> Poll<Over> {
+        limits: &ClientLimits,
+    ) -> Poll<SessionEnd> {
         let mut asked = false;
         loop {
             if let Poll::Ready(over) = self.poll_streams(cx, session) {
@@ -197,10 +199,12 @@ impl Connection<'_> {
                 return Poll::Pending;
             };
             match session.late(limits, asked) {
-                Late::Over(over) => return Poll::Ready(over),
-                Late::Leave => session.leave(),
-                Late::NotYet if std::mem::replace(&mut asked, true) => session.wire.output.probe.set(None),
-                Late::NotYet => {}
+                DeadlineAction::Over(over) => return Poll::Ready(over),
+                DeadlineAction::Leave => session.leave(),
+                DeadlineAction::NotYet if std::mem::replace(&mut asked, true) => {
+                    session.wire.output.probe.set(None)
+                }
+                DeadlineAction::NotYet => {}
             }
         }
     }
@@ -210,7 +214,7 @@ impl Connection<'_> {
     }
 
     /// Takes what has come, sends what there is, and lets go of the tasks that have answered.
-    fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
+    fn poll_streams(&mut self, cx: &mut Context<'_>, session: &mut Http2Session) -> Poll<SessionEnd> {
         io::swap_buffer(&mut session.shared.borrow_mut());
         let polled = self.poll_wire(cx, session);
         io::swap_buffer(&mut session.shared.borrow_mut());
@@ -231,7 +235,7 @@ impl Connection<'_> {
         Poll::Pending
     }
 
-    fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Over> {
+    fn poll_wire(&mut self, cx: &mut Context<'_>, session: &mut Http2Session) -> Poll<SessionEnd> {
         session.shared.borrow_mut().set_waker(cx);
         session.shared.borrow_mut().begin_turn();
         let mut reads = READS_MAX;
@@ -244,11 +248,11 @@ impl Connection<'_> {
             let mut connection = session.shared.borrow_mut();
             match session.wire.poll_write(cx, &mut connection) {
                 Poll::Ready(Ok(())) if connection.is_over() => {
-                    return Poll::Ready(if session.abusive { Over::Done } else { Over::Told });
+                    return Poll::Ready(if session.abusive { SessionEnd::Done } else { SessionEnd::Told });
                 }
                 // There is room for more.
                 Poll::Ready(Ok(())) if is_taken => {}
-                Poll::Ready(Err(_)) => return Poll::Ready(Over::Failed),
+                Poll::Ready(Err(_)) => return Poll::Ready(SessionEnd::Failed),
                 _ => return Poll::Pending,
             }
         }
@@ -258,9 +262,9 @@ impl Connection<'_> {
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
-        session: &mut Session,
+        session: &mut Http2Session,
         reads: &mut u32,
-    ) -> Poll<Result<(), Over>> {
+    ) -> Poll<Result<(), SessionEnd>> {
         let site = self.site;
         let mut scratch = site.scratch.borrow_mut();
         loop {
@@ -285,27 +289,27 @@ impl Connection<'_> {
                 }
                 Poll::Ready(end) => {
                     let is_clean = end.is_ok() && !session.shared.borrow().is_interrupted();
-                    return Poll::Ready(Err(if is_clean { Over::Told } else { Over::Failed }));
+                    return Poll::Ready(Err(if is_clean { SessionEnd::Told } else { SessionEnd::Failed }));
                 }
             }
         }
     }
 
     /// Has the requests in `bytes` answered; how many bytes are left for another turn.
-    fn take(&mut self, cx: &mut Context<'_>, session: &mut Session, mut bytes: &[u8]) -> usize {
+    fn take(&mut self, cx: &mut Context<'_>, session: &mut Http2Session, mut bytes: &[u8]) -> usize {
         let now = Instant::now();
         HEAD.with_borrow_mut(|head| {
             loop {
                 let received = session.shared.borrow_mut().receive(&mut bytes, head, now);
                 match received {
-                    Received::Request => {}
-                    Received::Enough => return bytes.len(),
-                    Received::Nothing | Received::Over => return 0,
+                    ReceiveResult::Request => {}
+                    ReceiveResult::Enough => return bytes.len(),
+                    ReceiveResult::Nothing | ReceiveResult::Over => return 0,
                 }
                 self.request(session, head, now);
                 let mut connection = session.shared.borrow_mut();
                 if connection.output().len() >= STEP_BYTES {
-                    // What fails is seen to fail once more.
+                    // A second write reports the failure again.
                     let _ = session.wire.poll_write(cx, &mut connection);
                 }
             }
@@ -313,7 +317,7 @@ impl Connection<'_> {
     }
 
     /// Answers a request at once, or has it answered.
-    fn request(&mut self, session: &mut Session, head: &Head, now: Instant) {
+    fn request(&mut self, session: &mut Http2Session, head: &Http2Head, now: Instant) {
         let mut connection = session.shared.borrow_mut();
         let allowed = match cached::answer(self.site, &self.conn, &mut connection, head, now) {
             Fast::Answered => {
@@ -330,20 +334,20 @@ impl Connection<'_> {
             self.slot.mark_busy();
         }
         let stream = codec::Stream::open(&session.shared, head);
-        let asked = Asked { parts, stream, shown: session.shown.clone(), allowed };
+        let asked = StreamRequest { parts, stream, shown: session.shown.clone(), allowed };
         let task = stream::answer(self.site.clone(), self.conn, asked);
         session.tasks.get_or_insert_default().spawn_local(task);
     }
 }
 
-/// What is to be done when a deadline has passed.
-enum Late {
+/// The action once a deadline has passed.
+enum DeadlineAction {
     NotYet,
     Leave,
-    Over(Over),
+    Over(SessionEnd),
 }
 
-impl Session {
+impl Http2Session {
     /// Tells a client that has done too much, once.
     fn ended_by_excess(&mut self) -> bool {
         if self.abusive || self.shared.borrow().excess().is_none() {
@@ -351,7 +355,7 @@ impl Session {
         }
         self.abusive = true;
         self.leaving = Some(Instant::now());
-        // What they were for is of no use to such a client.
+        // The answers of these tasks are of no use to such a client.
         if let Some(tasks) = &mut self.tasks {
             tasks.abort_all();
         }
@@ -366,12 +370,12 @@ impl Session {
     }
 
     /// When something is late, if nothing happens before.
-    fn deadline(&self, limits: &Limits) -> Option<Instant> {
+    fn deadline(&self, limits: &ClientLimits) -> Option<Instant> {
         [self.end(limits), self.wire.output.next_look()].into_iter().flatten().min()
     }
 
     /// When an idle connection ends.
-    fn end(&self, limits: &Limits) -> Option<Instant> {
+    fn end(&self, limits: &ClientLimits) -> Option<Instant> {
         match (self.leaving, self.idle) {
             (Some(leaving), _) if self.abusive => Some(leaving + LAST_WORD),
             (Some(leaving), Some(idle)) => Some(leaving.max(idle) + LAST_WORD),
@@ -380,17 +384,17 @@ impl Session {
         }
     }
 
-    fn late(&self, limits: &Limits, asked: bool) -> Late {
+    fn late(&self, limits: &ClientLimits, asked: bool) -> DeadlineAction {
         let now = Instant::now();
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
         if asked && passed(self.wire.output.takes.deadline()) {
-            return Late::Over(Over::Slow);
+            return DeadlineAction::Over(SessionEnd::Slow);
         }
         match passed(self.end(limits)) {
-            true if self.abusive => Late::Over(Over::Failed),
-            true if self.leaving.is_some() => Late::Over(Over::Done),
-            true => Late::Leave,
-            false => Late::NotYet,
+            true if self.abusive => DeadlineAction::Over(SessionEnd::Failed),
+            true if self.leaving.is_some() => DeadlineAction::Over(SessionEnd::Done),
+            true => DeadlineAction::Leave,
+            false => DeadlineAction::NotYet,
         }
     }
 }

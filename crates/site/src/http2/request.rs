@@ -8,30 +8,30 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use crate::head::{self, Head, Refusal};
+use crate::head::{self, HeadRefusal, RequestHead};
 use crate::http::websocket;
 
 /// Gives the request one `Host`.
 ///
 /// # Errors
 /// It names two hosts, or none.
-pub(super) fn settle(parts: &mut Parts) -> Result<(), Refusal> {
+pub(super) fn settle(parts: &mut Parts) -> Result<(), HeadRefusal> {
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     let named = hosts.next();
     if hosts.next().is_some() {
-        return Err(Refusal::Malformed("several Host"));
+        return Err(HeadRefusal::Malformed("several Host"));
     }
     match (parts.uri.authority().map(|authority| authority.as_str()), named) {
         // RFC 9113 8.3.1: a server should treat a request as malformed whose Host says something else.
         (Some(one), Some(other)) if !one.as_bytes().eq_ignore_ascii_case(other.as_bytes()) => {
-            return Err(Refusal::Malformed("Host and :authority disagree"));
+            return Err(HeadRefusal::Malformed("Host and :authority disagree"));
         }
         (Some(host), _) => {
-            let host = HeaderValue::from_str(host).map_err(|_| Refusal::Malformed("not a Host"))?;
+            let host = HeaderValue::from_str(host).map_err(|_| HeadRefusal::Malformed("not a Host"))?;
             parts.headers.insert(header::HOST, host);
         }
         (None, Some(_)) => {}
-        (None, None) => return Err(Refusal::Malformed("no Host")),
+        (None, None) => return Err(HeadRefusal::Malformed("no Host")),
     }
     Ok(())
 }
@@ -47,20 +47,20 @@ fn path_and_query(uri: &Uri) -> &str {
 }
 
 /// Checks a request that is settled.
-pub(super) fn check(parts: &Parts) -> Result<Head<'_>, Refusal> {
+pub(super) fn check(parts: &Parts) -> Result<RequestHead<'_>, HeadRefusal> {
     let mut head = head::check_fields(parts.method.as_str(), path_and_query(&parts.uri), fields(parts))?;
     head.unusual |= websocket::asked(&parts.extensions).is_some();
     Ok(head)
 }
 
 /// The header fields of a request as it came, with the host among them.
-pub(super) fn raw_fields(head: &::http2::Head) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub(super) fn raw_fields(head: &::http2::Http2Head) -> impl Iterator<Item = (&[u8], &[u8])> {
     head.authority().map(|host| (&b"host"[..], host)).into_iter().chain(head.fields())
 }
 
 /// Checks a request as it came; whatever is unusual about it is for [`settle`] and [`check`].
-pub(super) fn check_raw(head: &::http2::Head) -> Option<Head<'_>> {
-    // What is behind a fragment's mark would not be part of the path there.
+pub(super) fn check_raw(head: &::http2::Http2Head) -> Option<RequestHead<'_>> {
+    // The text behind a fragment's mark would not be part of the path there.
     if head.target().contains('#') {
         return None;
     }

@@ -18,14 +18,14 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 use tokio::time::timeout_at;
 
-use super::upload::{self, Receiving, Upload};
+use super::upload::{self, Http2Upload, Receiving};
 use super::{cached, request, tunnel};
-use crate::connection::min_rate::Pace;
-use crate::context::Site;
+use crate::connection::min_rate::TransferPace;
+use crate::context::SiteContext;
 use crate::context::state::RouteOwner;
 use crate::files::cache::Representation;
-use crate::head::{Framing, Head, Refusal};
-use crate::http::access_record::{Access, Logged};
+use crate::head::{Framing, HeadRefusal, RequestHead};
+use crate::http::access_record::{AccessRecord, LoggedRequest};
 use crate::http::body::{BoundedBody, Intake, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::finish::Codec;
@@ -36,7 +36,7 @@ use crate::http1::CLIENT_GONE;
 use crate::http1::fast_path;
 use crate::proxy::headers::clean_trailers;
 use crate::proxy::limit::{Side, Stall};
-use crate::proxy::relay::Relayed;
+use crate::proxy::relay::RelayTarget;
 use crate::router;
 
 /// LIMIT: bytes of a file read for one stream at once; a connection has many.
@@ -44,24 +44,25 @@ const FILE_STEP_BYTES: usize = 32 << 10;
 
 /// A request that is being answered; when it is over, however it ends, the log is told.
 struct Ticket {
-    site: Rc<Site>,
+    site: Rc<SiteContext>,
     conn: ConnInfo,
-    /// What the log says of it; `None` if it was refused for its head.
-    logged: Option<Logged>,
+    /// The request as the log names it; `None` if it was refused for its head.
+    logged: Option<LoggedRequest>,
     began: Instant,
     status: Cell<u16>,
     body_bytes: Cell<u64>,
     /// Where another site answers.
-    relayed: Option<Relayed>,
+    relayed: Option<RelayTarget>,
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.relayed.as_ref().is_some_and(Relayed::is_logged) {
+        if self.relayed.as_ref().is_some_and(RelayTarget::is_logged) {
             return;
         }
         let (status, body_bytes) = (self.status.get(), self.body_bytes.get());
-        let access = Access { minor: 2, ..Access::refused(&self.conn, status, body_bytes, self.began) };
+        let access =
+            AccessRecord { minor: 2, ..AccessRecord::refused(&self.conn, status, body_bytes, self.began) };
         self.site.worker.record(&match &self.logged {
             None => access,
             Some(logged) => logged.describe(access),
@@ -75,14 +76,14 @@ enum Broken {
     Gone,
     /// The client takes too little of the answer.
     Slow,
-    /// Whoever answers broke off.
+    /// The backend broke off.
     Source,
     /// A side of a tunnel broke off, or neither says anything.
     Tunnel,
 }
 
 /// A request on its stream.
-pub(super) struct Asked {
+pub(super) struct StreamRequest {
     pub parts: Parts,
     pub stream: Stream,
     /// The certificate that the client has shown.
@@ -92,22 +93,22 @@ pub(super) struct Asked {
 }
 
 /// Answers a request.
-pub(super) async fn answer(site: Rc<Site>, conn: ConnInfo, asked: Asked) {
-    let Asked { mut parts, stream, shown, allowed } = asked;
+pub(super) async fn answer(site: Rc<SiteContext>, conn: ConnInfo, asked: StreamRequest) {
+    let StreamRequest { mut parts, stream, shown, allowed } = asked;
     let body: Receiving = Rc::new(stream);
     let settled =
-        tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(Refusal::status));
-    let head = settled.and_then(|()| request::check(&parts).map_err(Refusal::status));
-    let owner_of = |head: &Head<'_>| site.worker.owner(&conn, head.host, head.path);
+        tunnel::as_get(&mut parts).and_then(|()| request::settle(&mut parts).map_err(HeadRefusal::status));
+    let head = settled.and_then(|()| request::check(&parts).map_err(HeadRefusal::status));
+    let owner_of = |head: &RequestHead<'_>| site.worker.owner(&conn, head.host, head.path);
     let owner = head.as_ref().map_or(RouteOwner::Other, owner_of);
-    let relayed = owner.partition().map(Relayed::to);
+    let relayed = owner.partition().map(RelayTarget::to);
     let ticket = Ticket {
         site: site.clone(),
         conn,
         began: Instant::now(),
         status: Cell::new(CLIENT_GONE),
         body_bytes: Cell::new(0),
-        logged: head.as_ref().ok().map(|head| Logged::new(head, 2)),
+        logged: head.as_ref().ok().map(|head| LoggedRequest::new(head, 2)),
         relayed: relayed.clone(),
     };
     let silent = parts.method == Method::HEAD;
@@ -116,7 +117,7 @@ pub(super) async fn answer(site: Rc<Site>, conn: ConnInfo, asked: Asked) {
     };
     let asked = websocket::asked(&parts.extensions);
     // Also what is wrong is counted: it costs no less, and unlike with HTTP/1.1 the connection goes on.
-    // What is relayed counts where it is answered, as it does without TLS.
+    // A relayed request counts where it is answered, as it does without TLS.
     let allows = || site.worker.allows(&conn, ticket.began);
     let admitted = match (relayed.is_some() || allowed.unwrap_or_else(allows), head) {
         (false, _) => Err(StatusCode::TOO_MANY_REQUESTS),
@@ -152,7 +153,7 @@ pub(super) async fn answer(site: Rc<Site>, conn: ConnInfo, asked: Asked) {
     match sent {
         Ok(()) if body.is_end_stream() => {}
         Ok(()) => {
-            // The answer is over, and is logged. What comes now is rare: it gets its room only if it is needed.
+            // The answer is over, and is logged. The rest is rare: it gets its room only if it is needed.
             drop(ticket);
             Box::pin(upload::discard(&body)).await;
         }
@@ -168,14 +169,14 @@ pub(super) async fn answer(site: Rc<Site>, conn: ConnInfo, asked: Asked) {
 }
 
 /// Answers a request for which there is no place, at once and without a body.
-fn refuse(site: &Site, conn: ConnInfo, ticket: &Ticket, stream: &Stream) {
+fn refuse(site: &SiteContext, conn: ConnInfo, ticket: &Ticket, stream: &Stream) {
     let refusal = finish(site, conn, true, (response::overloaded(), Intake::Done));
     ticket.status.set(refusal.status().as_u16());
     let _ = stream.send_head(refusal.status(), refusal.headers(), true);
 }
 
-/// What the checks found out of a request that they let pass.
-struct Admitted {
+/// The checks' findings about a request that they let pass.
+struct AdmittedRequest {
     length: Option<u64>,
     expects: bool,
     /// The answer, if it is in the cache, and whether the client has it.
@@ -183,12 +184,17 @@ struct Admitted {
 }
 
 /// The checks that a request of HTTP/1.1 goes through.
-fn admit(site: &Site, head: &Head<'_>, parts: &Parts, owner: RouteOwner) -> Result<Admitted, StatusCode> {
+fn admit(
+    site: &SiteContext,
+    head: &RequestHead<'_>,
+    parts: &Parts,
+    owner: RouteOwner,
+) -> Result<AdmittedRequest, StatusCode> {
     if owner == RouteOwner::Other {
         return Err(StatusCode::MISDIRECTED_REQUEST);
     }
     let fields = request::fields(parts);
-    site.examine(head.method, head.target, fields).map_err(Refusal::status)?;
+    site.examine(head.method, head.target, fields).map_err(HeadRefusal::status)?;
     let length = match head.framing {
         Framing::Length(length) => Some(length),
         // RFC 9113 8.2.2: the library refuses what would say this.
@@ -199,10 +205,10 @@ fn admit(site: &Site, head: &Head<'_>, parts: &Parts, owner: RouteOwner) -> Resu
     let tick = site.clock.tick(Instant::now());
     let is_own = owner == RouteOwner::Own;
     let cached = if is_own { fast_path::cached(site, head, tick) } else { None };
-    Ok(Admitted { length, expects: head.expects, cached })
+    Ok(AdmittedRequest { length, expects: head.expects, cached })
 }
 
-/// What a request came from.
+/// The origin of a request.
 struct From {
     conn: ConnInfo,
     /// The certificate that the client has shown.
@@ -212,9 +218,9 @@ struct From {
 
 /// Has the request answered; nothing if the client has reset it meanwhile.
 async fn produce(
-    site: &Rc<Site>,
+    site: &Rc<SiteContext>,
     from: From,
-    admitted: Admitted,
+    admitted: AdmittedRequest,
     parts: Parts,
 ) -> Option<(Response<ResponseBody>, Intake)> {
     let limits = site.worker.limits();
@@ -226,11 +232,11 @@ async fn produce(
     let intake = Rc::new(Cell::new(Intake::default()));
     let expects = Rc::new(Cell::new(admitted.expects));
     let body = match websocket::asked(&parts.extensions) {
-        // What follows it is for the tunnel.
+        // The bytes that follow are for the tunnel.
         Some(_) => BoundedBody::empty(),
         None => {
             let upload =
-                Upload::new(stream.clone(), (admitted.length, expects.clone()), limits, intake.clone());
+                Http2Upload::new(stream.clone(), (admitted.length, expects.clone()), limits, intake.clone());
             BoundedBody::new(upload, limits.body_bytes, intake.clone())
         }
     };
@@ -253,7 +259,7 @@ async fn produce(
 
 /// Adds what every response has, and the length of its body.
 fn finish(
-    site: &Site,
+    site: &SiteContext,
     conn: ConnInfo,
     silent: bool,
     (response, intake): (Response<ResponseBody>, Intake),
@@ -271,13 +277,13 @@ fn finish(
 }
 
 /// How long a client that takes an answer is waited for.
-struct Waits {
-    pace: Pace,
+struct SendPace {
+    pace: TransferPace,
     /// Where its request holds a place that may be taken back.
     stall: Option<Stall>,
 }
 
-impl Waits {
+impl SendPace {
     /// Ready once the place was taken back.
     async fn given_up(&self) {
         match &self.stall {
@@ -289,7 +295,7 @@ impl Waits {
 
 /// Sends the answer; counts the bytes of its body in `sent`.
 async fn send(
-    site: &Site,
+    site: &SiteContext,
     stream: &Stream,
     response: Response<ResponseBody>,
     silent: bool,
@@ -303,11 +309,12 @@ async fn send(
         return Ok(());
     }
     let limits = site.worker.limits();
-    let pace = Waits { pace: Pace::new(limits.response_rate, limits.stall_timeout), stall };
+    let pace = SendPace { pace: TransferPace::new(limits.response_rate, limits.stall_timeout), stall };
     let ours = body.in_steps_of(FILE_STEP_BYTES as u64);
     let mut body = pin!(body);
     loop {
-        // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room for.
+        // Nothing is read for a client that has no room for any of it, and no more of what is ours than it has room
+        // for.
         let room = room(stream, &pace).await?;
         if ours {
             body.in_steps_of(FILE_STEP_BYTES.min(room) as u64);
@@ -343,7 +350,7 @@ async fn send(
 /// Sends `data` as the client's window, and what may wait for the socket, have room.
 async fn push(
     stream: &Stream,
-    pace: &Waits,
+    pace: &SendPace,
     mut data: Bytes,
     last: bool,
     sent: &Cell<u64>,
@@ -360,7 +367,7 @@ async fn push(
 }
 
 /// Waits until there is room, in the client's window and before the socket; tells for how many bytes.
-async fn room(stream: &Stream, pace: &Waits) -> Result<usize, Broken> {
+async fn room(stream: &Stream, pace: &SendPace) -> Result<usize, Broken> {
     let mut room = pin!(poll_fn(|cx| stream.poll_room(cx)));
     let room = match poll_fn(|cx| Poll::Ready(room.as_mut().poll(cx))).await {
         Poll::Ready(room) => room,

@@ -18,12 +18,12 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::context::Site;
+use crate::context::SiteContext;
 use crate::http::body::ResponseBody;
 use crate::http::response;
-use crate::http::websocket::{self, Asked, Opened};
+use crate::http::websocket::{self, OpenTunnel, UpgradeRequest};
 
-/// What was answered to a GET can be had by one, but not as a tunnel.
+/// The methods for a resource that answers a GET, but not as a tunnel.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
 /// Makes an extended CONNECT the GET that asks for the same over HTTP/1.1, so that whatever holds for one holds for it.
@@ -40,14 +40,14 @@ pub(super) fn as_get(parts: &mut Parts) -> Result<(), StatusCode> {
     if parts.headers.contains_key(header::CONTENT_LENGTH) {
         return Err(StatusCode::BAD_REQUEST);
     }
-    let asked = Asked::over_http2(&parts.headers)?;
+    let asked = UpgradeRequest::over_http2(&parts.headers)?;
     parts.method = Method::GET;
     parts.extensions.insert(asked);
     Ok(())
 }
 
 /// Makes the answer what the client must see: 200 where there is a tunnel, whose other side this is, and only there.
-pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
+pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<OpenTunnel> {
     if let Some(opened) = websocket::opened(response) {
         *response.status_mut() = StatusCode::OK;
         *response.body_mut() = ResponseBody::Empty;
@@ -65,15 +65,15 @@ pub(super) fn settle(response: &mut Response<ResponseBody>) -> Option<Opened> {
 
 /// Sends the answer, and passes what follows until both sides have ended; an error if one has broken off.
 pub(super) async fn pass(
-    site: &Site,
+    site: &SiteContext,
     stream: &Stream,
     response: Response<ResponseBody>,
-    opened: Opened,
+    opened: OpenTunnel,
     count: &Cell<u64>,
 ) -> io::Result<()> {
     let idle = site.worker.limits().idle_timeout;
     stream.send_head(response.status(), response.headers(), false).map_err(io::Error::other)?;
-    let both = Both { stream, rest: Bytes::new() };
+    let both = StreamIo { stream, rest: Bytes::new() };
     // A client that has said all it has to say may still break off.
     let gone = poll_fn(|cx| stream.poll_reset(cx));
     tokio::select! {
@@ -83,13 +83,13 @@ pub(super) async fn pass(
 }
 
 /// A stream as a connection of its own.
-struct Both<'a> {
+struct StreamIo<'a> {
     stream: &'a Stream,
-    /// What has come and is not taken yet.
+    /// Bytes that have come and are not taken yet.
     rest: Bytes,
 }
 
-impl AsyncRead for Both<'_> {
+impl AsyncRead for StreamIo<'_> {
     /// The client may send as much again as was taken, and no more.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -108,7 +108,7 @@ impl AsyncRead for Both<'_> {
     }
 }
 
-impl AsyncWrite for Both<'_> {
+impl AsyncWrite for StreamIo<'_> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let room = ready!(self.stream.poll_room(cx)).ok_or(io::ErrorKind::BrokenPipe)?;
         let count = room.min(bytes.len());
@@ -116,7 +116,7 @@ impl AsyncWrite for Both<'_> {
         Poll::Ready(Ok(count))
     }
 
-    /// Whoever polls the connection sends what there is.
+    /// The task that polls the connection sends what there is.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -16,8 +16,8 @@ use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::config::limits::Limits;
-use crate::connection::min_rate::Pace;
+use crate::config::limits::ClientLimits;
+use crate::connection::min_rate::TransferPace;
 use crate::connection::socket::expired;
 use crate::http::body::{BodyError, Intake};
 
@@ -26,7 +26,7 @@ use crate::http::body::{BodyError, Intake};
 const REST_TIME: Duration = Duration::from_secs(1);
 const REST_BYTES_MAX: usize = 64 << 10;
 
-/// What a request's body comes from; whoever answers holds it to the end.
+/// The source of a request's body; the answering task holds it to the end.
 pub(crate) type Receiving = Rc<Stream>;
 
 /// Takes what is left of a body that nobody wanted.
@@ -46,33 +46,33 @@ pub(crate) async fn discard(stream: &Receiving) {
 }
 
 /// The body.
-pub(crate) struct Upload {
+pub(crate) struct Http2Upload {
     stream: Receiving,
     /// Bytes announced.
     length: Option<u64>,
     received: u64,
-    pace: Pace,
+    pace: TransferPace,
     timer: Option<Pin<Box<Sleep>>>,
     intake: Rc<Cell<Intake>>,
     /// Whether the client waits for the word to send it, and nothing was answered yet.
     expects: Rc<Cell<bool>>,
 }
 
-impl Upload {
+impl Http2Upload {
     /// Of `length` bytes, if that was announced; of a client that waits for the word to send it as long as it `expects`
     /// that.
     pub fn new(
         stream: Receiving,
         (length, expects): (Option<u64>, Rc<Cell<bool>>),
-        limits: &Limits,
+        limits: &ClientLimits,
         intake: Rc<Cell<Intake>>,
     ) -> Self {
-        let pace = Pace::new(limits.body_rate, limits.stall_timeout);
+        let pace = TransferPace::new(limits.body_rate, limits.stall_timeout);
         Self { stream, length, received: 0, pace, timer: None, intake, expects }
     }
 }
 
-impl Body for Upload {
+impl Body for Http2Upload {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -89,7 +89,7 @@ impl Body for Upload {
             Poll::Ready(Some(Ok(data))) => {
                 this.pace.moved(data.len());
                 this.received += data.len() as u64;
-                // What is passed on is bounded by whoever takes it.
+                // The reader of the body limits how much is passed on.
                 this.stream.release(data.len());
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }

@@ -1,4 +1,4 @@
-//! What answers requests in place of files: a service, an HTTP server or a FastCGI server behind the site.
+//! The backends that answer requests in place of files: a service, an HTTP server or a FastCGI server behind the site.
 //!
 //! Untrusted input: none that this module looks at. Must never: know one backend from another.
 
@@ -8,8 +8,8 @@ use http::{Request, Response, StatusCode};
 
 use tokio::time::Instant;
 
-use crate::files::Files;
-use crate::head::{Head, Line};
+use crate::files::RootFiles;
+use crate::head::{RequestField, RequestHead};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::proxy::pool::Pool;
@@ -18,19 +18,19 @@ use crate::proxy::timeout::Timeouts;
 
 /// A request on its way to a backend. Its head has been checked: origin-form, no `Upgrade`, no names with `_`.
 pub(crate) struct BackendRequest<'a> {
-    /// What is known beside it.
+    /// The context of the request.
     pub context: RequestContext<'a>,
     /// The request itself.
     pub request: Request<BoundedBody>,
 }
 
-/// What is known beside a request.
+/// The facts about a request that its head does not hold.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     /// The client's connection.
     pub conn: ConnInfo,
     /// The site's files, for backends that run them.
-    pub files: Option<&'a Files>,
+    pub files: Option<&'a RootFiles>,
     /// The path of the files' root directory, as backends see it.
     pub root: &'a str,
 }
@@ -42,8 +42,8 @@ impl RequestContext<'_> {
     }
 }
 
-/// What is known of a server of HTTP/1.1 whose connections are kept.
-pub(crate) trait Link {
+/// A server of HTTP/1.1 whose connections are kept.
+pub(crate) trait KeepAlive {
     /// The connections that are kept.
     fn pool(&self) -> &Pool<BackendStream>;
 
@@ -72,13 +72,13 @@ pub(crate) trait AtOnce {
     /// How long the backend may take.
     fn timeouts(&self) -> Timeouts;
 
-    /// Writes a request with this head and this body into `out`, which is empty, and gives the socket that it is for, with the generation of
-    /// the kept connections. `None` if it is for the general path.
+    /// Writes a request with this head and this body into `out`, which is empty, and gives the socket that it is for,
+    /// with the generation of the kept connections. `None` if it is for the general path.
     fn begin(
         &self,
         out: &mut Vec<u8>,
         context: RequestContext<'_>,
-        head: (&Head<'_>, &[Line<'_>]),
+        head: (&RequestHead<'_>, &[RequestField<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)>;
 
@@ -90,12 +90,12 @@ pub(crate) trait AtOnce {
 pub(crate) type Responding<'a> = Pin<Box<dyn Future<Output = Response<ResponseBody>> + 'a>>;
 
 /// One backend.
-pub(crate) trait Backend {
+pub(crate) trait HttpBackend {
     /// Has the backend answer. Dropped when the client disconnects.
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a>;
 
-    /// What a request for `path` is refused with whatever its body is.
-    fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
+    /// The status with which a request for `path` is refused whatever its body is.
+    fn refuses(&self, files: Option<&RootFiles>, path: &str) -> Option<StatusCode> {
         let _ = (files, path);
         None
     }
@@ -106,7 +106,7 @@ pub(crate) trait Backend {
     }
 
     /// Its kept connections, if it speaks HTTP/1.1.
-    fn link(&self) -> Option<&dyn Link> {
+    fn link(&self) -> Option<&dyn KeepAlive> {
         None
     }
 }

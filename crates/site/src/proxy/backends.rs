@@ -15,19 +15,19 @@ use wire::Speech;
 use worker::log::Log;
 
 use super::sendfile;
-use crate::files::Files;
+use crate::files::RootFiles;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::proxy::backend::{AtOnce, Backend, BackendRequest, Link, RequestContext};
+use crate::proxy::backend::{AtOnce, BackendRequest, HttpBackend, KeepAlive, RequestContext};
 use crate::proxy::fastcgi::{BodyMemory, FastCgi, Scripts, Words};
 use crate::proxy::limit::BackendId;
 use crate::proxy::relay::Relays;
-use crate::proxy::service::{ServiceProxy, Waits};
+use crate::proxy::service::{QueueLimits, ServiceProxy};
 use crate::proxy::stream::BackendDialer;
 use crate::proxy::timeout::Timeouts;
 use crate::proxy::upstream::Upstream;
-use crate::router::rules::{Rules, Target};
+use crate::router::rules::{RuleTarget, Rules};
 
 /// The backends, by what names them in the routes.
 #[derive(Default)]
@@ -36,12 +36,12 @@ pub struct Backends {
     services: BTreeMap<u16, ServiceProxy>,
     /// Sites that requests under TLS are relayed to.
     pub(crate) relays: Relays,
-    targets: BTreeMap<u16, Box<dyn Backend>>,
+    targets: BTreeMap<u16, Box<dyn HttpBackend>>,
     /// The path of the root directory, as FastCGI servers are told it.
     root: String,
     /// Targets that hear of a request when all of its body has come.
     buffering: BTreeSet<u16>,
-    /// What is not made yet.
+    /// Backends that are announced and not made yet.
     announced: Vec<(u16, wire::Backend)>,
 }
 
@@ -55,12 +55,12 @@ impl Backends {
     }
 
     /// Makes the ways to all backends, now that the rules are known.
-    pub(crate) fn begin(&mut self, rules: &Rules, waits: &Waits, log: &Log) {
+    pub(crate) fn begin(&mut self, rules: &Rules, waits: &QueueLimits, log: &Log) {
         let memory = Rc::new(BodyMemory::default());
         for (target, backend) in std::mem::take(&mut self.announced) {
             let timeouts = Timeouts::of(Duration::from_millis(backend.answer_timeout_ms.into()));
             let dialer = self.dialer.clone();
-            let way: Box<dyn Backend> = match backend.speech {
+            let way: Box<dyn HttpBackend> = match backend.speech {
                 Speech::Http => Box::new(Upstream::new(dialer, target, timeouts, backend.proxy_header)),
                 Speech::FastCgi => {
                     let scripts = scripts(rules, target, backend.script.as_str());
@@ -74,7 +74,7 @@ impl Backends {
             self.targets.insert(target, way);
         }
         for rule in rules.iter() {
-            if let (Target::Service(partition), Some(path)) = (&rule.target, &rule.matcher.path) {
+            if let (RuleTarget::Service(partition), Some(path)) = (&rule.target, &rule.matcher.path) {
                 let way = ServiceProxy::new(&format!("service at {path}"), *partition, waits.clone());
                 self.services.insert(*partition, way);
             }
@@ -97,7 +97,7 @@ impl Backends {
     }
 
     /// The kept connections of a backend, if it speaks HTTP/1.1.
-    pub(crate) fn link(&self, backend: BackendId) -> Option<&dyn Link> {
+    pub(crate) fn link(&self, backend: BackendId) -> Option<&dyn KeepAlive> {
         self.way(backend)?.link()
     }
 
@@ -107,7 +107,7 @@ impl Backends {
     }
 
     /// The path of the root directory, as those see it whose files these are.
-    pub(crate) fn root_seen(&self, files: Option<&Files>) -> Cow<'_, str> {
+    pub(crate) fn root_seen(&self, files: Option<&RootFiles>) -> Cow<'_, str> {
         files.map_or(Cow::Borrowed(&*self.root), |files| files.seen_as(&self.root))
     }
 
@@ -118,19 +118,19 @@ impl Backends {
         matches!(backend, BackendId::Target(number) if self.buffering.contains(&number))
     }
 
-    /// What a backend refuses before the body of a request is read.
+    /// The status with which a backend refuses a request before its body is read.
     pub(crate) fn refuses(
         &self,
         backend: BackendId,
-        files: Option<&Files>,
+        files: Option<&RootFiles>,
         path: &str,
     ) -> Option<StatusCode> {
         self.way(backend)?.refuses(files, path)
     }
 
-    fn way(&self, backend: BackendId) -> Option<&dyn Backend> {
+    fn way(&self, backend: BackendId) -> Option<&dyn HttpBackend> {
         match backend {
-            BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn Backend),
+            BackendId::Service(partition) => self.service(partition).map(|way| way as &dyn HttpBackend),
             BackendId::Target(number) => self.targets.get(&number).map(|way| &**way),
             // Not by a rule.
             BackendId::Site(_) | BackendId::Streams => None,
@@ -146,7 +146,7 @@ impl Backends {
     pub(crate) async fn answer(
         &self,
         backend: BackendId,
-        files: Option<&Files>,
+        files: Option<&RootFiles>,
         conn: ConnInfo,
         request: Request<BoundedBody>,
     ) -> Response<ResponseBody> {

@@ -1,6 +1,6 @@
-//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, with a body that
-//! came with them, and nothing is made of them. A response that is not as simple, or does not come, is for the general path: it takes the exchange
-//! over where that is.
+//! Requests that are passed on as they came, on a kept connection: their heads are written as they are read, with a
+//! body that came with them, and nothing is made of them. A response that is not as simple, or does not come, is for
+//! the general path: it takes the exchange over where that is.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and what a backend
 //! sends. Must never: pass on what the general path would not, or in other words.
@@ -12,25 +12,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use http::Extensions;
-use request::fields::{self, Origin, is_passed_on};
+use request::fields::{self, ForwardedOrigin, is_passed_on};
 use request::path::for_backend;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::http1::{Failure, with_scratch};
+use super::http1::{Http1Failure, with_scratch};
 use super::limit::{BackendId, Permit};
 use super::stream::BackendStream;
-use crate::head::{Framing, Head, Line, Verb};
-use crate::http::access_record::Logged;
+use crate::head::{Framing, RequestField, RequestHead, Verb};
+use crate::http::access_record::LoggedRequest;
 use crate::http::conn_info::ConnInfo;
 use crate::http1::response::{RequestTraits, push_line};
 use crate::router::rules::{AccessPolicy, RouteMatch};
 
-/// LIMIT: bytes of a head that is passed on so: most heads. What is kept of one is used again for others.
+/// LIMIT: bytes of a head that is passed on so: most heads. The buffer of one is used again for others.
 const HEAD_BYTES_MAX: usize = 4 << 10;
 
-/// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are of no
-/// use.
+/// LIMIT: exchanges that are kept to be used again, with their buffers: at most 24 KiB each. More than run at once are
+/// of no use.
 const SPARE_MAX: usize = 64;
 /// Bytes of a request for which memory is kept: most forms.
 const TEXT_BYTES: usize = 16 << 10;
@@ -42,23 +42,23 @@ const WITH_BODY: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 const RESPONSE_BYTES: usize = 4 << 10;
 
 /// A connection to a backend with a request on it, and how far that has come.
-pub(crate) struct UnderWay {
+pub(crate) struct SentRequest {
     pub stream: BackendStream,
     /// Of its pool, when it was taken.
     pub generation: u64,
-    /// What is written of the request, and how much of it has been.
+    /// The text to be written of the request, and how much of it has been.
     pub text: Vec<u8>,
     pub written: usize,
-    /// What has come of the response.
+    /// The bytes of the response so far.
     pub partial: Vec<u8>,
     /// How the connection has failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<Http1Failure>,
     /// When the request has come.
     pub since: Instant,
     permit: Option<Permit>,
 }
 
-impl UnderWay {
+impl SentRequest {
     /// A request that has come at this time, and that nothing is written of.
     pub fn new(
         (stream, generation): (BackendStream, u64),
@@ -80,10 +80,10 @@ impl UnderWay {
         &mut self,
         cx: &mut Context<'_>,
         read: impl FnOnce(&mut Self, &[u8]) -> T,
-    ) -> Poll<Result<T, Failure>> {
+    ) -> Poll<Result<T, Http1Failure>> {
         while !self.is_written() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.text[self.written..])? {
-                Poll::Ready(0) => return Poll::Ready(Err(Failure::Gone { reset: false })),
+                Poll::Ready(0) => return Poll::Ready(Err(Http1Failure::Gone { reset: false })),
                 Poll::Ready(count) => self.written += count,
                 Poll::Pending => break,
             }
@@ -92,7 +92,7 @@ impl UnderWay {
             let mut buffer = ReadBuf::new(scratch);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
             Poll::Ready(match buffer.filled() {
-                [] => Err(Failure::Gone { reset: false }),
+                [] => Err(Http1Failure::Gone { reset: false }),
                 data => Ok(read(self, data)),
             })
         })
@@ -104,13 +104,13 @@ pub(crate) struct Direct {
     pub backend: BackendId,
     /// The head as the client sent it, for the general path.
     pub raw: Vec<u8>,
-    /// What the log says of it.
-    pub logged: Option<Logged>,
+    /// The request as the log names it.
+    pub logged: Option<LoggedRequest>,
     pub traits: RequestTraits,
     /// Whether its client may take a response in one of our encodings.
     pub takes_encoded: bool,
     /// `None` once the response has come.
-    pub under_way: Option<UnderWay>,
+    pub under_way: Option<SentRequest>,
     /// The request, until it is under way.
     pub text: Vec<u8>,
     /// Bytes of the body, and of what the request has behind it.
@@ -148,7 +148,7 @@ impl Direct {
 }
 
 impl Direct {
-    /// What the request was before it was written for the backend: its body.
+    /// The part of `text` that was the request's body before it was written for the backend.
     pub fn body<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         let end = text.len() - self.behind_body;
         &text[end - self.body_bytes..end]
@@ -183,11 +183,11 @@ impl Spare {
 
 /// Among the extensions of a request: that it is under way already. The first of all clones has that.
 #[derive(Clone)]
-pub(crate) struct Resumed(Arc<Mutex<Option<UnderWay>>>);
+pub(crate) struct ResumedRequest(Arc<Mutex<Option<SentRequest>>>);
 
-impl Resumed {
+impl ResumedRequest {
     /// To be gone on with.
-    pub fn new(under_way: UnderWay) -> Self {
+    pub fn new(under_way: SentRequest) -> Self {
         Self(Arc::new(Mutex::new(Some(under_way))))
     }
 
@@ -197,15 +197,15 @@ impl Resumed {
         under_way.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.permit.take()
     }
 
-    /// What is to be gone on with.
-    pub fn take(extensions: &mut Extensions) -> Option<UnderWay> {
+    /// Takes the request that is to be continued.
+    pub fn take(extensions: &mut Extensions) -> Option<SentRequest> {
         let Self(under_way) = extensions.remove()?;
         under_way.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// The body of a request behind whose head `rest` came, if all of it did.
-pub(crate) fn body<'a>(head: &Head<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn body<'a>(head: &RequestHead<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
     match head.framing {
         Framing::None => Some(&[]),
         Framing::Length(length) => rest.get(..usize::try_from(length).ok()?),
@@ -214,21 +214,21 @@ pub(crate) fn body<'a>(head: &Head<'_>, rest: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Whether nothing of a request needs more than its head, and what came with that, to be passed on.
-pub(crate) fn is_simple(head: &Head<'_>) -> bool {
+pub(crate) fn is_simple(head: &RequestHead<'_>) -> bool {
     let is_read = head.verb != Verb::Other && head.framing == Framing::None;
     let is_write = WITH_BODY.contains(&head.method) && head.framing != Framing::Chunked;
     (is_read || is_write)
         && !head.expects
         && head.upgrade.is_none()
         && head.target.starts_with('/')
-        // What has another form for backends, or is no URI for the `http` crate.
+        // A path with another form for backends, or one that is no URI for the `http` crate, goes to the general path.
         && for_backend(head.path) == head.path
         && head.query.is_none_or(|query| !query.contains('"'))
         && head.length <= HEAD_BYTES_MAX
 }
 
-/// The backend that answers a request with a body of so many bytes, if the rules neither change a message nor ask more of the
-/// client than its address.
+/// The backend that answers a request with a body of so many bytes, if the rules neither change a message nor ask more
+/// of the client than its address.
 pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo, body: (usize, u64)) -> Option<BackendId> {
     let (body_bytes, limit) = body;
     if body_bytes as u64 > route.body_bytes().unwrap_or(limit) {
@@ -243,8 +243,8 @@ pub(crate) fn backend(route: &RouteMatch<'_>, conn: ConnInfo, body: (usize, u64)
 /// Appends a simple request with this body as its backend gets it; `false` if a line of it is not for this path.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
-    head: &Head<'_>,
-    lines: &[Line<'_>],
+    head: &RequestHead<'_>,
+    lines: &[RequestField<'_>],
     conn: ConnInfo,
     names_client: bool,
     body: &[u8],
@@ -254,7 +254,7 @@ pub(crate) fn encode(
         out.extend_from_slice(part.as_bytes());
     }
     let (mut host, mut tells_length) = (&b""[..], false);
-    for Line { name, value } in lines {
+    for RequestField { name, value } in lines {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         match name.len() {
             5 | 10 if fields::is_about_others(name, value) => return false,
@@ -272,7 +272,7 @@ pub(crate) fn encode(
     if host.is_empty() {
         return false;
     }
-    fields::push_forwarded_lines(out, Origin { peer: conn.peer, scheme: conn.scheme() }, host);
+    fields::push_forwarded_lines(out, ForwardedOrigin { peer: conn.peer, scheme: conn.scheme() }, host);
     if names_client {
         fields::push_client_line(out, conn.peer);
     }

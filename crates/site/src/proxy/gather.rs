@@ -1,8 +1,8 @@
-//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends none, or
-//! sends it slowly.
+//! The body of a request before it is passed on: a backend is not to wait for a client that announced one and sends
+//! none, or sends it slowly.
 //!
-//! Untrusted input: bodies of clients. Must never: keep more in memory than a client has sent and its limit, or wait for one
-//! that is too slow.
+//! Untrusted input: bodies of clients. Must never: keep more in memory than a client has sent and its limit, or wait
+//! for one that is too slow.
 
 use std::net::IpAddr;
 
@@ -12,13 +12,14 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
 use crate::http::body::{BodyError, BoundedBody};
-use crate::proxy::spool::{BLOCK_BYTES, Lack, Part, Spool};
+use crate::proxy::spool::{BLOCK_BYTES, Lack, Spool, SpooledBody};
 
-/// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send unasked.
-/// Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
+/// LIMIT: bytes of a body kept in memory until all of it has come: most forms, and what a stream of HTTP/2 may send
+/// unasked. Of a longer body that is passed on as it comes, so much comes before the backend hears of it.
 const GATHERED_MAX: usize = BLOCK_BYTES;
 
-/// Bytes that are worth a write of their own to the file; what comes in smaller pieces is put together in memory before.
+/// Bytes that are worth a write of their own to the file; what comes in smaller pieces is put together in memory
+/// before.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A body in one piece of so many bytes is not copied: the buffer that it is part of has at most some times as many.
@@ -26,7 +27,7 @@ const PAGE_BYTES: usize = 4 << 10;
 
 /// Why there is no body to pass on.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Ungathered {
+pub(crate) enum GatherError {
     /// The client is to blame.
     #[error(transparent)]
     Client(#[from] BodyError),
@@ -35,8 +36,8 @@ pub(crate) enum Ungathered {
     NoRoom(#[from] Lack),
 }
 
-impl Ungathered {
-    /// What the client is told.
+impl GatherError {
+    /// The status that the client gets.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Client(error) => error.status(),
@@ -76,7 +77,7 @@ pub(crate) async fn gather_all(
     mut body: BoundedBody,
     spool: &Spool,
     client: IpAddr,
-) -> Result<BoundedBody, Ungathered> {
+) -> Result<BoundedBody, GatherError> {
     let is_long = body.size_hint().lower() > GATHERED_MAX as u64;
     let mut memory_max = if is_long { PIECE_BYTES } else { GATHERED_MAX };
     let mut came = BytesMut::new();
@@ -109,7 +110,7 @@ pub(crate) async fn gather_all(
 type Next = Option<http_body::Frame<bytes::Bytes>>;
 
 /// The next piece; an error once what is there of the body was given up.
-async fn next(body: &mut BoundedBody, part: Option<&Part>) -> Result<Next, Ungathered> {
+async fn next(body: &mut BoundedBody, part: Option<&SpooledBody>) -> Result<Next, GatherError> {
     let Some(part) = part else { return Ok(body.frame().await.transpose()?) };
     tokio::select! {
         biased;

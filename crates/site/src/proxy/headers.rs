@@ -6,14 +6,14 @@
 use certificate::CLIENT_CERT;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Request, Version};
-use request::fields::{self, Origin};
+use request::fields::{self, ForwardedOrigin};
 
 use crate::http::conn_info::ConnInfo;
 use crate::http::websocket;
 
 pub(crate) use request::fields::{CLIENT, clean_answer, clean_trailers, remove_forwarded};
 
-/// What the operator has said in place of the client, for whoever is behind a rule.
+/// The headers that the operator sets in place of the client, for the backend of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeaderChanges {
     /// Set, or taken away where the value is empty; later ones count.
@@ -45,7 +45,7 @@ pub(crate) fn prepare<B>(request: &mut Request<B>, conn: ConnInfo) {
     let changes = request.extensions_mut().remove::<HeaderChanges>();
     let headers = request.headers_mut();
     fields::clean_request_except(headers, &CLIENT_CERT);
-    fields::set_forwarded(headers, Origin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
+    fields::set_forwarded(headers, ForwardedOrigin { peer: conn.peer, scheme: conn.scheme() }, Some(host));
     // After what a client may not say has gone: the operator may.
     changes.unwrap_or_default().apply(headers);
     if let Some(upgrade) = upgrade {

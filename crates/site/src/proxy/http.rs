@@ -8,22 +8,22 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::ext::ReasonPhrase;
 use request::response_head::ResponseHead;
 
-use super::timeout::{Progress, Upload};
-use crate::files::Files;
+use super::timeout::{TimedUpload, UploadProgress};
+use crate::files::RootFiles;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::error;
-use crate::http::websocket::{self, Asked};
-use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext, Responding};
-use crate::proxy::direct::Resumed;
+use crate::http::websocket::{self, UpgradeRequest};
+use crate::proxy::backend::{BackendRequest, HttpBackend, KeepAlive, RequestContext, Responding};
+use crate::proxy::direct::ResumedRequest;
 use crate::proxy::headers;
-use crate::proxy::http1::{self, Begun, Failure, Keep, Outgoing};
+use crate::proxy::http1::{self, FinalHead, Http1Failure, Keep, RequestWriter};
 use crate::proxy::response::{begun, is_refused};
-use crate::proxy::retry::Attempt;
+use crate::proxy::retry::SendAttempt;
 use crate::proxy::stream::BackendStream;
 
-/// What services and HTTP upstreams do differently.
-pub(crate) trait Peer: Link {
+/// The differences between services and HTTP upstreams.
+pub(crate) trait Peer: KeepAlive {
     /// Whether a connection that is reset tells that its backend has read nothing of the request.
     const RESET_MEANS_UNREAD: bool;
 
@@ -46,16 +46,16 @@ pub(crate) trait Peer: Link {
     }
 }
 
-impl<P: Peer + 'static> Backend for P {
+impl<P: Peer + 'static> HttpBackend for P {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(answer(self, request))
     }
 
-    fn refuses(&self, _: Option<&Files>, _: &str) -> Option<StatusCode> {
+    fn refuses(&self, _: Option<&RootFiles>, _: &str) -> Option<StatusCode> {
         self.refusal()
     }
 
-    fn link(&self) -> Option<&dyn Link> {
+    fn link(&self) -> Option<&dyn KeepAlive> {
         Some(self)
     }
 }
@@ -80,15 +80,15 @@ async fn exchange<P: Peer>(
     request: Request<BoundedBody>,
 ) -> Result<Response<ResponseBody>, StatusCode> {
     let (mut parts, body) = request.into_parts();
-    let resumed = Resumed::take(&mut parts.extensions);
-    let progress = resumed.as_ref().map_or_else(Progress::new, |one| Progress::since(one.since));
-    let mut attempt = Attempt::first(&parts.method, &body, P::RESET_MEANS_UNREAD);
+    let resumed = ResumedRequest::take(&mut parts.extensions);
+    let progress = resumed.as_ref().map_or_else(UploadProgress::new, |one| UploadProgress::since(one.since));
+    let mut attempt = SendAttempt::first(&parts.method, &body, P::RESET_MEANS_UNREAD);
     let (mut outgoing, mut kept) = match resumed {
         Some(one) => (
-            Outgoing::resumed(one.text, one.written, progress.clone()),
+            RequestWriter::resumed(one.text, one.written, progress.clone()),
             Some((one.stream, one.generation, one.partial, one.failure)),
         ),
-        None => (Outgoing::new(&parts, Upload::new(body, progress.clone())), take_kept(peer)),
+        None => (RequestWriter::new(&parts, TimedUpload::new(body, progress.clone())), take_kept(peer)),
     };
     let asked = (parts.method == Method::HEAD, websocket::asked(&parts.extensions));
     drop(parts);
@@ -120,14 +120,15 @@ async fn exchange<P: Peer>(
         let reset = match sent {
             Ok(begun) => {
                 if !outgoing.is_written() {
-                    // A backend that closes behind an early response has mostly done so by now, and the client can be told.
+                    // A backend that closes behind an early response has mostly done so by now, and the client can be
+                    // told.
                     tokio::task::yield_now().await;
                 }
                 return received(peer, generation, asked, (stream, outgoing), begun);
             }
-            Err(Failure::Client(status)) => return Err(status),
-            Err(Failure::Malformed) => return Err(StatusCode::BAD_GATEWAY),
-            Err(Failure::Gone { reset }) => reset,
+            Err(Http1Failure::Client(status)) => return Err(status),
+            Err(Http1Failure::Malformed) => return Err(StatusCode::BAD_GATEWAY),
+            Err(Http1Failure::Gone { reset }) => reset,
         };
         if !attempt.is_kept && peer.undelivered() > undelivered {
             return Err(peer.refusal().unwrap_or(StatusCode::SERVICE_UNAVAILABLE));
@@ -141,9 +142,9 @@ async fn exchange<P: Peer>(
 }
 
 /// A connection that was kept: the generation of its pool, what has come of a response, and how it has failed.
-type Kept = (BackendStream, u64, Vec<u8>, Option<Failure>);
+type KeptConnection = (BackendStream, u64, Vec<u8>, Option<Http1Failure>);
 
-fn take_kept<P: Peer>(peer: &P) -> Option<Kept> {
+fn take_kept<P: Peer>(peer: &P) -> Option<KeptConnection> {
     let generation = peer.pool().generation();
     peer.pool().take().map(|mut stream| {
         stream.begin();
@@ -151,13 +152,14 @@ fn take_kept<P: Peer>(peer: &P) -> Option<Kept> {
     })
 }
 
-/// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is nobody's.
+/// The response with this head, if it is not refused. Its connection ends with one that is: what is behind that is
+/// nobody's.
 fn received<P: Peer>(
     peer: &P,
     generation: u64,
-    (to_head, asked): (bool, Option<Asked>),
-    connection: (BackendStream, Outgoing),
-    (head, rest): Begun,
+    (to_head, asked): (bool, Option<UpgradeRequest>),
+    connection: (BackendStream, RequestWriter),
+    (head, rest): FinalHead,
 ) -> Result<Response<ResponseBody>, StatusCode> {
     let keeps = head.keeps() && peer.keeps();
     let mut response = response_of(head);

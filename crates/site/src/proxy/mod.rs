@@ -1,5 +1,5 @@
-//! What all have in common that answer a request in the place of files: services, upstreams, FastCGI servers and
-//! functions.
+//! The code that all backends share, which answer a request in the place of files: services, upstreams, FastCGI servers
+//! and functions.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests of clients, and answers. Must never: treat
 //! the same request or answer in one way for one of them and in another way for another.

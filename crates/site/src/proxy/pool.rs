@@ -29,9 +29,9 @@ pub(crate) struct Bounds {
 }
 
 /// The connections of one backend; a clone is the same pool.
-pub(crate) struct Pool<C>(Rc<Shared<C>>);
+pub(crate) struct Pool<C>(Rc<IdleConnections<C>>);
 
-struct Shared<C> {
+struct IdleConnections<C> {
     bounds: Bounds,
     /// With when they are closed; the one that was used last is the last.
     idle: RefCell<Vec<(C, Option<Instant>)>>,
@@ -58,7 +58,7 @@ impl<C: Reusable> Pool<C> {
         let (idle, generation, next_look) = (RefCell::default(), Cell::default(), Cell::default());
         let (is_allowed, sooner) = (Cell::new(true), Notify::new());
         let keeps = OnceCell::new();
-        Self(Rc::new(Shared { bounds, idle, generation, is_allowed, keeps, next_look, sooner }))
+        Self(Rc::new(IdleConnections { bounds, idle, generation, is_allowed, keeps, next_look, sooner }))
     }
 
     /// The connection that was used last, of those that can be used again.
@@ -153,9 +153,9 @@ impl<C: Reusable> Pool<C> {
 mod tests {
     use super::*;
 
-    struct Connection(u32, bool, Option<Instant>);
+    struct FakeConnection(u32, bool, Option<Instant>);
 
-    impl Reusable for Connection {
+    impl Reusable for FakeConnection {
         fn is_reusable(&self) -> bool {
             self.1
         }
@@ -165,11 +165,11 @@ mod tests {
         }
     }
 
-    fn good(number: u32) -> Connection {
-        Connection(number, true, None)
+    fn good(number: u32) -> FakeConnection {
+        FakeConnection(number, true, None)
     }
 
-    fn taken(pool: &Pool<Connection>) -> Option<u32> {
+    fn taken(pool: &Pool<FakeConnection>) -> Option<u32> {
         pool.take().map(|connection| connection.0)
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn the_last_one_is_used_first_and_broken_ones_are_not() {
         let pool = Pool::new(Bounds { connections: 2, idle: None });
         (1..=3).for_each(|number| pool.put(good(number), 0));
-        pool.put(Connection(4, false, None), 0);
+        pool.put(FakeConnection(4, false, None), 0);
         assert_eq!([taken(&pool), taken(&pool), taken(&pool)], [Some(2), Some(1), None]);
     }
 
@@ -235,7 +235,7 @@ mod tests {
             let pool = Pool::new(Bounds { connections: 9, idle: None });
             let begun = Instant::now();
             let until =
-                |number: u32| Connection(number, true, Some(begun + Duration::from_secs(number.into())));
+                |number: u32| FakeConnection(number, true, Some(begun + Duration::from_secs(number.into())));
             // The first that is put is not the first that is closed, and one comes in after its time.
             [4, 1, 3, 2, 0].into_iter().for_each(|number| pool.put(until(number), 0));
             pool.put(good(9), 0);

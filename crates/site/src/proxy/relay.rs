@@ -1,12 +1,13 @@
 //! Requests under TLS on their way to another site below our host, which has a `path` and no certificate, and its
 //! responses on their way back.
 //!
-//! Runs in: the worker of the site that has the certificate, under that site's uid. Untrusted input: requests of clients,
-//! and responses of the other site's worker, which may be compromised. Must never: let a client say of itself what the
-//! other site hears from us, or let the other site hold more of this worker than its share.
+//! Runs in: the worker of the site that has the certificate, under that site's uid. Untrusted input: requests of
+//! clients, and responses of the other site's worker, which may be compromised. Must never: let a client say of itself
+//! what the other site hears from us, or let the other site hold more of this worker than its share.
 //!
-//! A request travels on one end of a socket pair, as one to a service does, but a pair has one request: who the client is
-//! and how it asked comes with the pair, in the bundle, so the other worker serves it as a connection of that client.
+//! A request travels on one end of a socket pair, as one to a service does, but a pair has one request: who the client
+//! is and how it asked comes with the pair, in the bundle, so the other worker serves it as a connection of that
+//! client.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ use super::timeout::Timeouts;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::response::{Own, error};
-use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
+use crate::proxy::backend::{BackendRequest, HttpBackend, KeepAlive, RequestContext};
 use crate::proxy::headers;
 
 /// The ways to the sites that requests are relayed to, by partition.
@@ -34,12 +35,12 @@ use crate::proxy::headers;
 pub(crate) struct Relays(RefCell<HashMap<u16, Rc<ServiceProxy>>>);
 
 impl Relays {
-    /// Makes ways to these partitions, where there are none yet; there is none any more to a partition of `before` that is
-    /// not among them.
+    /// Makes ways to these partitions, where there are none yet; there is none any more to a partition of `before` that
+    /// is not among them.
     pub fn renew(&self, before: &[u16], now: &[u16], make: impl Fn(u16) -> ServiceProxy) {
         let mut ways = self.0.borrow_mut();
         for partition in before.iter().filter(|partition| !now.contains(partition)) {
-            // What is under way there goes on.
+            // Requests under way there go on.
             ways.remove(partition).into_iter().for_each(|way| way.reject_all());
         }
         for &partition in now {
@@ -77,7 +78,7 @@ impl Relays {
         let Some(way) = partition.and_then(|partition| self.way(partition)) else {
             return error(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let relayed = request.extensions().get::<Relayed>().cloned();
+        let relayed = request.extensions().get::<RelayTarget>().cloned();
         let note = |is_logged| relayed.iter().for_each(|relayed| relayed.note(is_logged));
         note(true);
         let relay = SiteProxy { way, kind: kind_of(request.version()) };
@@ -93,12 +94,12 @@ impl Relays {
 
 /// Among the extensions of a request that is relayed: where to, and whether the site there logs the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Relayed {
+pub(crate) struct RelayTarget {
     partition: u16,
     is_logged: Arc<AtomicBool>,
 }
 
-impl Relayed {
+impl RelayTarget {
     /// To the site of this partition, which has not heard of the request yet.
     pub fn to(partition: u16) -> Self {
         Self { partition, is_logged: Arc::default() }
@@ -118,7 +119,7 @@ impl Relayed {
     }
 }
 
-/// What the other worker is told of how the client asks.
+/// The kind of request that the other worker is told.
 fn kind_of(version: Version) -> Kind {
     match version {
         Version::HTTP_10 => Kind::RelayedTls10,
@@ -127,7 +128,7 @@ fn kind_of(version: Version) -> Kind {
     }
 }
 
-/// The version that the other worker is told, as [`crate::Access::minor`] has it; `None` for what no site relays.
+/// The version that the other worker is told, as [`crate::AccessRecord::minor`] has it; `None` for what no site relays.
 pub(crate) fn version_of(kind: Kind) -> Option<u8> {
     match kind {
         Kind::RelayedTls10 => Some(0),
@@ -143,7 +144,7 @@ struct SiteProxy {
     kind: Kind,
 }
 
-impl Link for SiteProxy {
+impl KeepAlive for SiteProxy {
     /// Always empty: a pair has one request.
     fn pool(&self) -> &Pool<BackendStream> {
         self.way.pool()

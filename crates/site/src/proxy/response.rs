@@ -16,9 +16,9 @@ use http::{Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use request::fields;
 
-use crate::http::body::{BoxError, ResponseBody, Stream};
+use crate::http::body::{BodyStream, BoxError, ResponseBody};
 use crate::http::response::error;
-use crate::http::websocket::Asked;
+use crate::http::websocket::UpgradeRequest;
 
 /// LIMIT: bytes of an answer's head, as large as any server's default, with room for many cookies.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -28,7 +28,7 @@ const FIRST_BYTES_MAX: usize = 16 << 10;
 const FIRST_PIECES_MAX: usize = 8;
 
 /// Whether an answer's head is refused; `asked` is what the request asked for, if that was a WebSocket.
-pub(crate) fn is_refused<B>(answer: &Response<B>, asked: Option<&Asked>) -> bool {
+pub(crate) fn is_refused<B>(answer: &Response<B>, asked: Option<&UpgradeRequest>) -> bool {
     let (status, version, headers) = (answer.status(), answer.version(), answer.headers());
     // RFC 9110 15.2: HTTP/1.0 has no such status. Those that come before an answer were read over.
     let granted = || version == Version::HTTP_11 && asked.is_some_and(|asked| asked.is_met_by(headers));
@@ -65,33 +65,33 @@ pub(crate) async fn begun(answer: Response<ResponseBody>) -> Response<ResponseBo
     let ResponseBody::Stream(inner) = body else {
         return Response::from_parts(parts, body);
     };
-    let mut begun = Begun { first: VecDeque::new(), inner };
+    let mut begun = PrefetchedBody { first: VecDeque::new(), inner };
     match begun.take_first().await {
         Ok(()) => whole(parts, begun),
         Err(_) => error(StatusCode::BAD_GATEWAY),
     }
 }
 
-fn whole(parts: Parts, begun: Begun) -> Response<ResponseBody> {
-    let Begun { first, inner } = begun;
+fn whole(parts: Parts, begun: PrefetchedBody) -> Response<ResponseBody> {
+    let PrefetchedBody { first, inner } = begun;
     let body = match first.is_empty() {
         true => inner,
-        false => Box::pin(Begun { first, inner }),
+        false => Box::pin(PrefetchedBody { first, inner }),
     };
     Response::from_parts(parts, ResponseBody::Stream(body))
 }
 
 /// A body of which something has come already.
-struct Begun {
+struct PrefetchedBody {
     first: VecDeque<Frame<Bytes>>,
-    inner: Stream,
+    inner: BodyStream,
 }
 
-impl Begun {
+impl PrefetchedBody {
     /// Takes what is there.
     async fn take_first(&mut self) -> Result<(), BoxError> {
         let mut bytes = 0;
-        // Whoever reads the answer goes on to its body only when it is asked for, piece by piece.
+        // The reader of the answer goes on to its body only when the body is polled, piece by piece.
         let mut asked = false;
         while bytes < FIRST_BYTES_MAX && self.first.len() < FIRST_PIECES_MAX && !self.inner.is_end_stream() {
             match poll_fn(|cx| Poll::Ready(self.inner.as_mut().poll_frame(cx))).await {
@@ -113,7 +113,7 @@ impl Begun {
     }
 }
 
-impl Body for Begun {
+impl Body for PrefetchedBody {
     type Data = Bytes;
     type Error = BoxError;
 

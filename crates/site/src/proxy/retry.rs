@@ -12,7 +12,7 @@ const ATTEMPTS_MAX: u32 = 3;
 
 /// How a request is sent this time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct SendAttempt {
     pub number: u32,
     /// Whether on a connection that was kept: its backend may have closed it before the request came.
     pub is_kept: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Attempt {
     reset_means_unread: bool,
 }
 
-impl Attempt {
+impl SendAttempt {
     /// The first of a request; `reset_means_unread` says whether a connection that is reset shows that its backend has
     /// read nothing.
     pub fn first(method: &Method, body: &BoundedBody, reset_means_unread: bool) -> Self {
@@ -32,14 +32,14 @@ impl Attempt {
         Self { number: 1, is_kept: false, is_idempotent, has_body, is_whole, reset_means_unread }
     }
 
-    /// Whether the request may be sent again, on a new connection, after this attempt failed with no response; `reset` says
-    /// whether the connection was reset, and `has_sent` whether the kernel has taken a byte of the request.
+    /// Whether the request may be sent again, on a new connection, after this attempt failed with no response; `reset`
+    /// says whether the connection was reset, and `has_sent` whether the kernel has taken a byte of the request.
     ///
-    /// A backend that has read nothing has done nothing. That is so where nothing was sent. Otherwise, only a reset of a socket
-    /// pair shows it: the kernel resets it, and does not just end it, if its peer goes while bytes are in it that nobody has
-    /// read; of a request with a body, these may be the end of the body. A kept connection may have been closed before
-    /// the request came; a request that can take effect twice as well as once is sent again then. Any other may have taken
-    /// effect.
+    /// A backend that has read nothing has done nothing. That is so where nothing was sent. Otherwise, only a reset of
+    /// a socket pair shows it: the kernel resets it, and does not just end it, if its peer goes while bytes are in it
+    /// that nobody has read; of a request with a body, these may be the end of the body. A kept connection may have
+    /// been closed before the request came; a request that can take effect twice as well as once is sent again then.
+    /// Any other may have taken effect.
     pub fn may_repeat(&self, reset: bool, has_sent: bool) -> bool {
         let is_harmless = match self.reset_means_unread {
             true => reset && !self.has_body,
@@ -49,8 +49,8 @@ impl Attempt {
     }
 }
 
-/// Whether a request may be sent again on a new connection when a kept one has failed without a response: its method says
-/// so, and all of its body is here.
+/// Whether a request may be sent again on a new connection when a kept one has failed without a response: its method
+/// says so, and all of its body is here.
 pub(crate) fn is_repeatable(method: &Method, body: &BoundedBody) -> bool {
     is_idempotent(method) && (body.is_end_stream() || body.is_here())
 }
@@ -69,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    fn attempt(method: &Method, body: &'static str, is_kept: bool, reset_means_unread: bool) -> Attempt {
+    fn attempt(method: &Method, body: &'static str, is_kept: bool, reset_means_unread: bool) -> SendAttempt {
         let body = BoundedBody::whole(Bytes::from_static(body.as_bytes()));
-        Attempt { is_kept, ..Attempt::first(method, &body, reset_means_unread) }
+        SendAttempt { is_kept, ..SendAttempt::first(method, &body, reset_means_unread) }
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
         let first = attempt(&Method::POST, "", false, true);
         assert!(first.may_repeat(true, true) && !first.may_repeat(false, true));
         assert!(!attempt(&Method::POST, "a", true, true).may_repeat(true, true));
-        assert!(!Attempt { number: ATTEMPTS_MAX, ..first }.may_repeat(true, true));
+        assert!(!SendAttempt { number: ATTEMPTS_MAX, ..first }.may_repeat(true, true));
     }
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
         }
         let codec = Full::new(Bytes::from_static(b"a")).map_err(|never| match never {});
         let streamed = BoundedBody::new(codec, 9, Rc::default());
-        let first = Attempt::first(&Method::PUT, &streamed, false);
-        assert!(!Attempt { is_kept: true, ..first }.may_repeat(true, false));
+        let first = SendAttempt::first(&Method::PUT, &streamed, false);
+        assert!(!SendAttempt { is_kept: true, ..first }.may_repeat(true, false));
         assert!(!is_repeatable(&Method::PUT, &streamed));
     }
 }

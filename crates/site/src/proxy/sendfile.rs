@@ -1,8 +1,8 @@
 //! Answers that name a file to be sent in their place: `X-Sendfile` (a path of the file system below the root) and
 //! `X-Accel-Redirect` (a path of the site).
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never: name
-//! what is not below the site's root, or pass the header on to a client.
+//! Runs in: the site worker, under the site's uid. Untrusted input: headers of servers behind the site. Must never:
+//! name what is not below the site's root, or pass the header on to a client.
 
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Method, Request, Response};
@@ -11,13 +11,13 @@ use request::sendfile::{accel_redirect, sendfile};
 
 use crate::files::response as file_response;
 use crate::files::response::Shape;
-use crate::files::{File, Files};
+use crate::files::{File, RootFiles};
 use crate::http::body::ResponseBody;
 
 const X_SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 const X_ACCEL_REDIRECT: HeaderName = HeaderName::from_static("x-accel-redirect");
 
-/// What the file's own answer says, whatever the server said of its own.
+/// The headers of the file's own answer, which replace the server's.
 const OF_THE_FILE: [HeaderName; 6] = [
     header::CONTENT_LENGTH,
     header::CONTENT_ENCODING,
@@ -27,7 +27,7 @@ const OF_THE_FILE: [HeaderName; 6] = [
     header::LAST_MODIFIED,
 ];
 
-/// What a client wishes of a file, whoever names it.
+/// The client's conditions for a file, whoever names it.
 pub(crate) struct Wishes {
     method: Method,
     pub(crate) headers: HeaderMap,
@@ -59,12 +59,12 @@ impl Wishes {
 
 /// The path of the site that an answer names in place of its body; `None` if it is not the site's.
 #[derive(Clone)]
-pub(crate) struct Named(pub(crate) Option<NormalPath<'static>>);
+pub(crate) struct SendfilePath(pub(crate) Option<NormalPath<'static>>);
 
-/// Takes the names of files out of an answer, whose path goes with it as [`Named`].
-pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&Files>) -> Response<B> {
+/// Takes the names of files out of an answer, whose path goes with it as [`SendfilePath`].
+pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&RootFiles>) -> Response<B> {
     let folders = files.map(|files| &files.names().folders);
-    // What the root has where another folder stands is no file of the site.
+    // A file of the root at a path where another folder stands is no file of the site.
     let is_of_root = |path: &NormalPath<'_>| {
         folders.is_none_or(|folders| folders.alias_of(&path.as_bytes()[1..]).is_none())
     };
@@ -76,7 +76,7 @@ pub(crate) fn take<B>(mut answer: Response<B>, root: &str, files: Option<&Files>
     let named = headers.remove(X_ACCEL_REDIRECT).map(|value| accel_redirect(value.as_bytes()));
     let named = headers.remove(X_SENDFILE).map(|value| by_file(value.as_bytes())).or(named);
     if let Some(named) = named {
-        answer.extensions_mut().insert(Named(named));
+        answer.extensions_mut().insert(SendfilePath(named));
     }
     answer
 }

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::{Priority, Range};
+use conditioning::{AddressRange, Priority};
 use http::header::HeaderValue;
 use http::{Request, StatusCode};
 use sys::foreign::Foreign;
@@ -21,19 +21,19 @@ use worker::dispatcher::{Dispatcher, Outgoing, Owner};
 
 use crate::http::body::BoundedBody;
 use crate::http::conn_info::ConnInfo;
-use crate::proxy::backend::Link;
+use crate::proxy::backend::KeepAlive;
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::BackendStream;
 use crate::proxy::timeout::Timeouts;
 
-/// LIMIT: pairs that are kept for further requests: as many as a busy worker is sent at once. With hundreds of clients a turn of
-/// the loop ends as many requests before it begins the next ones, and a pair costs more than a request.
+/// LIMIT: pairs that are kept for further requests: as many as a busy worker is sent at once. With hundreds of clients
+/// a turn of the loop ends as many requests before it begins the next ones, and a pair costs more than a request.
 const IDLE_MAX: usize = 512;
 
-/// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has least to do,
-/// is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
+/// LIMIT: how long after it was made a pair is used for further requests. Whether a worker keeps up, and which one has
+/// least to do, is found out with new pairs; and a worker to which pairs lead that nobody uses is not idle.
 const PAIR_AGE: Duration = Duration::from_secs(1);
 
 /// With what requests are answered for which there is no room for a worker.
@@ -56,7 +56,7 @@ pub type Tell = Rc<dyn Fn(ChildToLauncher)>;
 
 /// How requests wait for a worker.
 #[derive(Clone)]
-pub(crate) struct Waits {
+pub(crate) struct QueueLimits {
     /// For how long at most.
     pub max: Duration,
     /// Of how many connections.
@@ -103,8 +103,8 @@ impl Owner for ServicePool {
         self.pool.close(waiting);
     }
 
-    /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers, each
-    /// request is for the one that has least to do, which a pair from before would not ask.
+    /// Pairs that nobody uses are closed, which lets a worker go, and no other from before is kept. Of several workers,
+    /// each request is for the one that has least to do, which a pair from before would not ask.
     fn workers_changed(&self, count: usize) {
         self.pool.clear();
         self.pool.allow(count <= 1);
@@ -113,14 +113,14 @@ impl Owner for ServicePool {
 
 impl ServiceProxy {
     /// The way to the workers of `partition`, which messages call `name`.
-    pub(crate) fn new(name: &str, partition: u16, waits: Waits) -> Self {
-        let Waits { max, connections, priority, tell } = waits;
+    pub(crate) fn new(name: &str, partition: u16, waits: QueueLimits) -> Self {
+        let QueueLimits { max, connections, priority, tell } = waits;
         let pool = Pool::new(Bounds { connections: IDLE_MAX, idle: None });
         let (told, undelivered) = (Cell::default(), Cell::default());
         let pairs = Rc::new(ServicePool { partition, tell, told, pool, undelivered });
         let dispatcher = Dispatcher::new(name, max, connections, pairs.clone());
-        // While others wait for a place in a worker a pair is closed, which gives them its own: were it kept, the next request
-        // to come would have it, and those that wait would do so for ever.
+        // While others wait for a place in a worker a pair is closed, which gives them its own: were it kept, the next
+        // request to come would have it, and those that wait would do so for ever.
         let workers = Rc::downgrade(&dispatcher);
         pairs.pool.keep_while(move || workers.upgrade().is_some_and(|workers| !workers.is_full()));
         // No shares: a pair is used for requests of many clients, and the gate has counted those.
@@ -140,12 +140,12 @@ impl ServiceProxy {
     }
 
     /// The ranges of addresses that most of the waiting requests come from.
-    pub(crate) fn ranges_waiting(&self, at_most: usize) -> Vec<(Range, u32)> {
+    pub(crate) fn ranges_waiting(&self, at_most: usize) -> Vec<(AddressRange, u32)> {
         self.dispatcher.ranges_waiting(at_most)
     }
 
-    /// Whether requests are answered with 500 because the service is broken. No worker will come for those that wait for
-    /// one, so they are answered too.
+    /// Whether requests are answered with 500 because the service is broken. No worker will come for those that wait
+    /// for one, so they are answered too.
     pub(crate) fn set_broken(&self, broken: bool) {
         self.refused.set(broken.then_some(StatusCode::INTERNAL_SERVER_ERROR));
         if broken {
@@ -176,7 +176,7 @@ impl ServiceProxy {
     }
 }
 
-impl Link for ServiceProxy {
+impl KeepAlive for ServiceProxy {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pairs.pool
     }

@@ -23,8 +23,9 @@ pub(crate) type BackendDialer = Dialer<BackendStream>;
 
 /// See the file's head.
 ///
-/// A server may answer before it has read the whole request, and close: of a body that is too large for it, for example.
-/// A write that finds this out says nothing, so that whoever writes goes on to read the answer, or that there is none.
+/// A server may answer before it has read the whole request, and close: of a body that is too large for it, for
+/// example. A write that finds this out says nothing, so that whoever writes goes on to read the answer, or that there
+/// is none.
 pub(crate) struct BackendStream {
     stream: ServerStream,
     /// The server takes no more.
@@ -63,7 +64,7 @@ impl BackendStream {
     /// A connection to `target`.
     ///
     /// # Errors
-    /// What its client is told.
+    /// The status that the client gets.
     pub async fn connect(dialer: &BackendDialer, target: u16) -> Result<Self, StatusCode> {
         let (stream, number) = dialer.connect_numbered(target).await.map_err(status)?;
         Ok(Self { number: Some(number), ..stream })
@@ -89,8 +90,8 @@ impl BackendStream {
         Self { until: Some(until), ..self }
     }
 
-    /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the runtime
-    /// knows: the kernel is asked only after an event. If there is something, a byte of it is lost.
+    /// Whether a connection on which no answer is awaited is still open and has nothing to be read, as far as the
+    /// runtime knows: the kernel is asked only after an event. If there is something, a byte of it is lost.
     pub fn is_quiet(&self) -> bool {
         let mut byte = [0];
         self.stream.try_read(&mut byte).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -115,7 +116,7 @@ impl BackendStream {
         self.refused |= done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
     }
 
-    /// What a write of `length` bytes comes to.
+    /// Notes the result of a write of `length` bytes; a server that reads no more makes it succeed.
     fn wrote(&mut self, length: usize, written: io::Result<usize>) -> io::Result<usize> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset};
         self.note(&written);
@@ -177,7 +178,7 @@ impl AsyncWrite for BackendStream {
     }
 }
 
-/// What a client is told that there is no connection for.
+/// The status for a client whose request gets no connection.
 fn status(why: Unreachable) -> StatusCode {
     match why {
         Unreachable::Refused | Unreachable::Unknown | Unreachable::Forbidden | Unreachable::Unresolved => {

@@ -1,7 +1,7 @@
 //! Bodies on their way to a server behind the site, and back: passed on as they come, and not waited for for ever.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients and servers. Must never: keep more
-//! of a body than one piece, or wait for a server without a deadline.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients and servers. Must never: keep
+//! more of a body than one piece, or wait for a server without a deadline.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -18,8 +18,8 @@ use worker::ANSWER_TIMEOUT;
 
 use crate::http::body::{BodyError, BoundedBody, BoxError};
 
-/// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of its own
-/// for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.
+/// LIMIT: how long the worker of another site may do nothing for a request that is relayed to it. It has deadlines of
+/// its own for whoever it waits for, the longest an hour (`answer_timeout`); this is for a worker that hangs.
 const SITE_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How long a backend may take.
@@ -32,7 +32,8 @@ pub(crate) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Of the site's own services and functions. A service may be silent within a response, as one that sends events is.
+    /// Of the site's own services and functions. A service may be silent within a response, as one that sends events
+    /// is.
     pub const OWN: Self = Self { answer: ANSWER_TIMEOUT, silence: None };
 
     /// Of another site's worker.
@@ -58,13 +59,13 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// How far a request's body has come on its way to the server.
-pub(crate) struct Progress {
+pub(crate) struct UploadProgress {
     moved: Cell<Instant>,
     /// Whether it is the client who is waited for: how long that may take is judged elsewhere.
     awaits_client: Cell<bool>,
 }
 
-impl Progress {
+impl UploadProgress {
     pub fn new() -> Rc<Self> {
         Self::since(Instant::now())
     }
@@ -85,7 +86,7 @@ impl Progress {
         self.awaits_client.set(true);
     }
 
-    /// What `answer` gives; `None` once the server has done nothing for `timeout`.
+    /// Awaits `answer`; `None` once the server has done nothing for `timeout`.
     pub async fn watch<T>(&self, timeout: Duration, answer: impl Future<Output = T>) -> Option<T> {
         let mut answer = pin!(answer);
         loop {
@@ -102,13 +103,13 @@ impl Progress {
 }
 
 /// A request's body.
-pub(crate) struct Upload {
+pub(crate) struct TimedUpload {
     inner: BoundedBody,
-    progress: Rc<Progress>,
+    progress: Rc<UploadProgress>,
 }
 
-impl Upload {
-    pub fn new(inner: BoundedBody, progress: Rc<Progress>) -> Self {
+impl TimedUpload {
+    pub fn new(inner: BoundedBody, progress: Rc<UploadProgress>) -> Self {
         Self { inner, progress }
     }
 
@@ -128,7 +129,7 @@ impl Upload {
     }
 }
 
-impl Body for Upload {
+impl Body for TimedUpload {
     type Data = Bytes;
     type Error = BodyError;
 

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use wire::ProxyHeader;
 
 use crate::http::conn_info::ConnInfo;
-use crate::proxy::backend::Link;
+use crate::proxy::backend::KeepAlive;
 use crate::proxy::http::Peer;
 use crate::proxy::pool::{Bounds, Pool};
 use crate::proxy::stream::{BackendDialer, BackendStream};
@@ -19,8 +19,8 @@ use crate::proxy::timeout::Timeouts;
 
 /// LIMIT: connections of one target that are kept for further requests; more than run at once are of no use.
 const IDLE_MAX: usize = 64;
-/// LIMIT: how long a connection is kept. Servers close what is idle, Node, Apache and uvicorn after 5 s, and what is sent
-/// at that moment is lost; a new connection costs less.
+/// LIMIT: how long a connection is kept. Servers close what is idle, Node, Apache and uvicorn after 5 s, and what is
+/// sent at that moment is lost; a new connection costs less.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The way to the servers of one target.
@@ -46,7 +46,7 @@ impl Upstream {
     }
 }
 
-impl Link for Upstream {
+impl KeepAlive for Upstream {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }

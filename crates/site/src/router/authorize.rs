@@ -1,21 +1,21 @@
 //! Whether a client may have what a path leads to.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses and passwords of clients. Must never: take
-//! the policy of one rule for that of all which cover a path.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses and passwords of clients. Must never:
+//! take the policy of one rule for that of all which cover a path.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
-use crate::context::Site;
+use crate::context::SiteContext;
 use crate::http::body::ResponseBody;
 use crate::http::conn_info::ConnInfo;
 use crate::http::response;
-use crate::router::access::users::Verdict;
+use crate::router::access::users::PasswordVerdict;
 use crate::router::rules::Rule;
 
-/// Who has asked for a path.
+/// The origin of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum PathOrigin {
     /// The client, by its name.
     Client,
     /// This server, or one behind the site: an internal redirect.
@@ -24,13 +24,13 @@ pub(crate) enum Origin {
 
 /// The refusal, if one of the rules does not let this client have what they are for.
 pub(crate) async fn authorize(
-    site: &Site,
+    site: &SiteContext,
     rules: &[&Rule],
-    origin: Origin,
+    origin: PathOrigin,
     conn: ConnInfo,
     headers: &HeaderMap,
 ) -> Option<Response<ResponseBody>> {
-    if rules.iter().any(|rule| rule.policy.internal) && origin == Origin::Client {
+    if rules.iter().any(|rule| rule.policy.internal) && origin == PathOrigin::Client {
         return Some(response::error(StatusCode::NOT_FOUND));
     }
     if !rules.iter().all(|rule| rule.policy.allows(conn.peer.ip())) {
@@ -42,20 +42,20 @@ pub(crate) async fn authorize(
         let users = basic_auth.users.borrow().clone();
         let verdict = match field {
             Some(field) => users.verify(&site.guesses, conn.peer.ip(), field.as_bytes()).await,
-            None => Verdict::Bad,
+            None => PasswordVerdict::Bad,
         };
-        if verdict == Verdict::Busy {
+        if verdict == PasswordVerdict::Busy {
             site.shed.note(|shed| shed.unavailable += 1);
         }
-        if verdict != Verdict::Good {
+        if verdict != PasswordVerdict::Good {
             return Some(unauthorised(verdict, &basic_auth.challenge));
         }
     }
     None
 }
 
-fn unauthorised(verdict: Verdict, challenge: &HeaderValue) -> Response<ResponseBody> {
-    if verdict == Verdict::Busy {
+fn unauthorised(verdict: PasswordVerdict, challenge: &HeaderValue) -> Response<ResponseBody> {
+    if verdict == PasswordVerdict::Busy {
         return response::error(StatusCode::SERVICE_UNAVAILABLE);
     }
     let mut response = response::error(StatusCode::UNAUTHORIZED);

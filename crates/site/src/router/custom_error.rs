@@ -1,7 +1,7 @@
 //! The operator's pages in place of ours, for answers that say that something is wrong.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the request that has failed. Must never: send a page
-//! that its own rules keep from the client, or the source of one that is a script.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the request that has failed. Must never: send a
+//! page that its own rules keep from the client, or the source of one that is a script.
 
 use std::rc::Rc;
 
@@ -12,23 +12,23 @@ use request::path::NormalPath;
 use request::range::Span;
 
 use crate::config::settings::Settings;
-use crate::context::Site;
-use crate::files::cache::Root;
+use crate::context::SiteContext;
+use crate::files::cache::CachedRoot;
 use crate::files::serve;
-use crate::files::{File, Found};
-use crate::http::body::{BoundedBody, FileBody, Piece, ResponseBody};
+use crate::files::{File, FoundPath};
+use crate::http::body::{BodyPiece, BoundedBody, FileBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{FailedWith, redirect_internally};
-use crate::router::authorize::{Origin, authorize};
+use crate::router::authorize::{PathOrigin, authorize};
 use crate::router::dispatch::{Location, pass_on};
 use crate::router::rules::RouteMatch;
 
 /// The head of a request, kept for a script that makes the page of its error.
-pub(crate) struct Kept(Parts);
+pub(crate) struct KeptHead(Parts);
 
-impl Kept {
+impl KeptHead {
     /// That of a request, where the site has pages of its own.
-    pub fn of<B>(settings: &Settings, request: &Request<B>) -> Option<Kept> {
+    pub fn of<B>(settings: &Settings, request: &Request<B>) -> Option<KeptHead> {
         if settings.error_pages.is_empty() {
             return None;
         }
@@ -37,17 +37,17 @@ impl Kept {
         parts.uri = request.uri().clone();
         parts.version = request.version();
         parts.headers = request.headers().clone();
-        Some(Kept(parts))
+        Some(KeptHead(parts))
     }
 }
 
 /// The operator's page in place of `response`, if there is one for its status.
 pub(crate) async fn apply(
-    site: &Site,
-    root: Option<&Rc<Root>>,
+    site: &SiteContext,
+    root: Option<&Rc<CachedRoot>>,
     failed: &RouteMatch<'_>,
     conn: ConnInfo,
-    kept: Kept,
+    kept: KeptHead,
     response: Response<ResponseBody>,
 ) -> Response<ResponseBody> {
     let status = response.status();
@@ -65,7 +65,7 @@ pub(crate) async fn apply(
         !failed.covering.iter().any(|known| std::ptr::eq(*known, **rule))
     };
     let others: Vec<_> = route.covering.iter().filter(asked).copied().collect();
-    if authorize(site, &others, Origin::Server, conn, &kept.0.headers).await.is_some() {
+    if authorize(site, &others, PathOrigin::Server, conn, &kept.0.headers).await.is_some() {
         return response;
     }
     match (resolved.run, resolved.found) {
@@ -75,13 +75,13 @@ pub(crate) async fn apply(
             let made = Box::pin(pass_on(site, &mut location, rule, conn, &mut request)).await.response;
             if made.status().is_success() { with_status(made, &response) } else { response }
         }
-        (None, Ok(Found::File(file))) => with_file(response, file),
+        (None, Ok(FoundPath::File(file))) => with_file(response, file),
         _ => response,
     }
 }
 
 /// A request for the script at `path`, which reads nothing of what the client has sent but the head.
-fn for_script(kept: Kept, path: &NormalPath<'_>, status: StatusCode) -> Request<BoundedBody> {
+fn for_script(kept: KeptHead, path: &NormalPath<'_>, status: StatusCode) -> Request<BoundedBody> {
     let mut request = Request::from_parts(kept.0, BoundedBody::empty());
     if *request.method() != Method::HEAD {
         *request.method_mut() = Method::GET;
@@ -111,7 +111,7 @@ fn with_file(response: Response<ResponseBody>, file: File) -> Response<ResponseB
     parts.headers.insert(header::CONTENT_LENGTH, file.version.size.into());
     let body = match file.version.size {
         0 => ResponseBody::Empty,
-        length => ResponseBody::File(FileBody::new(file.fd, [Piece::Span(Span { start: 0, length })])),
+        length => ResponseBody::File(FileBody::new(file.fd, [BodyPiece::Span(Span { start: 0, length })])),
     };
     Response::from_parts(parts, body)
 }

@@ -5,12 +5,12 @@
 
 use http::{Request, header};
 use request::path::{NormalPath, escape, escape_value};
-use rewrite::{Captures, Part, Target, Variable};
+use rewrite::{Captures, RewriteTarget, TargetPart, Variable};
 
 use crate::router::rules::Rule;
 
-/// What variables stand for.
-pub(super) struct Source<'r> {
+/// The values of variables.
+pub(super) struct VariableSource<'r> {
     pub path: &'r NormalPath<'r>,
     pub query: Option<&'r str>,
     /// In lower case, without port.
@@ -44,15 +44,16 @@ impl Destination {
     }
 }
 
-impl Source<'_> {
-    /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows the
-    /// rule's path is added.
-    pub fn destination(&self, rule: &Rule, to: &Target) -> Destination {
+impl VariableSource<'_> {
+    /// Where `to` leads under `rule`: if the rule's path and a target without variables end with a slash, what follows
+    /// the rule's path is added.
+    pub fn destination(&self, rule: &Rule, to: &RewriteTarget) -> Destination {
         let captures = rule.matcher.pattern.as_ref().and_then(|pattern| pattern.find(self.path.as_bytes()));
         let captures = captures.unwrap_or_default();
         let rest = rule.matcher.path.as_deref().and_then(|from| {
             let is_folder = to.is_plain() && to.fixed_path().is_some_and(|path| path.ends_with('/'));
-            // What was decoded to be compared is encoded again: a backslash or a line end must not reach a client.
+            // A part that was decoded to be compared is encoded again: a backslash or a line end must not reach a
+            // client.
             (is_folder && from.ends_with('/')).then(|| escape(self.path.below(from).unwrap_or_default()))
         });
         let rest = rest.unwrap_or_default();
@@ -64,19 +65,19 @@ impl Source<'_> {
         }
     }
 
-    fn path_of(&self, to: &Target, captures: &Captures<'_>) -> String {
+    fn path_of(&self, to: &RewriteTarget, captures: &Captures<'_>) -> String {
         let mut out = String::new();
         for part in &to.path {
             let value = match part {
-                Part::Text(text) => text.clone(),
-                Part::Variable(Variable::Host) => self.host.to_owned(),
-                Part::Variable(Variable::Args) => escape(self.query.unwrap_or_default().as_bytes()),
-                Part::Variable(Variable::Uri) => self.path.spelling(),
-                Part::Variable(Variable::Group(name)) => escape(captures.get(name)),
+                TargetPart::Text(text) => text.clone(),
+                TargetPart::Variable(Variable::Host) => self.host.to_owned(),
+                TargetPart::Variable(Variable::Args) => escape(self.query.unwrap_or_default().as_bytes()),
+                TargetPart::Variable(Variable::Uri) => self.path.spelling(),
+                TargetPart::Variable(Variable::Group(name)) => escape(captures.get(name)),
             };
             // SECURITY: behind a host there is only a path, whatever a group has matched.
             let ends_host =
-                matches!(part, Part::Variable(Variable::Group(_) | Variable::Args)) && is_in_host(&out);
+                matches!(part, TargetPart::Variable(Variable::Group(_) | Variable::Args)) && is_in_host(&out);
             if ends_host && !value.is_empty() && !value.starts_with('/') {
                 out.push('/');
             }
@@ -89,13 +90,13 @@ impl Source<'_> {
         }
     }
 
-    fn query_of(&self, to: &Target, captures: &Captures<'_>) -> Option<String> {
+    fn query_of(&self, to: &RewriteTarget, captures: &Captures<'_>) -> Option<String> {
         let own = to.query.iter().map(|part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Variable(Variable::Args) => self.query.unwrap_or_default().to_owned(),
-            Part::Variable(Variable::Host) => escape_value(self.host.as_bytes()),
-            Part::Variable(Variable::Uri) => escape_value(self.path.as_bytes()),
-            Part::Variable(Variable::Group(name)) => escape_value(captures.get(name)),
+            TargetPart::Text(text) => text.clone(),
+            TargetPart::Variable(Variable::Args) => self.query.unwrap_or_default().to_owned(),
+            TargetPart::Variable(Variable::Host) => escape_value(self.host.as_bytes()),
+            TargetPart::Variable(Variable::Uri) => escape_value(self.path.as_bytes()),
+            TargetPart::Variable(Variable::Group(name)) => escape_value(captures.get(name)),
         });
         let own: String = own.collect();
         let kept = self.query.filter(|_| to.keeps_query).unwrap_or_default();
@@ -122,14 +123,14 @@ mod tests {
     use rewrite::{Matcher, Pattern};
 
     use super::*;
-    use crate::router::rules::Target as Action;
+    use crate::router::rules::RuleTarget as Action;
 
     fn lead(pattern: &str, to: &str, path: &str, query: Option<&str>) -> String {
         let pattern = Pattern::new(pattern).unwrap();
-        let to = Target::parse(to, Some(&pattern)).unwrap();
+        let to = RewriteTarget::parse(to, Some(&pattern)).unwrap();
         let rule = Rule::new(Some(1), Matcher::pattern(pattern), Action::Files);
         let path = NormalPath::parse(path).unwrap();
-        Source { path: &path, query, host: "a.test" }.destination(&rule, &to).location()
+        VariableSource { path: &path, query, host: "a.test" }.destination(&rule, &to).location()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who answers a request: files, a service, another server, or a rule by itself; and on what terms.
+//! Chooses what answers a request: files, a service, another server, or a rule by itself; and on what terms.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: requests, and what services and upstreams answer.
 //! Must never: take an action before the terms of every rule that covers the path are met.
@@ -11,11 +11,11 @@ use http::{Method, Request, Response, StatusCode};
 use request::path::NormalPath;
 use wire::CHALLENGES;
 
-use crate::context::Site;
-use crate::files::Found;
-use crate::files::cache::Root;
+use crate::context::SiteContext;
+use crate::files::FoundPath;
+use crate::files::cache::CachedRoot;
 use crate::files::response as file_response;
-use crate::files::serve::{self, Outcome};
+use crate::files::serve::{self, FileOutcome};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::{redirect_internally, rewrite_internally, set_path};
@@ -23,52 +23,52 @@ use crate::http::response;
 use crate::http::websocket;
 use crate::proxy::headers::{HeaderChanges, clean_answer};
 use crate::proxy::response::leave_out_body;
-use crate::proxy::sendfile::{Named, Wishes, with_file};
-use crate::router::authorize::{Origin, authorize};
-use crate::router::destination::{Destination, Source, host_of};
-use crate::router::refused::{Asked, PassedOn};
-use crate::router::rules::{RouteMatch, Rule, Target, Tried};
+use crate::proxy::sendfile::{SendfilePath, Wishes, with_file};
+use crate::router::authorize::{PathOrigin, authorize};
+use crate::router::destination::{Destination, VariableSource, host_of};
+use crate::router::refused::{ForwardedHead, LoggedHead};
+use crate::router::rules::{RouteMatch, Rule, RuleTarget, TryFile};
 
 /// Where a request leads: a path, what the rules say of it, and a folder of files.
 pub(crate) struct Location<'p, 'r> {
-    pub root: Option<&'p Rc<Root>>,
+    pub root: Option<&'p Rc<CachedRoot>>,
     pub path: &'p NormalPath<'p>,
     pub route: &'p mut RouteMatch<'r>,
 }
 
 /// An answer, and whether it is this worker's own: others' are passed on as they are.
-pub(crate) struct Answered {
+pub(crate) struct RoutedAnswer {
     pub(crate) response: Response<ResponseBody>,
     pub(crate) own: bool,
 }
 
-impl Answered {
+impl RoutedAnswer {
     pub(crate) fn own(response: Response<ResponseBody>) -> Self {
         Self { response, own: true }
     }
 
-    /// What a backend has answered; or an error in its place, which is ours.
+    /// A backend's answer; or an error in its place, which is ours.
     pub(super) fn foreign(response: Response<ResponseBody>) -> Self {
         let own = response.extensions().get::<response::Own>().is_some();
         Self { response: tidy(response), own }
     }
 }
 
-/// Does what the rules say, or what there is without them. Whoever passes the request on takes it out of `request`: a
-/// request is large, and would be moved at every step on the way there.
+/// Does what the rules say, or what there is without them. A backend that passes the request on takes it out of
+/// `request`: a request is large, and would be moved at every step on the way there.
 pub(super) async fn act<'r>(
-    site: &'r Site,
+    site: &'r SiteContext,
     location: Location<'_, 'r>,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
+) -> RoutedAnswer {
     let Some(rule) = location.route.rule else {
         return from_files(site, location, None, conn, request).await;
     };
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let proves = matches!(rule.target, Target::Redirect { .. }) && location.path.is_below(CHALLENGES);
+    let proves = matches!(rule.target, RuleTarget::Redirect { .. }) && location.path.is_below(CHALLENGES);
     if reads && (rule.fallback || proves) {
-        // What proves to an authority that the host is ours is no matter of redirection.
+        // An authority's challenge for the host is never redirected.
         return from_files(site, location, Some(rule), conn, request).await;
     }
     by_rule(site, location, rule, conn, request).await
@@ -76,20 +76,26 @@ pub(super) async fn act<'r>(
 
 /// Answers from files; without one, by the rule `miss`.
 async fn from_files<'r>(
-    site: &'r Site,
+    site: &'r SiteContext,
     mut location: Location<'_, 'r>,
     miss: Option<&'r Rule>,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
-    let outcome =
-        serve::answer(site, location.root, (location.path, &mut *location.route), Asked::of(conn, request))
-            .await;
+) -> RoutedAnswer {
+    let outcome = serve::answer(
+        site,
+        location.root,
+        (location.path, &mut *location.route),
+        LoggedHead::of(conn, request),
+    )
+    .await;
     match (outcome, miss) {
-        (Outcome::Answer(response), _) | (Outcome::Missing(response), None) => Answered::own(response),
+        (FileOutcome::Answer(response), _) | (FileOutcome::Missing(response), None) => {
+            RoutedAnswer::own(response)
+        }
         // Boxed: its future would enlarge that of every file.
-        (Outcome::Missing(_), Some(rule)) => Box::pin(by_rule(site, location, rule, conn, request)).await,
-        (Outcome::Run(rule, name), _) => {
+        (FileOutcome::Missing(_), Some(rule)) => Box::pin(by_rule(site, location, rule, conn, request)).await,
+        (FileOutcome::Run(rule, name), _) => {
             redirect_internally(request, &name);
             location.path = &name;
             Box::pin(pass_on(site, &mut location, rule, conn, request)).await
@@ -98,24 +104,26 @@ async fn from_files<'r>(
 }
 
 async fn by_rule<'r>(
-    site: &'r Site,
+    site: &'r SiteContext,
     mut location: Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
+) -> RoutedAnswer {
     match &rule.target {
-        Target::Files | Target::Alias => Answered::own(response::error(StatusCode::NOT_FOUND)),
-        Target::Redirect { to, status } => {
+        RuleTarget::Files | RuleTarget::Alias => RoutedAnswer::own(response::error(StatusCode::NOT_FOUND)),
+        RuleTarget::Redirect { to, status } => {
             let location = destination(rule, to, location.path, request).location();
-            Answered::own(response::elsewhere(location, *status))
+            RoutedAnswer::own(response::elsewhere(location, *status))
         }
-        Target::Rewrite(to) => {
+        RuleTarget::Rewrite(to) => {
             let to = destination(rule, to, location.path, request);
             Box::pin(rewrite(site, location.root, to, conn, request)).await
         }
-        Target::TryFiles(tried) => Box::pin(try_files(site, location, (rule, tried), conn, request)).await,
-        Target::Service(_) | Target::Upstream(_) | Target::FastCgi(_) | Target::Hook(_) => {
+        RuleTarget::TryFiles(tried) => {
+            Box::pin(try_files(site, location, (rule, tried), conn, request)).await
+        }
+        RuleTarget::Service(_) | RuleTarget::Upstream(_) | RuleTarget::FastCgi(_) | RuleTarget::Hook(_) => {
             pass_on(site, &mut location, rule, conn, request).await
         }
     }
@@ -123,12 +131,12 @@ async fn by_rule<'r>(
 
 /// Has another server answer, or a function of this one; with the headers that the rules change.
 pub(crate) async fn pass_on<'r>(
-    site: &'r Site,
+    site: &'r SiteContext,
     location: &mut Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
+) -> RoutedAnswer {
     change(request, location.route, rule);
     let mut answered = answer_of(site, location, rule, conn, request).await;
     for name in location.route.hidden_headers() {
@@ -137,7 +145,7 @@ pub(crate) async fn pass_on<'r>(
     answered
 }
 
-/// What the rules change of a request that is passed on.
+/// Changes a request that is passed on, as the rules say.
 fn change(request: &mut Request<BoundedBody>, route: &RouteMatch<'_>, rule: &Rule) {
     let mut changes = HeaderChanges { set: route.request_headers().cloned().collect(), prefix: None };
     if let Some(prefix) = rule.matcher.path.as_deref().filter(|_| rule.strip_prefix) {
@@ -157,27 +165,27 @@ fn change(request: &mut Request<BoundedBody>, route: &RouteMatch<'_>, rule: &Rul
 }
 
 async fn answer_of<'r>(
-    site: &'r Site,
+    site: &'r SiteContext,
     location: &mut Location<'_, 'r>,
     rule: &Rule,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
-    let Target::Hook(name) = &rule.target else {
+) -> RoutedAnswer {
+    let RuleTarget::Hook(name) = &rule.target else {
         let Some(backend) = rule.target.backend() else {
-            return Answered::own(response::error(StatusCode::NOT_FOUND));
+            return RoutedAnswer::own(response::error(StatusCode::NOT_FOUND));
         };
-        let passed_on = PassedOn::of(conn, request);
-        if matches!(rule.target, Target::Service(_)) {
+        let passed_on = ForwardedHead::of(conn, request);
+        if matches!(rule.target, RuleTarget::Service(_)) {
             let response = site.worker.forward(backend, None, conn, request).await;
-            return Answered::foreign(passed_on.check(site, rule, response));
+            return RoutedAnswer::foreign(passed_on.check(site, rule, response));
         }
         let wishes = Wishes::of(request);
         let files = location.root.map(|root| &root.files);
         let response = site.worker.forward(backend, files, conn, request).await;
         let response = passed_on.check(site, rule, response);
-        if response.extensions().get::<Named>().is_none() {
-            return Answered::foreign(response);
+        if response.extensions().get::<SendfilePath>().is_none() {
+            return RoutedAnswer::foreign(response);
         }
         // Boxed: this case is rare.
         return Box::pin(named_file(site, location.root, conn, &wishes, response)).await;
@@ -185,16 +193,16 @@ async fn answer_of<'r>(
     // Boxed: its future would enlarge that of every backend.
     match Box::pin(site.hooks.call(name, conn, take(request))).await {
         // A function says itself what it has to say of an error.
-        Ok(response) => Answered::foreign(response),
+        Ok(response) => RoutedAnswer::foreign(response),
         Err(head) => {
             let Parts { method, uri, headers, .. } = &*head;
-            let asked = Asked { conn, method, uri, headers };
+            let asked = LoggedHead { conn, method, uri, headers };
             let files = serve::answer(site, location.root, (location.path, &mut *location.route), asked);
             let outcome = Box::pin(files).await;
-            Answered::own(match outcome {
-                Outcome::Answer(response) | Outcome::Missing(response) => response,
+            RoutedAnswer::own(match outcome {
+                FileOutcome::Answer(response) | FileOutcome::Missing(response) => response,
                 // Another rule's program: the function that was asked has passed it on to the files, which have none.
-                Outcome::Run(..) => response::error(StatusCode::NOT_FOUND),
+                FileOutcome::Run(..) => response::error(StatusCode::NOT_FOUND),
             })
         }
     }
@@ -202,28 +210,28 @@ async fn answer_of<'r>(
 
 /// The file that an answer names in place of its body, if its rules let the client have it.
 async fn named_file(
-    site: &Site,
-    root: Option<&Rc<Root>>,
+    site: &SiteContext,
+    root: Option<&Rc<CachedRoot>>,
     conn: ConnInfo,
     wishes: &Wishes,
     mut response: Response<ResponseBody>,
-) -> Answered {
-    let Some(Named(path)) = response.extensions_mut().remove::<Named>() else {
-        return Answered::foreign(response);
+) -> RoutedAnswer {
+    let Some(SendfilePath(path)) = response.extensions_mut().remove::<SendfilePath>() else {
+        return RoutedAnswer::foreign(response);
     };
     // It names what is not the site's: a server that was led astray, or is not ours any more.
     let (Some(path), Some(root)) = (path, root) else {
-        return Answered::foreign(response::error(StatusCode::NOT_FOUND));
+        return RoutedAnswer::foreign(response::error(StatusCode::NOT_FOUND));
     };
     let Ok(mut route) = site.rules.find(&path) else {
-        return Answered::foreign(response::error(StatusCode::NOT_FOUND));
+        return RoutedAnswer::foreign(response::error(StatusCode::NOT_FOUND));
     };
     let resolved = serve::resolve(&site.rules, root, &path, &mut route);
-    if let Some(refused) = authorize(site, &route.covering, Origin::Server, conn, &wishes.headers).await {
-        return Answered::foreign(refused);
+    if let Some(refused) = authorize(site, &route.covering, PathOrigin::Server, conn, &wishes.headers).await {
+        return RoutedAnswer::foreign(refused);
     }
-    Answered::foreign(match resolved.found {
-        Ok(Found::File(file)) if resolved.run.is_none() => with_file(&response, file, wishes),
+    RoutedAnswer::foreign(match resolved.found {
+        Ok(FoundPath::File(file)) if resolved.run.is_none() => with_file(&response, file, wishes),
         // A program, or a directory, whose path is not for the client to see.
         Ok(_) => response::error(StatusCode::NOT_FOUND),
         Err(missing) => file_response::missing(missing),
@@ -233,22 +241,23 @@ async fn named_file(
 /// Where a target of a rule leads for a request.
 fn destination(
     rule: &Rule,
-    to: &rewrite::Target,
+    to: &rewrite::RewriteTarget,
     path: &NormalPath<'_>,
     request: &Request<BoundedBody>,
 ) -> Destination {
     let host = host_of(request).unwrap_or_default();
-    Source { path, query: request.uri().query(), host: &host }.destination(rule, to)
+    VariableSource { path, query: request.uri().query(), host: &host }.destination(rule, to)
 }
 
-/// Answers as for the first of these paths at which there is a file, or a folder with an index file; or as for the last.
+/// Answers as for the first of these paths at which there is a file, or a folder with an index file; or as for the
+/// last.
 async fn try_files(
-    site: &Site,
+    site: &SiteContext,
     location: Location<'_, '_>,
-    (rule, tried): (&Rule, &[Tried]),
+    (rule, tried): (&Rule, &[TryFile]),
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
+) -> RoutedAnswer {
     let is_there = |to: &Destination| {
         let path = NormalPath::parse(&to.path).ok()?;
         location
@@ -256,40 +265,41 @@ async fn try_files(
             .files
             .lookup(&path)
             .ok()
-            .filter(|found| path.is_folder() || !matches!(found, Found::Elsewhere(_)))
+            .filter(|found| path.is_folder() || !matches!(found, FoundPath::Elsewhere(_)))
     };
     let last = tried.len().saturating_sub(1);
     for (number, tried) in tried.iter().enumerate() {
         let to = match tried {
-            Tried::Status(status) => return Answered::own(response::error(*status)),
-            Tried::Path(to) => destination(rule, to, location.path, request),
+            TryFile::Status(status) => return RoutedAnswer::own(response::error(*status)),
+            TryFile::Path(to) => destination(rule, to, location.path, request),
         };
         if number == last || is_there(&to).is_some() {
             let to = if number == last { to } else { to.without_new_slash(location.path) };
             return rewrite(site, location.root, to, conn, request).await;
         }
     }
-    Answered::own(response::error(StatusCode::NOT_FOUND))
+    RoutedAnswer::own(response::error(StatusCode::NOT_FOUND))
 }
 
 /// Answers as for another path, by what is there: no second rule changes it again.
 async fn rewrite(
-    site: &Site,
-    root: Option<&Rc<Root>>,
+    site: &SiteContext,
+    root: Option<&Rc<CachedRoot>>,
     to: Destination,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-) -> Answered {
+) -> RoutedAnswer {
     let Ok(path) = NormalPath::parse(&to.path) else {
-        return Answered::own(response::error(StatusCode::BAD_REQUEST));
+        return RoutedAnswer::own(response::error(StatusCode::BAD_REQUEST));
     };
     let Ok(mut route) = site.rules.find(&path) else {
-        return Answered::own(response::error(StatusCode::BAD_REQUEST));
+        return RoutedAnswer::own(response::error(StatusCode::BAD_REQUEST));
     };
-    // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for it.
-    let origin = if to.is_fixed { Origin::Server } else { Origin::Client };
+    // SECURITY: the terms of where it leads hold as well. Where the client has chosen a part of that, it has asked for
+    // it.
+    let origin = if to.is_fixed { PathOrigin::Server } else { PathOrigin::Client };
     if let Some(refused) = authorize(site, &route.covering, origin, conn, request.headers()).await {
-        return Answered::own(refused);
+        return RoutedAnswer::own(refused);
     }
     rewrite_internally(request, &path, to.query.as_deref());
     let rule = route.rule.filter(|rule| rule.passes_on());

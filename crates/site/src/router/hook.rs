@@ -21,7 +21,7 @@ use crate::http::response;
 use crate::proxy::headers;
 use crate::proxy::timeout::Timeouts;
 
-/// What a function says of a request.
+/// A function's answer to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// There is nothing of this name: 404.
@@ -114,11 +114,11 @@ impl Request {
     }
 }
 
-type Called = Pin<Box<dyn Future<Output = Answer>>>;
+type HookFuture = Pin<Box<dyn Future<Output = Answer>>>;
 
 /// The functions of a server, by their names.
 #[derive(Default)]
-pub struct Hooks(HashMap<String, Box<dyn Fn(Request) -> Called>>);
+pub struct Hooks(HashMap<String, Box<dyn Fn(Request) -> HookFuture>>);
 
 impl Hooks {
     /// Adds a function; one that was there under this name is replaced.

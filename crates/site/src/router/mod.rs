@@ -1,6 +1,7 @@
-//! Who answers a request: rules, on what terms, and what they lead to.
+//! Rules: on what terms a request is answered, and by which backend.
 //!
-//! Untrusted input: requests. Must never: take an action before the access policy of every rule that covers the path is met.
+//! Untrusted input: requests. Must never: take an action before the access policy of every rule that covers the path is
+//! met.
 
 pub mod access;
 pub(crate) mod authorize;
@@ -19,43 +20,43 @@ use http::header::HeaderMap;
 use http::{Request, Response, StatusCode};
 use request::path::{NormalPath, for_backend};
 
-use self::authorize::{Origin, authorize};
+use self::authorize::{PathOrigin, authorize};
 use self::destination::host_of;
-use self::dispatch::{Answered, Location, act};
-use self::refused::Asked;
+use self::dispatch::{Location, RoutedAnswer, act};
+use self::refused::LoggedHead;
 use self::rules::RouteMatch;
-use crate::context::{Site, Waits};
-use crate::files::cache::{Root, Roots};
+use crate::context::{SiteContext, WaitReason};
+use crate::files::cache::{CachedRoot, Roots};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::compress::dynamic;
 use crate::http::conn_info::ConnInfo;
 use crate::http::internal_redirect::set_path;
 use crate::http::request::CheckedRequest;
 use crate::http::response;
-use crate::proxy::relay::Relayed;
+use crate::proxy::relay::RelayTarget;
 
 /// Answers a request whose head has been checked; says in `waits` what it waits for, before it does.
 #[expect(clippy::manual_async_fn, reason = "an argument of an `async fn` takes its room twice")]
 pub(crate) fn respond<'a>(
-    site: &'a Site,
+    site: &'a SiteContext,
     CheckedRequest { conn, message: mut request }: CheckedRequest,
-    waits: Option<&'a Cell<Waits>>,
+    waits: Option<&'a Cell<WaitReason>>,
 ) -> impl Future<Output = Response<ResponseBody>> + 'a {
     async move { respond_to(site, conn, &mut request, waits).await }
 }
 
 async fn respond_to(
-    site: &Site,
+    site: &SiteContext,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
-    waits: Option<&Cell<Waits>>,
+    waits: Option<&Cell<WaitReason>>,
 ) -> Response<ResponseBody> {
     let raw = request.uri().path().to_owned();
     let Ok(path) = NormalPath::parse(&raw) else {
         return refuse_path(site, conn, request, "a path with dot segments, or an encoding that is none");
     };
-    if let Some(partition) = request.extensions().get().map(Relayed::partition) {
-        waits.into_iter().for_each(|waits| waits.set(Waits::Backend));
+    if let Some(partition) = request.extensions().get().map(RelayTarget::partition) {
+        waits.into_iter().for_each(|waits| waits.set(WaitReason::Backend));
         // Boxed: this case is rare.
         return Box::pin(relay(site, partition, conn, request)).await;
     }
@@ -69,21 +70,21 @@ async fn respond_to(
     normalize(request);
     let limit = route.body_bytes().unwrap_or(site.worker.limits().body_bytes);
     let is_too_large = request.body_mut().limit_to(limit);
-    let asked = dynamic::Asked::new(request.method(), request.headers(), conn.tls);
+    let asked = dynamic::EncodingRequest::new(request.method(), request.headers(), conn.tls);
     let root = root_of(site, request);
-    let kept = custom_error::Kept::of(site.cache.settings(), request).map(Box::new);
-    let answered = match authorize(site, &route.covering, Origin::Client, conn, request.headers()).await {
+    let kept = custom_error::KeptHead::of(site.cache.settings(), request).map(Box::new);
+    let answered = match authorize(site, &route.covering, PathOrigin::Client, conn, request.headers()).await {
         Some(refused) => {
             match refused.status() {
-                StatusCode::FORBIDDEN => Asked::of(conn, request).refuse_client(site, &route.covering),
-                StatusCode::UNAUTHORIZED => Asked::of(conn, request).refuse_password(site),
+                StatusCode::FORBIDDEN => LoggedHead::of(conn, request).refuse_client(site, &route.covering),
+                StatusCode::UNAUTHORIZED => LoggedHead::of(conn, request).refuse_password(site),
                 _ => {}
             }
-            Answered::own(refused)
+            RoutedAnswer::own(refused)
         }
         None if is_too_large => {
-            Asked::of(conn, request).refuse_body(site, limit);
-            Answered::own(response::error(StatusCode::PAYLOAD_TOO_LARGE))
+            LoggedHead::of(conn, request).refuse_body(site, limit);
+            RoutedAnswer::own(response::error(StatusCode::PAYLOAD_TOO_LARGE))
         }
         None => {
             let location = Location { root: root.as_ref(), path: &path, route: &mut route };
@@ -104,29 +105,33 @@ async fn respond_to(
 
 /// Has the site of `partition` answer, whose rules, limits and pages hold for the request, and none of ours.
 async fn relay(
-    site: &Site,
+    site: &SiteContext,
     partition: u16,
     conn: ConnInfo,
     request: &mut Request<BoundedBody>,
 ) -> Response<ResponseBody> {
     request.body_mut().limit_to(u64::MAX);
-    Answered::foreign(site.worker.relay(partition, conn, request).await).response
+    RoutedAnswer::foreign(site.worker.relay(partition, conn, request).await).response
 }
 
 fn refuse_path(
-    site: &Site,
+    site: &SiteContext,
     conn: ConnInfo,
     request: &Request<BoundedBody>,
     reason: &'static str,
 ) -> Response<ResponseBody> {
-    Asked::of(conn, request).refuse(site, StatusCode::BAD_REQUEST, reason, "", "");
+    LoggedHead::of(conn, request).refuse(site, StatusCode::BAD_REQUEST, reason, "", "");
     response::error_saying(StatusCode::BAD_REQUEST, reason)
 }
 
 /// Whether the path is this site's however a backend could read it.
 ///
 /// SECURITY: else the rules of the site that it could lead to would not be asked.
-fn is_ours_in_every_reading(site: &Site, request: &Request<BoundedBody>, path: &NormalPath<'_>) -> bool {
+fn is_ours_in_every_reading(
+    site: &SiteContext,
+    request: &Request<BoundedBody>,
+    path: &NormalPath<'_>,
+) -> bool {
     if !path.is_ambiguous() {
         return true;
     }
@@ -145,7 +150,7 @@ fn normalize(request: &mut Request<BoundedBody>) {
 }
 
 /// The folder of the request's host.
-pub(crate) fn root_of<B>(site: &Site, request: &Request<B>) -> Option<Rc<Root>> {
+pub(crate) fn root_of<B>(site: &SiteContext, request: &Request<B>) -> Option<Rc<CachedRoot>> {
     let tick = site.clock.tick(Instant::now());
     match site.roots {
         Roots::Hosts(_) => site.roots.find(host_of(request)?.as_bytes(), tick),

@@ -1,28 +1,28 @@
-//! What is done with a request by its path: the site's routes, and who may ask.
+//! The site's routes: which backend answers a path, and which clients may ask.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: paths of requests. Must never: let a request pass
 //! the terms of a rule that covers what it asks for, however that is spelt.
 //!
-//! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a folder
-//! has closed. What is done is said by one: the longest path, unless a suffix fits.
+//! The terms of *all* rules that cover a path hold, so that a route for a suffix does not open what a route for a
+//! folder has closed. One rule says how a request is answered: the longest path, unless a suffix fits.
 
 use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use conditioning::Network;
+use conditioning::IpNetwork;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use request::path::{InvalidPath, NormalPath};
 use request::script::{self, ends_with, has_name, split_script};
-use rewrite::{Matcher, Pattern, Target as To};
+use rewrite::{Matcher, Pattern, RewriteTarget as To};
 
 use crate::proxy::limit::BackendId;
 use crate::router::access::users::Users;
 
-/// What answers requests under a rule.
+/// The target of requests under a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RuleTarget {
     /// The site's files; the rule only sets an access policy.
     Files,
     /// The files of the folder that stands at the rule's path.
@@ -37,7 +37,7 @@ pub enum Target {
     /// Answers as for this path.
     Rewrite(To),
     /// Answers as for the first of these that there is.
-    TryFiles(Vec<Tried>),
+    TryFiles(Vec<TryFile>),
     /// The service of this partition.
     Service(u16),
     /// The HTTP servers with this number.
@@ -48,16 +48,16 @@ pub enum Target {
     Hook(String),
 }
 
-/// What a rule with `try_files` tries.
+/// A candidate of `try_files`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tried {
+pub enum TryFile {
     /// A path.
     Path(To),
     /// Nothing more: this is the answer.
     Status(StatusCode),
 }
 
-impl Target {
+impl RuleTarget {
     /// The backend that answers, if one does.
     pub(crate) fn backend(&self) -> Option<BackendId> {
         match *self {
@@ -73,7 +73,7 @@ impl Target {
     }
 }
 
-/// Who may ask, and which headers are changed.
+/// The access policy, and the headers to be changed.
 #[derive(Default)]
 pub struct AccessPolicy {
     /// Headers of each answer.
@@ -83,7 +83,7 @@ pub struct AccessPolicy {
     /// Headers that are taken away from what backends answer.
     pub hide_headers: Vec<HeaderName>,
     /// The longest first; whether its clients may ask.
-    networks: Vec<(u8, Network, bool)>,
+    networks: Vec<(u8, IpNetwork, bool)>,
     /// The users who may.
     pub basic_auth: Option<BasicAuth>,
     /// Whether only internal redirects lead here: an index file, an error page, a rewrite, `X-Accel-Redirect`.
@@ -94,7 +94,7 @@ pub struct AccessPolicy {
 pub struct BasicAuth {
     /// Those of the file as it is now.
     pub users: RefCell<Rc<Users>>,
-    /// What others are told: the realm that they are asked for.
+    /// The challenge for other clients, with its realm.
     pub challenge: HeaderValue,
 }
 
@@ -134,8 +134,8 @@ pub struct Rule {
     pub number: Option<u16>,
     /// Which paths it is for.
     pub matcher: Matcher,
-    /// What answers.
-    pub target: Target,
+    /// The target of its requests.
+    pub target: RuleTarget,
     /// Where its servers listen, for the log.
     pub servers: String,
     /// How the log names its backend; made once, as every answer of one may break off.
@@ -146,7 +146,7 @@ pub struct Rule {
     pub body_bytes: Option<u64>,
     /// Whether backends get the path without the rule's.
     pub strip_prefix: bool,
-    /// Who may ask.
+    /// The clients that may ask.
     pub policy: AccessPolicy,
 }
 
@@ -159,7 +159,7 @@ pub struct Rules {
     sent_sources: Vec<String>,
 }
 
-/// What the rules say of one path.
+/// The rules that hold for one path.
 pub struct RouteMatch<'r> {
     /// The rule whose action is taken, if any has one.
     pub rule: Option<&'r Rule>,
@@ -190,7 +190,7 @@ impl<'r> RouteMatch<'r> {
         self.covering.iter().flat_map(|rule| &rule.policy.headers)
     }
 
-    /// What is to be said of the headers of a request, later ones in place of earlier ones of the same name.
+    /// The changes of a request's headers, later ones in place of earlier ones of the same name.
     pub fn request_headers(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.covering.iter().flat_map(|rule| &rule.policy.request_headers)
     }
@@ -245,7 +245,7 @@ impl Rules {
         self.rules.iter()
     }
 
-    /// What holds for a path.
+    /// Finds the rules for a path.
     ///
     /// # Errors
     /// A backend could read dot segments in the path, which would lead it anywhere.
@@ -261,12 +261,12 @@ impl Rules {
             }
             // A service answers for whatever is below its path, whatever the name ends with.
             let yields = one.matcher.suffix.is_some() && rule.is_some_and(Rule::is_service);
-            if here && one.target != Target::Files && !yields {
+            if here && one.target != RuleTarget::Files && !yields {
                 rule = Some(one);
             }
         }
         // Files answer, as they do where no rule acts.
-        let rule = rule.filter(|rule| rule.target != Target::Alias);
+        let rule = rule.filter(|rule| rule.target != RuleTarget::Alias);
         let guarded = covering.iter().any(|rule| rule.policy.guards());
         Ok(RouteMatch { rule, covering, guarded })
     }
@@ -294,7 +294,7 @@ impl Rules {
 
 impl Rule {
     /// A rule without terms.
-    pub fn new(number: Option<u16>, matcher: Matcher, target: Target) -> Self {
+    pub fn new(number: Option<u16>, matcher: Matcher, target: RuleTarget) -> Self {
         let (servers, policy) = (String::new(), AccessPolicy::default());
         let backend_name = OnceCell::new();
         let (fallback, body_bytes, strip_prefix) = (false, None, false);
@@ -303,16 +303,16 @@ impl Rule {
 
     /// Whether a backend, or a function, answers.
     pub fn passes_on(&self) -> bool {
-        self.target.backend().is_some() || matches!(self.target, Target::Hook(_))
+        self.target.backend().is_some() || matches!(self.target, RuleTarget::Hook(_))
     }
 
     /// Whether files that the rule is for are programs of another server.
     fn runs(&self) -> bool {
-        matches!(self.target, Target::Upstream(_) | Target::FastCgi(_))
+        matches!(self.target, RuleTarget::Upstream(_) | RuleTarget::FastCgi(_))
     }
 
     fn is_service(&self) -> bool {
-        matches!(self.target, Target::Service(_))
+        matches!(self.target, RuleTarget::Service(_))
     }
 
     /// Among rules of the same path the site's own is the weakest, and a service, which has no number, the strongest.
@@ -337,7 +337,7 @@ impl Rule {
         let Matcher { path: prefix, suffix, pattern } = &self.matcher;
         let ends = |suffix: &String| match self.target {
             // A script may have more of the path behind its name.
-            Target::FastCgi(_) => split_script(path.as_bytes(), suffix).is_some(),
+            RuleTarget::FastCgi(_) => split_script(path.as_bytes(), suffix).is_some(),
             _ => ends_with(path.as_bytes(), suffix),
         };
         prefix.as_ref().is_none_or(|prefix| path.is_below(prefix))
@@ -345,11 +345,11 @@ impl Rule {
             && pattern.as_ref().is_none_or(|pattern| pattern.matches(path.as_bytes()))
     }
 
-    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one, and
-    /// a script may have more of the path behind its name.
+    /// Whether not everybody may have what is at a path. Frameworks take a folder with and without its slash for one,
+    /// and a script may have more of the path behind its name.
     ///
-    /// SECURITY: a name that begins with a dot, or is nothing but the suffix, is no script, but it is a name: other servers
-    /// and services answer for it.
+    /// SECURITY: a name that begins with a dot, or is nothing but the suffix, is no script, but it is a name: other
+    /// servers and services answer for it.
     fn guards(&self, path: &NormalPath<'_>) -> bool {
         let Matcher { path: prefix, suffix, pattern } = &self.matcher;
         let is_below = |prefix: &String| {

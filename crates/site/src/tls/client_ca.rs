@@ -11,7 +11,7 @@ use rustls::RootCertStore;
 
 use worker::files;
 
-/// What a file of authorities says.
+/// The authorities of a file.
 #[derive(Debug)]
 pub struct Authorities {
     pub roots: Arc<RootCertStore>,
@@ -23,7 +23,7 @@ impl Authorities {
     /// Reads an open file.
     ///
     /// # Errors
-    /// What is wrong with it, and how it should be.
+    /// The fault of the file, and how it should be.
     pub fn read(file: &OwnedFd) -> Result<Self, String> {
         let text = files::read(file, authorities::FILE_BYTES_MAX)?;
         let roots = authorities::read(&text).map_err(|fault| fault.to_string())?;

@@ -1,7 +1,8 @@
 //! Lists of clients' certificates that their authorities have revoked (RFC 5280 5).
 //!
-//! Runs in: the site worker. Sees: the operator's files, open; what is in them an authority has signed, which is checked
-//! with each certificate. Never: takes a part of a file for the whole, or a list that is over for one that holds.
+//! Runs in: the site worker. Sees: the operator's files, open; what is in them an authority has signed, which is
+//! checked with each certificate. Never: takes a part of a file for the whole, or a list that is over for one that
+//! holds.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -12,20 +13,20 @@ use rustls_pki_types::CertificateRevocationListDer;
 
 use worker::files;
 
-/// What one file says.
+/// The revocation lists of one file.
 #[derive(Clone, Debug)]
-pub struct Revoked {
+pub struct RevocationFile {
     lists: Vec<List>,
     digest: Vec<u8>,
     /// Where it is, for people.
     path: String,
 }
 
-impl Revoked {
+impl RevocationFile {
     /// Reads an open file.
     ///
     /// # Errors
-    /// What is wrong with it, and how it should be.
+    /// The fault of the file, and how it should be.
     pub fn read(file: &OwnedFd, path: &str) -> Result<Self, String> {
         let bytes = files::read(file, crl::FILE_BYTES_MAX)?;
         let digest = digest(&SHA256, &bytes).as_ref().to_vec();
@@ -37,13 +38,13 @@ impl Revoked {
     }
 }
 
-/// What all files of a site say, by the number of each.
+/// The revocation lists of all files of a site, by the number of each file.
 #[derive(Clone, Debug, Default)]
-pub struct Lists(BTreeMap<u16, Revoked>);
+pub struct Lists(BTreeMap<u16, RevocationFile>);
 
 impl Lists {
     /// Takes what a file says, in place of what it said.
-    pub fn take(&mut self, number: u16, revoked: Revoked) {
+    pub fn take(&mut self, number: u16, revoked: RevocationFile) {
         self.0.insert(number, revoked);
     }
 

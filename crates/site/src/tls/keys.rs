@@ -1,8 +1,8 @@
-//! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind that
-//! it can check, with what the stapler has to say of it.
+//! The certificates of this site, and which of them a client gets: the one for the name that it asks for, of a kind
+//! that it can check, with what the stapler has to say of it.
 //!
-//! Runs in: the site worker. Sees: chains from the signer; staples; names that clients ask for. Never: has a private key;
-//! each certificate leads to the signer that has.
+//! Runs in: the site worker. Sees: chains from the signer; staples; names that clients ask for. Never: has a private
+//! key; each certificate leads to the signer that has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use webpki::EndEntityCert;
 use wire::stapler::StaplerToSite;
 use wire::tls::{CHAIN_MAX, KeyKind};
 
-use super::signer_channel::{CertificateReceiver, Line, Part, SignFault};
+use super::signer_channel::{CertificatePart, CertificateReceiver, SignFault, SignerChannel};
 use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).
@@ -24,13 +24,13 @@ const CERTIFICATES_MAX: usize = 64;
 
 /// One chain, or the parts of it that have arrived.
 #[derive(Debug)]
-struct Chain {
+struct ArrivingChain {
     version: u32,
     kind: KeyKind,
     parts: Vec<CertificateDer<'static>>,
     /// How many it is to have.
     count: u8,
-    line: Arc<Line>,
+    line: Arc<SignerChannel>,
     whole: Option<Shown>,
 }
 
@@ -45,8 +45,8 @@ pub struct Keys {
 /// By number.
 #[derive(Debug, Default)]
 struct Chains {
-    used: BTreeMap<u16, Chain>,
-    arriving: BTreeMap<u16, Chain>,
+    used: BTreeMap<u16, ArrivingChain>,
+    arriving: BTreeMap<u16, ArrivingChain>,
     staples: Staples,
 }
 
@@ -83,17 +83,18 @@ impl Keys {
 
 impl CertificateReceiver for Keys {
     /// Takes a part; parts of a chain come in order.
-    fn take(&self, line: &Arc<Line>, part: Part) {
+    fn take(&self, line: &Arc<SignerChannel>, part: CertificatePart) {
         let mut chains = self.chains();
         let Chains { used, arriving, staples } = &mut *chains;
-        let Part { number, version, kind, index, count, der } = part;
+        let CertificatePart { number, version, kind, index, count, der } = part;
         let known = arriving.contains_key(&number) || used.contains_key(&number);
         let has_room = known || arriving.len() + used.len() < CERTIFICATES_MAX;
         if index == 0 && has_room && usize::from(count) <= CHAIN_MAX {
             let (parts, line) = (Vec::new(), line.clone());
-            arriving.insert(number, Chain { version, kind, parts, count, line, whole: None });
+            arriving.insert(number, ArrivingChain { version, kind, parts, count, line, whole: None });
         }
-        let fits = |chain: &&mut Chain| chain.version == version && chain.parts.len() == usize::from(index);
+        let fits =
+            |chain: &&mut ArrivingChain| chain.version == version && chain.parts.len() == usize::from(index);
         let Some(chain) = arriving.get_mut(&number).filter(fits) else {
             return;
         };
@@ -112,14 +113,14 @@ impl CertificateReceiver for Keys {
     }
 
     /// Forgets what a signer had that is gone.
-    fn forget(&self, line: &Arc<Line>) {
+    fn forget(&self, line: &Arc<SignerChannel>) {
         let Chains { used, arriving, .. } = &mut *self.chains();
         for chains in [used, arriving] {
             chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line));
         }
     }
 
-    fn has_only_others(&self, line: &Line) -> bool {
+    fn has_only_others(&self, line: &SignerChannel) -> bool {
         let used = &self.chains().used;
         !used.is_empty() && !used.values().any(|chain| std::ptr::eq(&*chain.line, line))
     }
@@ -189,7 +190,7 @@ fn knows_curve(hello: &ClientHello<'_>, kind: KeyKind) -> bool {
     hello.named_groups().is_none_or(|groups| groups.contains(&curve))
 }
 
-/// What a key signs by, the best first.
+/// The schemes by which a key signs, the best first.
 fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
     match kind {
         KeyKind::P256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
@@ -209,7 +210,7 @@ fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
 /// A key that the signer has.
 #[derive(Clone, Debug)]
 struct RemoteKey {
-    line: Arc<Line>,
+    line: Arc<SignerChannel>,
     number: u16,
     version: u32,
     kind: KeyKind,

@@ -1,8 +1,8 @@
 //! How this site's worker speaks TLS: its settings, its certificates, its tickets; all of it by what it is told.
 //!
-//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders from
-//! the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's file.
-//! Never: has a private key.
+//! Runs in: the site worker, under the site's uid. Sees: chains of certificates from the signer, answers of responders
+//! from the stapler, secrets for tickets from the launcher, authorities of clients' certificates from the operator's
+//! file. Never: has a private key.
 
 mod client_ca;
 mod crl;
@@ -25,10 +25,10 @@ use rustls::{CipherSuite, ServerConfig, SupportedProtocolVersion};
 use tokio::sync::Notify;
 use wire::LauncherToSite;
 use wire::tls::{ClientAuth, Resume};
-use worker::Fault;
+use worker::ProcessFault;
 
 use client_ca::Authorities;
-use crl::{Lists, Revoked};
+use crl::{Lists, RevocationFile};
 use keys::Keys;
 use tickets::Tickets;
 
@@ -60,9 +60,9 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-/// What the launcher says of TLS.
+/// The launcher's settings of TLS.
 #[derive(Debug, Default)]
-pub struct Tls {
+pub struct TlsContext {
     settings: Option<Settings>,
     authorities: RefCell<Option<Authorities>>,
     revoked: RefCell<Lists>,
@@ -81,29 +81,30 @@ struct Settings {
     hsts: Option<HeaderValue>,
 }
 
-impl Tls {
+impl TlsContext {
     /// Takes a message that is about TLS; gives back any other.
     ///
     /// # Errors
-    /// What the launcher says makes no sense.
+    /// The launcher's message makes no sense.
     pub fn take(
         &mut self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, ProcessFault> {
         match (message, descriptor) {
             (LauncherToSite::Tls { version_min, resume, client_auth, tamper, hsts }, None) => {
                 let hsts = Some(hsts.as_str()).filter(|value| !value.is_empty()).map(HeaderValue::from_str);
-                let hsts = hsts.transpose().map_err(|error| Fault::Launcher(format!("hsts: {error}")))?;
+                let hsts =
+                    hsts.transpose().map_err(|error| ProcessFault::Launcher(format!("hsts: {error}")))?;
                 self.settings = Some(Settings { version_min, resume, client_auth, tamper, hsts });
             }
             (LauncherToSite::ClientAuthorities { path }, Some(file)) => {
-                let wrong = |what| Fault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
+                let wrong = |what| ProcessFault::Operator(format!("`client_ca` {}: {what}", path.as_str()));
                 *self.authorities.get_mut() = Some(Authorities::read(&file).map_err(wrong)?);
             }
             (LauncherToSite::ClientRevoked { number, path }, Some(file)) => {
-                let wrong = |what| Fault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
-                let revoked = Revoked::read(&file, path.as_str()).map_err(wrong)?;
+                let wrong = |what| ProcessFault::Operator(format!("`client_crl` {}: {what}", path.as_str()));
+                let revoked = RevocationFile::read(&file, path.as_str()).map_err(wrong)?;
                 self.revoked.get_mut().take(number, revoked);
             }
             (message, descriptor) => return self.take_always(message, descriptor),
@@ -114,17 +115,17 @@ impl Tls {
     /// The same once the worker serves.
     ///
     /// # Errors
-    /// What the launcher says makes no sense.
+    /// The launcher's message makes no sense.
     pub fn take_always(
         &self,
         message: LauncherToSite,
         descriptor: Option<OwnedFd>,
-    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, Fault> {
+    ) -> Result<Option<(LauncherToSite, Option<OwnedFd>)>, ProcessFault> {
         match (message, descriptor) {
             (LauncherToSite::TicketKey { generation, secret }, None) => {
                 self.tickets
                     .learn(generation, &secret.0)
-                    .map_err(|()| Fault::Launcher("a bad secret".into()))?;
+                    .map_err(|()| ProcessFault::Launcher("a bad secret".into()))?;
             }
             (LauncherToSite::Signer {}, Some(channel)) => signer_channel::attend(channel, self.keys.clone())?,
             (LauncherToSite::Stapler {}, Some(channel)) => {
@@ -139,7 +140,7 @@ impl Tls {
     /// Takes over other authorities: how connections are set up from now on.
     ///
     /// # Errors
-    /// What is wrong with the file; the authorities before it are still those that hold.
+    /// The fault of the file; the authorities before it still hold.
     pub fn renew(&self, file: &OwnedFd) -> Result<Option<Arc<ServerConfig>>, String> {
         let new = Authorities::read(file)?;
         let old = self.authorities.replace(Some(new));
@@ -159,7 +160,7 @@ impl Tls {
         path: &str,
         file: &OwnedFd,
     ) -> Result<Option<Arc<ServerConfig>>, String> {
-        let new = Revoked::read(file, path)?;
+        let new = RevocationFile::read(file, path)?;
         let old = self.revoked.borrow().clone();
         self.revoked.borrow_mut().take(number, new);
         self.changed.notify_one();
@@ -169,19 +170,19 @@ impl Tls {
         })
     }
 
-    /// What people are to know of lists of revoked certificates.
+    /// Warnings to the operator about lists of revoked certificates.
     pub fn warnings(&self) -> Vec<String> {
         let revoked = self.revoked.borrow();
         let warning = |path| {
             format!(
-                "`client_crl` {path}: a list in it is out of date; clients whose certificates it is about are refused until \
-                 there is a newer one"
+                "`client_crl` {path}: a list in it is out of date; clients whose certificates it is about are refused \
+                 until there is a newer one"
             )
         };
         revoked.over(now()).map(warning).collect()
     }
 
-    /// Waits until a list is over. What is set up then takes up no session from before.
+    /// Waits until a list is over. Connections that are set up then resume no session from before.
     pub async fn list_is_over(&self) {
         loop {
             let end = self.revoked.borrow().next_end(now());
@@ -200,11 +201,11 @@ impl Tls {
     ///
     /// # Errors
     /// The authorities of clients' certificates cannot be used: without them, anybody would be let in.
-    pub fn config(&self) -> Result<Option<Arc<ServerConfig>>, Fault> {
+    pub fn config(&self) -> Result<Option<Arc<ServerConfig>>, ProcessFault> {
         let Some(settings) = &self.settings else {
             return Ok(None);
         };
-        let wrong = |what: &dyn std::fmt::Display| Fault::Launcher(format!("TLS: {what}"));
+        let wrong = |what: &dyn std::fmt::Display| ProcessFault::Launcher(format!("TLS: {what}"));
         let provider = Arc::new(provider());
         let versions: &[&SupportedProtocolVersion] = match settings.version_min {
             0x0303 => &[&rustls::version::TLS13, &rustls::version::TLS12],
@@ -221,8 +222,8 @@ impl Tls {
                 let authorities = authorities.as_ref().ok_or_else(|| wrong(&"no file of authorities"))?;
                 let roots = authorities.roots.clone();
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
-                // As others who check lists do it: every certificate up to an authority of the file must be on none, and there
-                // must be one, which holds now, by whoever has signed it.
+                // As others who check lists do it: every certificate up to an authority of the file must be on none,
+                // and there must be one, which holds now, by whoever has signed it.
                 let verifier =
                     verifier.with_crls(self.revoked.borrow().all()).enforce_revocation_expiration();
                 let verifier = match demand {
@@ -250,7 +251,7 @@ impl Tls {
         Ok(Some(Arc::new(config)))
     }
 
-    /// What answers say in `Strict-Transport-Security`.
+    /// The value of `Strict-Transport-Security` in answers.
     pub fn hsts(&self) -> Option<HeaderValue> {
         self.settings.as_ref().and_then(|settings| settings.hsts.clone())
     }

@@ -4,9 +4,9 @@
 //! taken over. Never: waits for a signature longer than its deadline, whatever else the signer says.
 //!
 //! rustls asks for a signature in the middle of a call and wants it at once, so the worker stands still for it: as it
-//! would if it signed itself, and two messages longer. It does so for a moment only. After that the handshake is given up
-//! where it is, as nothing of it has been sent, and begins again with the same bytes once the signer answers, or another
-//! one is there.
+//! would if it signed itself, and two messages longer. It does so for a moment only. After that the handshake is given
+//! up where it is, as nothing of it has been sent, and begins again with the same bytes once the signer answers, or
+//! another one is there.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ const TURN: usize = 32;
 const MESSAGE_BYTES: usize = CERTIFICATE_MAX + 64;
 
 /// One certificate as it comes from the signer.
-pub struct Part {
+pub struct CertificatePart {
     pub number: u16,
     pub version: u32,
     pub kind: KeyKind,
@@ -37,16 +37,16 @@ pub struct Part {
     pub der: Vec<u8>,
 }
 
-/// What the certificates of a signer are kept in.
+/// The store of a signer's certificates.
 pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
     /// Takes a part; parts of a chain come in order.
-    fn take(&self, line: &Arc<Line>, part: Part);
+    fn take(&self, line: &Arc<SignerChannel>, part: CertificatePart);
 
     /// Forgets what a signer had that is gone.
-    fn forget(&self, line: &Arc<Line>);
+    fn forget(&self, line: &Arc<SignerChannel>);
 
     /// Whether there are certificates here, and none of this signer.
-    fn has_only_others(&self, line: &Line) -> bool;
+    fn has_only_others(&self, line: &SignerChannel) -> bool;
 
     /// Tells all who wait that a certificate has come, or that a signer answers again or is gone.
     fn news(&self) -> &Arc<Notify>;
@@ -55,13 +55,13 @@ pub trait CertificateReceiver: std::fmt::Debug + Send + Sync {
 /// A signer has not answered in time, or is gone.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the signer does not answer")]
-pub struct SignerUnavailable(Arc<Line>);
+pub struct SignerUnavailable(Arc<SignerChannel>);
 
 impl SignerUnavailable {
     /// Waits until it is worth while to ask for the signature again.
     pub async fn end(self) {
         while let Some(keys) = self.0.keys.upgrade() {
-            // What comes from here on is heard of, also if that is before the wait.
+            // Taken before the wait, so that no news from here on is missed.
             let news = keys.news().clone().notified_owned();
             drop(keys);
             if self.is_over() {
@@ -92,23 +92,23 @@ pub enum SignFault {
 
 /// The channel.
 #[derive(Debug)]
-pub struct Line {
+pub struct SignerChannel {
     socket: OwnedFd,
     keys: Weak<dyn CertificateReceiver>,
-    state: Mutex<State>,
+    state: Mutex<ChannelState>,
     /// Something is to be seen to by who attends to the channel.
     stir: Notify,
 }
 
-impl Drop for Line {
-    /// Whoever closes a channel closes what waits in it.
+impl Drop for SignerChannel {
+    /// Closing a channel closes the descriptors that wait in it.
     fn drop(&mut self) {
         sys::seqpacket::empty(&self.socket);
     }
 }
 
 #[derive(Debug)]
-struct State {
+struct ChannelState {
     ticket: u32,
     gone: bool,
     /// Whether it was asked and has not answered: it is asked nothing more until it does.
@@ -118,7 +118,7 @@ struct State {
     buffer: Vec<u8>,
 }
 
-impl State {
+impl ChannelState {
     fn new() -> Self {
         Self { ticket: 0, gone: false, owes: false, patience: PATIENCE, buffer: vec![0; MESSAGE_BYTES] }
     }
@@ -136,10 +136,10 @@ impl State {
 pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result<()> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     let watched = worker::watch(socket.try_clone()?)?;
-    let line = Arc::new(Line {
+    let line = Arc::new(SignerChannel {
         socket,
         keys: Arc::downgrade(&keys),
-        state: Mutex::new(State::new()),
+        state: Mutex::new(ChannelState::new()),
         stir: Notify::new(),
     });
     tokio::task::spawn_local(async move {
@@ -164,8 +164,8 @@ pub fn attend(socket: OwnedFd, keys: Arc<dyn CertificateReceiver>) -> io::Result
     Ok(())
 }
 
-impl Line {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl SignerChannel {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,7 +186,7 @@ impl Line {
     }
 
     /// Hears one message; certificates are put where they belong.
-    fn receive_all(self: &Arc<Self>, state: &mut State) -> io::Result<Option<SignerToSite>> {
+    fn receive_all(self: &Arc<Self>, state: &mut ChannelState) -> io::Result<Option<SignerToSite>> {
         let got = match sys::seqpacket::receive(&self.socket, &mut state.buffer) {
             Ok(Some(sys::seqpacket::Received { descriptor: Some(descriptor), .. })) => {
                 sys::foreign::leave(descriptor);
@@ -198,7 +198,7 @@ impl Line {
         };
         match got {
             Ok(SignerToSite::Certificate { number, version, kind, index, count, der }) => {
-                let part = Part { number, version, kind, index, count, der: der.0 };
+                let part = CertificatePart { number, version, kind, index, count, der: der.0 };
                 self.keys.upgrade().inspect(|keys| keys.take(self, part));
                 Ok(None)
             }
@@ -255,7 +255,7 @@ impl Line {
     /// Asks one question and waits for its answer, whatever else is heard meanwhile.
     fn ask(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut ChannelState,
         (number, version, scheme, message): (u16, u32, u16, &[u8]),
         deadline: Instant,
     ) -> io::Result<Vec<u8>> {
@@ -316,10 +316,10 @@ mod tests {
     use super::super::keys::Keys;
     use super::*;
 
-    fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<Line> {
+    fn line(socket: OwnedFd, keys: &Arc<Keys>) -> Arc<SignerChannel> {
         let keys: Arc<dyn CertificateReceiver> = keys.clone();
-        let state = Mutex::new(State::new());
-        Arc::new(Line { socket, keys: Arc::downgrade(&keys), state, stir: Notify::new() })
+        let state = Mutex::new(ChannelState::new());
+        Arc::new(SignerChannel { socket, keys: Arc::downgrade(&keys), state, stir: Notify::new() })
     }
 
     fn encoded(message: &SignerToSite) -> Vec<u8> {
@@ -386,7 +386,8 @@ mod tests {
         assert!(!waiting.is_over());
         let (ours, _theirs) = sys::seqpacket::pair().unwrap();
         let new = line(ours, &keys);
-        let part = |der| Part { number: 0, version: 1, kind: KeyKind::P256, index: 0, count: 1, der };
+        let part =
+            |der| CertificatePart { number: 0, version: 1, kind: KeyKind::P256, index: 0, count: 1, der };
         keys.take(&old, part(vec![1]));
         assert!(!waiting.is_over(), "what it has sent is of no use");
         keys.forget(&old);
@@ -412,7 +413,7 @@ mod tests {
         }
     }
 
-    /// What was sent behind nonsense is closed with the channel, which nobody in the site waits for.
+    /// Descriptors sent behind nonsense are closed with the channel, which nobody in the site waits for.
     #[test]
     fn no_wait_for_what_lingers_in_a_channel_that_is_closed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What the stapler says of this site's certificates, to be handed to clients with them.
+//! The stapler's OCSP answers about this site's certificates, to be handed to clients with them.
 //!
 //! Runs in: the site worker. Sees: answers of responders, which the stapler has checked; they are passed on unread.
 //! Never: waits for one, or gives one away after its time.
@@ -19,7 +19,7 @@ const STAPLES_MAX: usize = 64;
 
 /// One answer.
 #[derive(Clone, Debug)]
-struct Staple {
+struct StoredStaple {
     /// The SHA-256 of the certificate that it is about.
     certificate: Vec<u8>,
     until: u64,
@@ -28,7 +28,7 @@ struct Staple {
 
 /// All of them, by the numbers of certificates. They outlive the stapler, and the signer.
 #[derive(Debug, Default)]
-pub struct Staples(BTreeMap<u16, Staple>);
+pub struct Staples(BTreeMap<u16, StoredStaple>);
 
 /// A chain with its key, and the same with what is stapled to it for a while.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Shown {
         Self { bare: Arc::new(key), stapled: None }
     }
 
-    /// What a client gets at a time (seconds since 1970).
+    /// The certificate with its staple at a time (seconds since 1970).
     pub fn at(&self, now: u64) -> &Arc<CertifiedKey> {
         match &self.stapled {
             Some((until, stapled)) if *until > now => stapled,
@@ -53,7 +53,7 @@ impl Shown {
 
     /// Staples what there is for certificate `number`, if that is this one.
     pub fn staple(&mut self, staples: &Staples, number: u16) {
-        let own = |staple: &&Staple| {
+        let own = |staple: &&StoredStaple| {
             let own = self.bare.cert.first().map(|der| digest(&SHA256, der));
             own.is_some_and(|own| own.as_ref() == staple.certificate)
         };
@@ -72,7 +72,7 @@ impl Staples {
         if self.0.len() >= STAPLES_MAX && !self.0.contains_key(&number) {
             return None;
         }
-        self.0.insert(number, Staple { certificate: certificate.0, until, response: response.0 });
+        self.0.insert(number, StoredStaple { certificate: certificate.0, until, response: response.0 });
         Some(number)
     }
 }

@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::connection::turn;
-use beginning::{Beginning, unavailable_signer_of};
+use beginning::{HandshakeRestart, unavailable_signer_of};
 
 /// LIMIT: bytes of a record, or of a handshake message, that are kept until the rest has come: what rustls allows
 /// with buffers of its own; a chain of certificates has a few KiB.
@@ -43,7 +43,7 @@ const UNSENT_BYTES: usize = 32 << 10;
 /// LIMIT: reads that bring nothing before others have their turn.
 const FILLS_MAX: u32 = 4;
 
-/// What encryption adds to [`STEP_BYTES`], in two or three records.
+/// The bytes that encryption adds to [`STEP_BYTES`], in two or three records.
 const OVERHEAD_BYTES: usize = 512;
 
 thread_local! {
@@ -51,8 +51,8 @@ thread_local! {
     static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; INCOMING_BYTES].into());
 }
 
-/// Who is told that a connection failed.
-pub(crate) trait Watch {
+/// The receiver of failures of connections.
+pub(crate) trait FailureWatch {
     /// It failed for this reason, in the handshake or after it.
     fn failed(&self, peer: SocketAddr, error: &rustls::Error);
 }
@@ -71,8 +71,8 @@ pub(crate) struct TlsStream {
     tcp: TcpStream,
     connection: UnbufferedServerConnection,
     /// Until the handshake is done.
-    beginning: Option<Box<Beginning>>,
-    /// What has come of a record.
+    beginning: Option<Box<HandshakeRestart>>,
+    /// The bytes of a record so far.
     incoming: Vec<u8>,
     /// Decrypted; read up to `read`.
     plain: Vec<u8>,
@@ -82,7 +82,7 @@ pub(crate) struct TlsStream {
     written: usize,
     end: End,
     peer: SocketAddr,
-    watch: Rc<dyn Watch>,
+    watch: Rc<dyn FailureWatch>,
     /// See [`TlsStream::client_certificate`].
     shown: OnceCell<Option<HeaderValue>>,
 }
@@ -98,12 +98,12 @@ impl TlsStream {
         config: Arc<ServerConfig>,
         preread: &[u8],
         peer: SocketAddr,
-        watch: Rc<dyn Watch>,
+        watch: Rc<dyn FailureWatch>,
     ) -> Result<Self, rustls::Error> {
         let mut stream = Self {
             tcp,
             connection: UnbufferedServerConnection::new(config.clone())?,
-            beginning: Some(Beginning::new(config)),
+            beginning: Some(HandshakeRestart::new(config)),
             incoming: Vec::new(),
             plain: Vec::new(),
             read: 0,
@@ -132,8 +132,8 @@ impl TlsStream {
         self.connection.alpn_protocol() == Some(b"h2")
     }
 
-    /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same from
-    /// then on. One of a session that is taken up comes from its ticket.
+    /// The certificate that the client has shown, as it is passed on; asked once the handshake is done, and the same
+    /// from then on. One of a session that is taken up comes from its ticket.
     pub fn client_certificate(&self) -> Option<HeaderValue> {
         let read = || Some(certificate::header_value(self.connection.peer_certificates()?.first()?));
         self.shown.get_or_init(read).clone()
@@ -203,7 +203,7 @@ impl TlsStream {
                 End::Closed => return Poll::Ready(Ok(())),
                 End::Failed => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
             }
-            // What TLS itself has to say must not wait for an answer.
+            // TLS's own messages must not wait for an answer.
             if self.unsent()
                 && self.poll_flush(cx, &mut 0)?.is_pending()
                 && self.outgoing.len() > UNSENT_BYTES

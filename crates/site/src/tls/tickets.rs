@@ -1,5 +1,5 @@
-//! Tickets, by which clients take up an earlier session: sealed under the secrets that the launcher gives to all workers
-//! of this site, now and later.
+//! Tickets, by which clients take up an earlier session: sealed under the secrets that the launcher gives to all
+//! workers of this site, now and later.
 //!
 //! Runs in: the site worker. Untrusted input: tickets that clients bring. Must never: open one under a secret that was
 //! replaced too often, or tell anybody why it does not open one.
@@ -46,7 +46,7 @@ impl Tickets {
         Ok(())
     }
 
-    /// What seals and opens tickets while this is what lets clients in.
+    /// The producer of tickets for as long as these conditions let clients in.
     pub fn under(self: &Arc<Self>, conditions: Option<Vec<u8>>) -> Arc<dyn ProducesTickets> {
         Arc::new(Under { tickets: self.clone(), conditions: conditions.unwrap_or_default() })
     }
@@ -54,8 +54,8 @@ impl Tickets {
 
 /// Tickets of clients that were let in under these conditions.
 ///
-/// SECURITY: a ticket stands for a certificate, which is not checked again. Under other authorities, or with other lists of
-/// what they have revoked, it is none.
+/// SECURITY: a ticket stands for a certificate, which is not checked again. Under other authorities, or with other
+/// lists of what they have revoked, it is none.
 #[derive(Debug)]
 struct Under {
     tickets: Arc<Tickets>,

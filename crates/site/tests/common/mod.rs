@@ -15,17 +15,17 @@ use std::time::{Duration, Instant, SystemTime};
 use sys::file_version::FileVersion;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use site::config::setup::Setup;
-use site::{Client, Ended, Limits, MinRate, RouteOwner, Site, WorkerState};
+use site::config::setup::SiteSetup;
+use site::{AcceptedClient, ClientLimits, ConnectionEnd, MinRate, RouteOwner, SiteContext, WorkerState};
 use wire::LauncherToSite;
 use wire::log::{Batch, Record as Logged};
 use worker::log::Log;
 use worker::receiver::Receiver;
 
-/// What the launcher says.
+/// The launcher's messages.
 pub type Told = Vec<(LauncherToSite, Option<std::os::fd::OwnedFd>)>;
 
-/// What was recorded: method, target, status, body bytes.
+/// The recorded requests: method, target, status, body bytes.
 pub type Record = (String, String, u16, u64);
 
 #[derive(Default)]
@@ -82,8 +82,8 @@ pub struct Server {
 /// Slow enough for every test that is not about it, with little patience.
 pub const RATE: MinRate = MinRate::new(2000, Duration::from_millis(1500));
 
-pub fn limits() -> Limits {
-    Limits {
+pub fn limits() -> ClientLimits {
+    ClientLimits {
         head_bytes: 8192,
         head_timeout: Duration::from_millis(400),
         body_bytes: 100_000,
@@ -133,22 +133,22 @@ impl Server {
         Server::with(limits())
     }
 
-    pub fn with(limits: Limits) -> Server {
+    pub fn with(limits: ClientLimits) -> Server {
         Server::over(limits, None)
     }
 
     /// A server whose connections begin with a ClientHello, if there is something to answer it with.
-    pub fn over(limits: Limits, tls: Option<Arc<rustls::ServerConfig>>) -> Server {
+    pub fn over(limits: ClientLimits, tls: Option<Arc<rustls::ServerConfig>>) -> Server {
         Server::start_as(limits, tls, |_| Vec::new())
     }
 
     /// A server that the launcher has told this; called with the root, for files to be made.
-    pub fn told(limits: Limits, told: impl FnOnce(&Path) -> Told) -> Server {
+    pub fn told(limits: ClientLimits, told: impl FnOnce(&Path) -> Told) -> Server {
         Server::start_as(limits, None, told)
     }
 
     fn start_as(
-        limits: Limits,
+        limits: ClientLimits,
         tls: Option<Arc<rustls::ServerConfig>>,
         told: impl FnOnce(&Path) -> Told,
     ) -> Server {
@@ -223,7 +223,7 @@ impl Server {
         reaches(&self.shared.relay_dropped, count);
     }
 
-    /// What was recorded, once nothing more comes.
+    /// The recorded requests, once no more come.
     pub fn records(&self) -> Vec<Record> {
         let (begun, mut count) = (Instant::now(), 0);
         loop {
@@ -255,19 +255,19 @@ impl Drop for Server {
 fn run(
     listener: std::net::TcpListener,
     shared: Arc<Shared>,
-    limits: Limits,
+    limits: ClientLimits,
     told: Told,
     config: Option<Arc<rustls::ServerConfig>>,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
-        let mut setup = Setup::default();
+        let mut setup = SiteSetup::default();
         setup.service("/svc/", SERVICE);
         for (message, descriptor) in told {
             assert!(setup.take(message, descriptor).unwrap().is_none());
         }
-        let site = Site::set_up(worker(&shared, limits), setup);
+        let site = SiteContext::set_up(worker(&shared, limits), setup);
         let service = site.worker.backends.service(SERVICE).unwrap();
         service.attach(service::start(shared.clone())).unwrap();
         let site = Rc::new(site);
@@ -287,12 +287,20 @@ fn run(
                 let stream = stream.into_std().unwrap().into();
                 match site::serve(
                     &site,
-                    Client { stream, preread: Vec::new(), peer, local, tls, h2c: !tls, relayed: None },
+                    AcceptedClient {
+                        stream,
+                        preread: Vec::new(),
+                        peer,
+                        local,
+                        tls,
+                        h2c: !tls,
+                        relayed: None,
+                    },
                 )
                 .await
                 {
-                    Ended::Closed => {}
-                    Ended::HandBack { stream, preread } => {
+                    ConnectionEnd::Closed => {}
+                    ConnectionEnd::HandBack { stream, preread } => {
                         let mut stream = TcpStream::from(stream);
                         stream.write_all(b"HANDED BACK").unwrap();
                         shared.handed_back.lock().unwrap().push(preread);
@@ -312,7 +320,7 @@ fn run(
 pub const SERVICE: u16 = 7;
 
 /// The worker of `a.example` and all other hosts but `other.example`, with a service at `/svc/`.
-pub fn worker(shared: &Arc<Shared>, limits: Limits) -> WorkerState {
+pub fn worker(shared: &Arc<Shared>, limits: ClientLimits) -> WorkerState {
     let (log, theirs) = sys::seqpacket::pair().unwrap();
     let reader = shared.clone();
     std::thread::spawn(move || reader.read_log(&theirs));
@@ -427,7 +435,7 @@ impl<S: Read + Write> Peer<S> {
         self.read.is_empty() && !self.more()
     }
 
-    /// What the server sends until it closes.
+    /// The bytes that the server sends until it closes.
     pub fn rest(mut self) -> Vec<u8> {
         while self.more() {}
         self.read

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
 
-use site::Limits;
+use site::ClientLimits;
 
 use super::{Answer, Peer, Server, limits};
 
@@ -44,7 +44,7 @@ impl Server {
     pub fn secure() -> (Server, Arc<ClientConfig>) {
         let ends = ends();
         // Both ends of TLS on a busy machine take their time.
-        let limits = Limits { idle_timeout: Duration::from_secs(4), ..limits() };
+        let limits = ClientLimits { idle_timeout: Duration::from_secs(4), ..limits() };
         (Server::over(limits, Some(ends.server)), Arc::new(ends.client))
     }
 }

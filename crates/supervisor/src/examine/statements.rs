@@ -9,7 +9,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use config::{Finding, Opener};
-use statements::{Dialect, FILE_MAX, Mistake};
+use statements::{Dialect, FILE_MAX, StatementMistake};
 
 use super::finding::warning;
 
@@ -39,13 +39,13 @@ pub(super) fn mistakes(
     })
 }
 
-fn finding(mistake: Mistake) -> Finding {
-    let Mistake { line, rule, help } = mistake;
+fn finding(mistake: StatementMistake) -> Finding {
+    let StatementMistake { line, rule, help } = mistake;
     let help = help.unwrap_or_else(|| "the guide to databases says what such a file has".into());
     warning(format!("has a mistake in line {line}, so its data proxy will not start: {rule}"), help)
 }
 
-fn odd(Mistake { rule, help, .. }: Mistake) -> Finding {
+fn odd(StatementMistake { rule, help, .. }: StatementMistake) -> Finding {
     warning(format!("has statements whose keys overlap: {rule}"), help.unwrap_or_default())
 }
 

@@ -5,15 +5,15 @@
 use jail::policy::Policy;
 use wire::LauncherToAdmin;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Admin;
+pub(super) struct AdminRole;
 
-impl RoleKind for Admin {
+impl RoleKind for AdminRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToAdmin::Report {}, None);
     }

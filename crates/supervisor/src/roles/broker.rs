@@ -5,17 +5,26 @@
 use jail::policy::Policy;
 use wire::LauncherToBroker;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
+use crate::error::Error;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Broker;
+pub(super) struct BrokerRole;
 
-impl RoleKind for Broker {
+impl RoleKind for BrokerRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToBroker::Report {}, None);
+    }
+
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.configure_broker(serial)
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_broker(serial)
     }
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use jail::policy::Policy;
 use wire::LauncherToConnector;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::spawn::Origin;
@@ -16,11 +16,21 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) struct Connector;
+pub(super) struct ConnectorRole;
 
-impl RoleKind for Connector {
+impl RoleKind for ConnectorRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToConnector::Report {}, None);
+    }
+
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        let messages = supervisor.context().connector_setup(supervisor.spec_of(serial))?;
+        supervisor.send_all(serial, messages);
+        Ok(())
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_backends(serial)
     }
 
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy {

@@ -9,23 +9,33 @@ use jail::Limits;
 use jail::policy::Policy;
 use wire::data::LauncherToDataProxy;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::setup::data::DATA_AT;
 use crate::spawn::Origin;
 use crate::spawn::cgroup::Share;
 use crate::spawn::context::SpawnContext;
-use crate::spawn::jails::{DATA_PROXY_THREADS, processes_of_uid};
 use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::uid_processes::{DATA_PROXY_THREADS, processes_of_uid};
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) struct DataProxy;
+pub(super) struct DataProxyRole;
 
-impl RoleKind for DataProxy {
+impl RoleKind for DataProxyRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToDataProxy::Report {}, None);
+    }
+
+    fn configure(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        let messages = supervisor.context().data_proxy_setup(supervisor.spec_of(serial))?;
+        supervisor.send_all(serial, messages);
+        Ok(())
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_data(serial)
     }
 
     fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy {

@@ -2,17 +2,22 @@
 //!
 //! Runs in: the launcher, as root. Sees nothing. Never: is asked anything.
 
+use config::Config;
 use jail::policy::{Grants, Policy};
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Launcher;
+pub(super) struct LauncherRole;
 
-impl RoleKind for Launcher {
+impl RoleKind for LauncherRole {
+    fn count(&self, _: &Config, _: usize) -> usize {
+        0
+    }
+
     fn ask(&self, _: &mut Supervisor, _: u64) {}
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

@@ -5,15 +5,15 @@
 use jail::policy::Policy;
 use wire::LauncherToLogger;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
 
 /// See the file's head.
-pub(super) struct Logger;
+pub(super) struct LoggerRole;
 
-impl RoleKind for Logger {
+impl RoleKind for LoggerRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToLogger::Report {}, None);
     }

@@ -1,4 +1,4 @@
-//! What the launcher does for the processes of one role alone: a file for each role, and what is a fact in `wire::Role`'s row.
+//! The launcher's part for each role, in a file of its own; the facts are in the rows of `wire::Role`.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: has a role without a policy of system calls.
 
@@ -8,6 +8,7 @@ mod connector;
 mod dataproxy;
 mod gate;
 mod guest;
+mod kind;
 mod launcher;
 mod logger;
 mod publisher;
@@ -17,64 +18,55 @@ mod stapler;
 
 use std::os::fd::OwnedFd;
 
-use jail::Limits;
-use jail::policy::Policy;
-use wire::Role;
+use config::Config;
+use wire::{Message, Role};
 
+use self::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
-use crate::spawn::Origin;
-use crate::spawn::cgroup::Share;
-use crate::spawn::context::SpawnContext;
-use crate::spawn::process_spec::ProcessSpec;
-use crate::spawn::view::View;
 
-/// What is done for the processes of one role alone.
-pub(crate) trait RoleKind: Sync {
-    /// Asks a process for its counters, if it has any.
-    fn ask(&self, supervisor: &mut Supervisor, serial: u64);
-
-    /// Which system calls a process may make.
-    fn policy(&self, context: &SpawnContext, spec: &ProcessSpec) -> Policy;
-
-    /// Lets a process reach what it needs beside its program.
-    fn let_reach(
-        &self,
-        _context: &SpawnContext,
-        _spec: &ProcessSpec,
-        _program: (&OwnedFd, Origin),
-        _view: &mut View,
-    ) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// The layers of a jail that a process does without.
-    fn without(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Changes the limits that a role of ours has.
-    fn limit(&self, _context: &SpawnContext, _spec: &ProcessSpec, _limits: &mut Limits) {}
-
-    /// Changes the share of the machine that a role of ours has.
-    fn share(&self, _context: &SpawnContext, _spec: &ProcessSpec, _share: &mut Share) {}
+/// How many processes of a role of the whole server there are to be, where so many gates are asked for.
+pub(crate) fn count(role: Role, config: &Config, gates: usize) -> usize {
+    kind(role).count(config, gates)
 }
 
-/// What is done for the processes of a role alone.
+impl Supervisor {
+    /// Sends a new process what it must know before it serves, as far as that follows from the configuration.
+    pub fn configure_by_role(&mut self, serial: u64) -> Result<(), Error> {
+        kind(self.spec_of(serial).role).configure(self, serial)
+    }
+
+    /// Makes the channels between a new process and everyone that it works with, to what others need first: who gets requests can pass
+    /// them on.
+    pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
+        Role::REPLACEMENT_ORDER.into_iter().try_for_each(|role| kind(role).connect(self, serial))
+    }
+
+    /// Sends a process these messages.
+    pub(crate) fn send_all<M: Message>(
+        &mut self,
+        serial: u64,
+        messages: impl IntoIterator<Item = (M, Option<OwnedFd>)>,
+    ) {
+        messages.into_iter().for_each(|(message, descriptor)| self.send(serial, &message, descriptor));
+    }
+}
+
+/// The functions of a role.
 pub(crate) const fn kind(role: Role) -> &'static dyn RoleKind {
     match role {
-        Role::Launcher => &launcher::Launcher,
-        Role::Gate => &gate::Gate,
-        Role::Site => &site::Site,
-        Role::Service => &guest::Guest::Service,
-        Role::Logger => &logger::Logger,
-        Role::Admin => &admin::Admin,
-        Role::Filter => &guest::Guest::Filter,
-        Role::Signer => &signer::Signer,
-        Role::Connector => &connector::Connector,
-        Role::Stapler => &stapler::Stapler,
-        Role::Broker => &broker::Broker,
-        Role::DataProxy => &dataproxy::DataProxy,
-        Role::Publisher => &publisher::Publisher,
+        Role::Launcher => &launcher::LauncherRole,
+        Role::Gate => &gate::GateRole,
+        Role::Site => &site::SiteRole,
+        Role::Service => &guest::GuestRole::Service,
+        Role::Logger => &logger::LoggerRole,
+        Role::Admin => &admin::AdminRole,
+        Role::Filter => &guest::GuestRole::Filter,
+        Role::Signer => &signer::SignerRole,
+        Role::Connector => &connector::ConnectorRole,
+        Role::Stapler => &stapler::StaplerRole,
+        Role::Broker => &broker::BrokerRole,
+        Role::DataProxy => &dataproxy::DataProxyRole,
+        Role::Publisher => &publisher::PublisherRole,
     }
 }

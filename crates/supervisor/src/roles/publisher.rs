@@ -9,7 +9,7 @@ use jail::Access;
 use jail::policy::Policy;
 use wire::templates::LauncherToPublisher;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::spawn::Origin;
@@ -18,11 +18,15 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) struct Publisher;
+pub(super) struct PublisherRole;
 
-impl RoleKind for Publisher {
+impl RoleKind for PublisherRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToPublisher::Report {}, None);
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_publisher(serial)
     }
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

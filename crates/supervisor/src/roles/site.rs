@@ -8,7 +8,7 @@ use jail::policy::Policy;
 use jail::{Access, Limits};
 use wire::LauncherToSite;
 
-use super::RoleKind;
+use super::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
 use crate::spawn::Origin;
@@ -17,11 +17,15 @@ use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::view::View;
 
 /// See the file's head.
-pub(super) struct Site;
+pub(super) struct SiteRole;
 
-impl RoleKind for Site {
+impl RoleKind for SiteRole {
     fn ask(&self, supervisor: &mut Supervisor, serial: u64) {
         supervisor.send(serial, &LauncherToSite::Report {}, None);
+    }
+
+    fn connect(&self, supervisor: &mut Supervisor, serial: u64) -> Result<(), Error> {
+        supervisor.connect_workers(serial)
     }
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

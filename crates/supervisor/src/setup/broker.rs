@@ -93,7 +93,7 @@ impl Supervisor {
     }
 
     /// Makes the channels between a new broker and the connectors of its service, or the other way round.
-    pub fn connect_broker(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_broker(&mut self, serial: u64) -> Result<(), Error> {
         let spec = self.spec_of(serial);
         let partition = spec.partition;
         let (brokers, connectors) = match spec.role {

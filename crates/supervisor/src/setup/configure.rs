@@ -14,6 +14,7 @@ use wire::{Role, Source, Text};
 use crate::Supervisor;
 use crate::error::{Error, during};
 use crate::process::{Process, Stage};
+use crate::setup::links;
 use crate::spawn::context::duplicate;
 
 impl Supervisor {
@@ -66,9 +67,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes the channels between a new process and everyone that it works with. Gates and sites that retire are among these:
-    /// they may have something for a new worker yet, and connections that only a new gate can go on with.
-    pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
+    /// Makes the channels on which requests go: from a new gate or site's worker, or to a new worker. Gates and sites that retire are
+    /// among these: they may have something for a new worker yet, and connections that only a new gate can go on with.
+    pub(crate) fn connect_workers(&mut self, serial: u64) -> Result<(), Error> {
         let slot = self.processes()[&serial].slot;
         let pairs: Vec<(u64, u64)> = match self.spec(slot).role {
             Role::Gate => {
@@ -95,19 +96,13 @@ impl Supervisor {
                 let sites = self.of_site(site).filter(is_its);
                 gates.chain(sites).map(|source| (source, serial)).collect()
             }
-            _ => Vec::new(),
+            _ => return Ok(()),
         };
-        self.connect_backends(serial)?;
-        self.connect_broker(serial)?;
-        self.connect_data(serial)?;
-        self.connect_publisher(serial)?;
-        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))?;
-        self.connect_signer(serial)?;
-        self.connect_stapler(serial)
+        pairs.into_iter().try_for_each(|(source, worker)| self.connect_pair(source, worker))
     }
 
     /// Makes the channels between a new signer and the sites that have certificates, or the other way round.
-    fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_signer(&mut self, serial: u64) -> Result<(), Error> {
         let (signers, sites) = match self.spec_of(serial).role {
             Role::Signer => (vec![serial], self.hearing(Role::Site)),
             Role::Site => (self.active(Role::Signer, None), vec![serial]),
@@ -126,8 +121,8 @@ impl Supervisor {
 
     /// The site of a worker, if it has certificates.
     pub fn site_with_tls(&self, worker: u64) -> Option<u16> {
-        let site = self.spec_of(worker).site;
-        self.context().config.sites[usize::from(site)].tls.is_some().then_some(site)
+        let spec = self.spec_of(worker);
+        links::has_certificates(&self.context().config, spec).then_some(spec.site)
     }
 
     /// The processes that answer requests, as far as they are not told to end.
@@ -166,8 +161,7 @@ impl Supervisor {
 
     /// Whether gates send clients' connections to this worker.
     pub fn gate_serves(&self, worker: u64) -> bool {
-        let spec = self.spec_of(worker);
-        self.context().service(spec).is_none_or(|(_, service)| service.takes_connections)
+        links::takes_connections(&self.context().config, self.spec_of(worker))
     }
 
     /// Whether a slot is that of a service of the site in another slot.
@@ -178,9 +172,7 @@ impl Supervisor {
 
     /// Whether a site's worker relays requests under TLS to another site's.
     fn relays(&self, front: u64, other: u64) -> bool {
-        let (front, other) = (self.spec_of(front), self.spec_of(other));
-        let are_sites = front.role == Role::Site && other.role == Role::Site;
-        are_sites && self.context().messages().relays(front, other)
+        links::relays(&self.context().config, self.spec_of(front), self.spec_of(other))
     }
 
     /// Makes a channel on which a gate or a site worker sends connections to a worker.

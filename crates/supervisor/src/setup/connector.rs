@@ -90,7 +90,7 @@ impl Messages<'_> {
 impl Supervisor {
     /// Makes the channels between a new process and its connector, or between a connector and those that it connects; those that
     /// retire included.
-    pub fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
         let role = self.spec_of(serial).role;
         let connects = |launcher: &Self, connector: u64, client: u64| {
             launcher.spec_of(connector).connects_for(launcher.spec_of(client))

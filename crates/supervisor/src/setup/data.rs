@@ -15,6 +15,7 @@ use wire::{LauncherToService, Role, Text};
 use crate::Supervisor;
 use crate::directories;
 use crate::error::{Error, at, during};
+use crate::setup::links;
 use crate::setup::reloaded_files::for_data_proxy;
 use crate::spawn::context::SpawnContext;
 use crate::spawn::process_spec::ProcessSpec;
@@ -31,22 +32,17 @@ const FILES_VARIABLE: &str = "BULKHEAD_FILES";
 impl SpawnContext {
     /// The data source of a proxy, or of a proxy's connector.
     pub fn data_source(&self, spec: &ProcessSpec) -> Option<&DataSource> {
-        let is_its = spec.role == Role::DataProxy || spec.is_of_data();
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| is_its)?;
-        site.data.get(spec.index)
+        spec.data_source(&self.config)
     }
 
-    /// Whether a process is one of a service that may have the source of a proxy, or of a proxy's connector.
+    /// See [`links::has_data`].
     pub fn has_data(&self, service: &ProcessSpec, proxy: &ProcessSpec) -> bool {
-        let service = self.service(service).filter(|_| service.site == proxy.site);
-        let both = service.zip(self.data_source(proxy));
-        both.is_some_and(|((_, service), source)| service.data.contains(&source.name))
+        links::has_data(&self.config, service, proxy)
     }
 
     /// A proxy's site and source.
     fn source(&self, spec: &ProcessSpec) -> Result<(&Site, &DataSource), Error> {
-        let site = self.config.sites.get(usize::from(spec.site));
-        let source = site.map(|site| &**site).zip(self.data_source(spec));
+        let source = spec.site(&self.config).zip(self.data_source(spec));
         source.ok_or_else(|| Error::NoDataSource { name: spec.name.clone() })
     }
 
@@ -163,7 +159,7 @@ fn remote_message(source: &DataSource, remote: &RemoteServer) -> LauncherToDataP
 impl Supervisor {
     /// Makes the channels between a new data proxy and its services, or the other way round; those that retire included, which
     /// have requests to answer yet.
-    pub fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         // There may be thousands of sites: only this one is looked at.
         for other in self.of_site(site).collect::<Vec<_>>() {

@@ -7,6 +7,7 @@ pub mod configure;
 pub mod connector;
 pub mod data;
 pub mod files;
+pub mod links;
 pub mod log_files;
 mod made_files;
 pub mod names;
@@ -159,9 +160,8 @@ impl<'a> Messages<'a> {
     /// The site and the service that `spec` stands for, if it is a service that the site has: after an upgrade nothing is known of
     /// the services of sites that had gone.
     pub fn service(&self, spec: &ProcessSpec) -> Option<(&'a Site, &'a Service)> {
-        let site = &**self.config.sites.get(usize::from(spec.site))?;
-        let service = site.services.get(spec.index).filter(|_| spec.role == Role::Service)?;
-        Some((site, service))
+        let site = spec.site(self.config).filter(|_| spec.role == Role::Service)?;
+        Some((site, spec.service(self.config)?))
     }
 
     /// How many processes the partition of `spec` has; one, if it is no site's worker and no service.
@@ -353,7 +353,7 @@ impl<'a> Messages<'a> {
                 continue;
             }
             let (target, partition) = match other.role {
-                _ if other.site != spec.site && self.relays(spec, other) && has(host) => {
+                _ if other.site != spec.site && links::relays(self.config, spec, other) && has(host) => {
                     (RouteTarget::Relayed, table.partition_of(other.site))
                 }
                 // Which one it is does not matter here, and changes with each of its successors.
@@ -370,12 +370,6 @@ impl<'a> Messages<'a> {
             }
         }
         messages
-    }
-
-    /// Whether the worker of one site relays requests under TLS to another's.
-    pub fn relays(&self, front: &ProcessSpec, other: &ProcessSpec) -> bool {
-        let site = |spec: &ProcessSpec| self.config.sites.get(usize::from(spec.site));
-        site(front).zip(site(other)).is_some_and(|(front, other)| self.config.relays(front, other))
     }
 
     /// What a service worker is sent before it initialises.

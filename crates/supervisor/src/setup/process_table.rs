@@ -7,11 +7,12 @@ use wire::{NO_PARTITION, Role};
 
 use crate::error::Error;
 use crate::numbers::NumberSet;
-use crate::setup::stapler;
+use crate::roles;
 use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, ProcessSpec, TEMPLATES_OF};
 use crate::spawn::uids::Uids;
 
-/// Every process, in the order in which they start: the logger first, so that nothing that is said is lost.
+/// Every process, in the order in which they start, the last to go first: the logger, so that nothing that is said is lost; what sites
+/// are to have at once before the sites; the gates at last, which are told where the chain of filters begins and where it ends.
 pub fn process_table(
     config: &Config,
     gates: usize,
@@ -19,31 +20,16 @@ pub fn process_table(
 ) -> Result<Vec<ProcessSpec>, Error> {
     let sites = (0..config.sites.len() as u16).collect();
     let mut table = ProcessTable::new(config, identities, sites);
-    table.add_role(Role::Logger, 0)?;
-    table.add_role(Role::Admin, 0)?;
-    // Before the sites, which are to have their certificates at once.
-    if signs(config) {
-        table.add_role(Role::Signer, 0)?;
-    }
-    if stapler::is_wanted(config) {
-        table.add_role(Role::Stapler, 0)?;
-    }
-    for site in 0..config.sites.len() {
-        table.add_site(site, site)?;
-    }
-    // Before the gates, which are told where the chain begins and where it ends.
-    for filter in 0..config.conditioning.filters.len() {
-        table.add_role(Role::Filter, filter)?;
-    }
-    for gate in 0..gates {
-        table.add_role(Role::Gate, gate)?;
+    for &role in Role::STOP_ORDER.iter().rev() {
+        match role {
+            Role::Site => (0..config.sites.len()).try_for_each(|site| table.add_site(site, site))?,
+            role if role.is_of_a_site() => {}
+            role => {
+                (0..roles::count(role, config, gates)).try_for_each(|index| table.add_role(role, index))?
+            }
+        }
     }
     Ok(table.specs)
-}
-
-/// Whether any site has certificates.
-pub fn signs(config: &Config) -> bool {
-    config.sites.iter().any(|site| site.tls.is_some())
 }
 
 /// Processes that are to run.

@@ -11,21 +11,19 @@ use wire::{LauncherToService, Role, Text};
 use crate::Supervisor;
 use crate::error::{Error, during};
 use crate::process::Stage;
+use crate::setup::links;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::process_spec::ProcessSpec;
 
 impl SpawnContext {
     /// The templates of a publisher.
     fn templates(&self, spec: &ProcessSpec) -> Option<&Templates> {
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| spec.role == Role::Publisher)?;
-        site.templates.as_ref()
+        spec.site(&self.config).filter(|_| spec.role == Role::Publisher)?.templates.as_ref()
     }
 
-    /// Whether a process is one of a service that has a publisher's templates.
+    /// See [`links::has_templates`].
     pub fn has_templates(&self, service: &ProcessSpec, publisher: &ProcessSpec) -> bool {
-        publisher.role == Role::Publisher
-            && service.site == publisher.site
-            && self.service(service).is_some_and(|(_, service)| service.templates)
+        links::has_templates(&self.config, service, publisher)
     }
 
     /// The folder of a publisher's templates.
@@ -95,7 +93,7 @@ impl Supervisor {
 
     /// Makes the channels between a new publisher and the services that have its templates, or the other way round; those that
     /// retire included, which have requests to answer yet.
-    pub fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {
+    pub(crate) fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         if !matches!(role, Role::Publisher | Role::Service) {
             return Ok(());

@@ -16,9 +16,9 @@ use crate::spawn::Origin;
 use crate::spawn::cgroup::Share;
 use crate::spawn::context::{SpawnContext, duplicate};
 use crate::spawn::core_dumps;
-use crate::spawn::jails::processes_of_uid;
 use crate::spawn::libraries;
 use crate::spawn::process_spec::ProcessSpec;
+use crate::spawn::uid_processes::processes_of_uid;
 use crate::spawn::view::{View, is_folder};
 
 /// What programs expect of every machine, and what is harmless to everybody.

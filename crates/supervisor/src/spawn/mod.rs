@@ -34,6 +34,7 @@ pub mod reach;
 pub mod reaper;
 pub mod remote_paths;
 pub mod stderr;
+pub(crate) mod uid_processes;
 pub mod uid_range;
 pub mod uid_share;
 pub mod uids;

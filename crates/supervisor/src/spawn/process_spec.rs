@@ -2,16 +2,17 @@
 //!
 //! Runs in: the launcher, as root, and the guard. Sees: the checked configuration.
 
+use config::{Config, DataSource, Service, Site};
 use jail::Identity;
 use wire::{NO_PARTITION, Role, Scope};
 
-/// What the name of a connector ends in.
+/// The end of a connector's name.
 pub const CONNECTOR_OF: &str = Role::Connector.facts().suffix;
-/// What the name of a service's broker ends in.
+/// The end of the name of a service's broker.
 pub const BROKER_OF: &str = Role::Broker.facts().suffix;
-/// What the name of a data proxy ends in.
+/// The end of a data proxy's name.
 pub const DATA_OF: &str = Role::DataProxy.facts().suffix;
-/// What the name of a site's publisher ends in.
+/// The end of the name of a site's publisher.
 pub const TEMPLATES_OF: &str = Role::Publisher.facts().suffix;
 /// What is between a name and the number of one of its workers; no name has it.
 pub const WORKER_OF: char = '#';
@@ -39,6 +40,21 @@ pub struct ProcessSpec {
 }
 
 impl ProcessSpec {
+    /// One that belongs to no site, and has no uid yet.
+    pub fn of_the_server(role: Role, name: &str, index: usize) -> Self {
+        let none = NO_PARTITION;
+        Self {
+            role,
+            name: name.into(),
+            partition: none,
+            site: none,
+            index,
+            worker: 0,
+            generation: 0,
+            identity: None,
+        }
+    }
+
     /// Its name, and behind the first process of a partition which one it is: `blog`, `blog#2`.
     pub fn label(&self) -> String {
         match self.worker {
@@ -61,6 +77,32 @@ impl ProcessSpec {
     pub fn is_of_data(&self) -> bool {
         let name = self.name.strip_suffix(CONNECTOR_OF);
         self.role == Role::Connector && name.is_some_and(|name| name.ends_with(DATA_OF))
+    }
+
+    /// The number of the site that it belongs to, in the configuration.
+    pub fn site_number(&self) -> Option<usize> {
+        (self.site != NO_PARTITION).then_some(self.site.into())
+    }
+
+    /// The site that it belongs to. A process that an upgrade has taken over may be of a site that the configuration has no more.
+    pub fn site<'c>(&self, config: &'c Config) -> Option<&'c Site> {
+        config.sites.get(self.site_number()?).map(|site| &**site)
+    }
+
+    /// The service that it runs, or works for.
+    pub fn service<'c>(&self, config: &'c Config) -> Option<&'c Service> {
+        let is_its = match self.role {
+            Role::Service | Role::Broker => true,
+            Role::Connector => self.partition != NO_PARTITION,
+            _ => false,
+        };
+        self.site(config)?.services.get(self.index).filter(|_| is_its)
+    }
+
+    /// The data source that it has, or works for.
+    pub fn data_source<'c>(&self, config: &'c Config) -> Option<&'c DataSource> {
+        let is_its = self.role == Role::DataProxy || self.is_of_data();
+        self.site(config)?.data.get(self.index).filter(|_| is_its)
     }
 
     /// Whether it is the connector, or the broker, of another process.

@@ -33,9 +33,8 @@ impl SpawnContext {
 
     /// The service for which `spec` connects or answers.
     pub fn granted(&self, spec: &ProcessSpec) -> Option<&Service> {
-        let serves = matches!(spec.role, Role::Broker | Role::Connector) && spec.partition != NO_PARTITION;
-        let site = self.config.sites.get(usize::from(spec.site)).filter(|_| serves)?;
-        site.services.get(spec.index)
+        let serves = matches!(spec.role, Role::Broker | Role::Connector);
+        spec.service(&self.config).filter(|_| serves)
     }
 
     /// What a connector may do, by what it has to reach.

@@ -1,4 +1,4 @@
-//! What a process sees and may reach, on the way to its jail.
+//! The files and ports that a process sees and may reach, on the way to its jail.
 //!
 //! Runs in: the launcher, as root. Sees: directories that the operator named, or that were opened already. Never: adds more than
 //! was asked for.
@@ -12,14 +12,14 @@ use rustix::fs::{FileType, Stat};
 use crate::directories;
 use crate::error::{Error, at};
 
-/// What a process sees and may reach, on the way to its jail.
+/// The files and ports that a process sees and may reach, on the way to its jail.
 #[derive(Default)]
 pub(crate) struct View {
     /// Whether it gets a root of its own, in which what it sees has to be put.
     pub(crate) jailed: bool,
-    /// What appears in that root.
+    /// The mounts in that root.
     pub(crate) binds: Vec<Bind>,
-    /// What Landlock lets it reach.
+    /// The files and ports that Landlock lets it reach.
     pub(crate) reach: Reach,
 }
 

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use wire::{BUNDLES_MAX, Bundle, Bundles, Bytes, FromWorker, ToWorker};
 
-use super::guarded::Guarded;
-use super::outgoing::{Client, Outgoing, Ready, Waits};
+use super::guarded::GuardedConnections;
+use super::outgoing::{CountedClient, Outgoing, Ready, WaitingPartition};
 use crate::channel::Channel;
 
 const _: () = assert!(BUNDLES_MAX <= sys::seqpacket::MANY_MAX, "a descriptor for each bundle");
@@ -25,11 +25,11 @@ const _: () = assert!(BUNDLES_MAX <= sys::seqpacket::MANY_MAX, "a descriptor for
 pub const CREDITS_MAX: u32 = 4096;
 
 /// When something may be sent on a channel.
-pub enum Kind {
+pub enum SendCondition {
     /// Against credits, which a worker gives.
     Credits,
     /// As far as there is room, to a guarded server, for the partition named; who holds what is known there.
-    Server(Rc<Guarded>, Weak<dyn Waits>),
+    Server(Rc<GuardedConnections>, Weak<dyn WaitingPartition>),
     /// As far as there is room, to a filter, which passes everything on.
     Filter,
 }
@@ -37,7 +37,7 @@ pub enum Kind {
 /// See the file's head.
 pub struct Destination {
     pub(super) channel: Channel<FromWorker, ToWorker>,
-    pub(super) kind: Kind,
+    pub(super) kind: SendCondition,
     /// How much more may be sent. A channel that has room gives itself as many as there may be.
     pub(super) credits: Cell<u32>,
     draining: Cell<bool>,
@@ -45,24 +45,24 @@ pub struct Destination {
     unheard: Cell<Option<Instant>>,
     /// Notified when a channel has no more room.
     pub(super) full: Notify,
-    /// What the worker holds, and whose it is.
-    pub(super) sent: RefCell<HashMap<u64, (Client, SocketAddr)>>,
+    /// The connections that the worker holds, with their clients.
+    pub(super) sent: RefCell<HashMap<u64, (CountedClient, SocketAddr)>>,
     /// Whether its nonsense was told; once is enough.
     pub(super) violation_logged: Cell<bool>,
     /// Whether it is to keep what it would hand back.
     refuses: Cell<bool>,
-    /// What hears the worker.
+    /// The task that receives from the worker.
     listening: Cell<Option<JoinHandle<()>>>,
 }
 
 impl Destination {
     /// Takes over a channel's descriptor.
-    pub fn new(descriptor: OwnedFd, kind: Kind) -> io::Result<Rc<Self>> {
-        let limited = matches!(kind, Kind::Credits);
+    pub fn new(descriptor: OwnedFd, kind: SendCondition) -> io::Result<Rc<Self>> {
+        let limited = matches!(kind, SendCondition::Credits);
         // Filters and guarded servers have a channel for all gates.
         let channel = if limited { Channel::new(descriptor)? } else { Channel::shared(descriptor)? };
         if !limited {
-            // What waits in the channel waits in order. The kernel makes a handful of bundles of the least.
+            // Bundles wait in the channel in their order. The kernel allows a handful even with the least backlog.
             channel.set_backlog(0)?;
         }
         Ok(Rc::new(Self {
@@ -85,18 +85,18 @@ impl Destination {
             return 0;
         }
         match &self.kind {
-            Kind::Credits => {
+            SendCondition::Credits => {
                 let left = held_max.saturating_sub(self.sent.borrow().len());
                 left.min(self.credits.get() as usize).min(BUNDLES_MAX)
             }
-            Kind::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
-            Kind::Filter => 1,
+            SendCondition::Server(guarded, dispatcher) => usize::from(guarded.has_room(held_max, dispatcher)),
+            SendCondition::Filter => 1,
         }
     }
 
     /// Whether this is the way to a worker, which gives credits.
     pub fn has_credits(&self) -> bool {
-        matches!(self.kind, Kind::Credits)
+        matches!(self.kind, SendCondition::Credits)
     }
 
     /// How many connections the worker holds that were sent here.
@@ -135,7 +135,8 @@ impl Destination {
         self.listening.set(Some(listening));
     }
 
-    /// Takes nothing more from the worker, which keeps it and learns so, and waits until all that it said before is heard.
+    /// Takes nothing more from the worker, which keeps it and learns so, and waits until all that it said before is
+    /// heard.
     pub async fn refuse(&self) {
         self.refuses.set(true);
         self.channel.refuse();
@@ -149,8 +150,9 @@ impl Destination {
         self.refuses.get()
     }
 
-    /// Sends the first `count` of `batch`, which [`Self::room`] allows, and leaves the others; those too that the channel
-    /// does not take. `sent` is called for each of those that it takes, with the client's address; whether it takes any.
+    /// Sends the first `count` of `batch`, which [`Self::room`] allows, and leaves the others; those too that the
+    /// channel does not take. `sent` is called for each of those that it takes, with the client's address; whether it
+    /// takes any.
     pub fn send_batch(
         &self,
         batch: &mut VecDeque<Ready>,
@@ -158,7 +160,7 @@ impl Destination {
         next_id: &Cell<u64>,
         sent: impl Fn(IpAddr),
     ) -> bool {
-        // What was read before makes a message long; it goes by itself.
+        // Bytes that were read before make a message long, so such a bundle goes by itself.
         let alone = |ready: &Ready| !ready.outgoing.preread.is_empty();
         let several = batch.iter().take(count).take_while(|ready| !alone(ready)).count();
         if several < 2 {
@@ -194,9 +196,14 @@ impl Destination {
     }
 
     /// Sends a connection, or gives it back.
-    fn send(&self, mut outgoing: Outgoing, client: Client, next_id: &Cell<u64>) -> Result<(), Outgoing> {
+    fn send(
+        &self,
+        mut outgoing: Outgoing,
+        client: CountedClient,
+        next_id: &Cell<u64>,
+    ) -> Result<(), Outgoing> {
         let id = match &self.kind {
-            Kind::Server(guarded, _) => guarded.next_id(),
+            SendCondition::Server(guarded, _) => guarded.next_id(),
             _ => next_id.replace(next_id.get() + 1),
         };
         let bundle = Bundle {
@@ -209,14 +216,14 @@ impl Destination {
         let message = ToWorker::Connection { bundle };
         let stream = Some(outgoing.stream.as_fd());
         let result = match self.kind {
-            Kind::Credits => self.channel.try_send(&message, stream),
-            Kind::Server(..) | Kind::Filter => self.channel.try_send_any(&message, stream),
+            SendCondition::Credits => self.channel.try_send(&message, stream),
+            SendCondition::Server(..) | SendCondition::Filter => self.channel.try_send_any(&message, stream),
         };
         let Err(error) = result else {
             self.has_sent(id, client, outgoing.peer);
             return Ok(());
         };
-        if error.kind() == io::ErrorKind::WouldBlock && !matches!(self.kind, Kind::Credits) {
+        if error.kind() == io::ErrorKind::WouldBlock && !matches!(self.kind, SendCondition::Credits) {
             self.credits.set(0);
             self.full.notify_one();
         }
@@ -227,17 +234,17 @@ impl Destination {
         Err(outgoing)
     }
 
-    fn has_sent(&self, id: u64, client: Client, peer: SocketAddr) {
+    fn has_sent(&self, id: u64, client: CountedClient, peer: SocketAddr) {
         match &self.kind {
-            Kind::Credits => {
+            SendCondition::Credits => {
                 self.credits.set(self.credits.get() - 1);
                 if self.unheard.get().is_none() {
                     self.unheard.set(Some(Instant::now()));
                 }
                 self.sent.borrow_mut().insert(id, (client, peer));
             }
-            Kind::Server(guarded, dispatcher) => guarded.sent(id, client, dispatcher),
-            Kind::Filter => {}
+            SendCondition::Server(guarded, dispatcher) => guarded.sent(id, client, dispatcher),
+            SendCondition::Filter => {}
         }
     }
 }

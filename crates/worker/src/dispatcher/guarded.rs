@@ -1,5 +1,5 @@
-//! Who holds what of the connections that were sent to guarded servers: processes that are not ours, which take
-//! connections from channels that they share, and each say on a channel of its own what they have taken.
+//! Tracks the connections that were sent to guarded servers: processes that are not ours, which take connections from
+//! channels that they share, and each say on a channel of its own which ones they have taken.
 //!
 //! Runs in: gates. Sees: what such a process says, which may be anything. Never: lets it take more memory than what
 //! was sent, or keep the share of a client when it is gone.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use wire::FromGuarded;
 
 use super::keeping::{Keeping, ProcessChannel};
-use super::outgoing::{Client, Waits};
+use super::outgoing::{CountedClient, WaitingPartition};
 use crate::channel::Channel;
 
 /// LIMIT: connections that are under way without anybody having said that it took them. A channel holds a handful;
@@ -30,18 +30,18 @@ const PROCESSES_MAX: usize = 4096;
 const UNDER_WAY_TIME: Duration = Duration::from_secs(30);
 
 /// See the file's head.
-pub struct Guarded {
-    held: RefCell<HashMap<u64, Held>>,
+pub struct GuardedConnections {
+    held: RefCell<HashMap<u64, HeldConnection>>,
     /// Sent, and not known to be taken; the oldest first.
     under_way: RefCell<VecDeque<(u64, Instant)>>,
     /// Partitions that wait for room, because the server holds as many as it can serve; in turn.
-    full: RefCell<VecDeque<Weak<dyn Waits>>>,
+    full: RefCell<VecDeque<Weak<dyn WaitingPartition>>>,
     processes: Cell<usize>,
     next_id: Cell<u64>,
     keeping: Rc<Keeping>,
 }
 
-impl Default for Guarded {
+impl Default for GuardedConnections {
     /// Nothing is held. Numbers begin anywhere: a process that holds connections of a gate that is gone says their
     /// ends to its successor, for which these are to be the numbers of nothing.
     fn default() -> Self {
@@ -57,16 +57,16 @@ impl Default for Guarded {
     }
 }
 
-struct Held {
-    client: Client,
-    partition: Weak<dyn Waits>,
+struct HeldConnection {
+    client: CountedClient,
+    partition: Weak<dyn WaitingPartition>,
     /// How many processes hold it: those that are forked hold what the one before them held.
     holders: usize,
 }
 
-impl Guarded {
+impl GuardedConnections {
     /// Whether the server may have one more, if it can serve so many; `partition` has its turn when it can again.
-    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<dyn Waits>) -> bool {
+    pub(super) fn has_room(&self, capacity: usize, partition: &Weak<dyn WaitingPartition>) -> bool {
         let has_room = || self.held.borrow().len() < capacity;
         if has_room() {
             return true;
@@ -94,7 +94,7 @@ impl Guarded {
         }
     }
 
-    fn next_full(&self) -> Option<Weak<dyn Waits>> {
+    fn next_full(&self) -> Option<Weak<dyn WaitingPartition>> {
         self.full.borrow_mut().pop_front()
     }
 
@@ -112,7 +112,7 @@ impl Guarded {
         self.keeping.forbid();
     }
 
-    pub(super) fn add_partition(&self, partition: Weak<dyn Waits>) {
+    pub(super) fn add_partition(&self, partition: Weak<dyn WaitingPartition>) {
         self.keeping.add_partition(partition);
     }
 
@@ -121,9 +121,11 @@ impl Guarded {
     }
 
     /// A connection is on its way.
-    pub(super) fn sent(&self, id: u64, client: Client, partition: &Weak<dyn Waits>) {
+    pub(super) fn sent(&self, id: u64, client: CountedClient, partition: &Weak<dyn WaitingPartition>) {
         self.keeping.sent();
-        self.held.borrow_mut().insert(id, Held { client, partition: partition.clone(), holders: 0 });
+        self.held
+            .borrow_mut()
+            .insert(id, HeldConnection { client, partition: partition.clone(), holders: 0 });
         self.under_way.borrow_mut().push_back((id, Instant::now()));
         if self.under_way.borrow().len() > UNDER_WAY_MAX {
             self.give_up_oldest();
@@ -143,7 +145,7 @@ impl Guarded {
     }
 
     /// The shared channel of a partition is gone, and what was under way on it.
-    pub(super) fn lost(&self, partition: &Weak<dyn Waits>) {
+    pub(super) fn lost(&self, partition: &Weak<dyn WaitingPartition>) {
         let of_it = |(id, _): &(u64, Instant)| {
             self.held.borrow().get(id).is_some_and(|held| held.partition.ptr_eq(partition))
         };
@@ -156,7 +158,11 @@ impl Guarded {
     ///
     /// # Errors
     /// The event loop cannot watch the channel, or there are too many.
-    pub fn attach(self: &Rc<Self>, descriptor: OwnedFd, partition: Rc<dyn Waits>) -> std::io::Result<()> {
+    pub fn attach(
+        self: &Rc<Self>,
+        descriptor: OwnedFd,
+        partition: Rc<dyn WaitingPartition>,
+    ) -> std::io::Result<()> {
         if self.processes.get() >= PROCESSES_MAX {
             eprintln!("warning: a guarded server has more than {PROCESSES_MAX} processes; one is not heard");
             return Ok(());
@@ -168,7 +174,7 @@ impl Guarded {
     }
 
     /// Hears one process until it is gone, and then releases what it held.
-    async fn listen(self: Rc<Self>, channel: ProcessChannel, partition: Rc<dyn Waits>) {
+    async fn listen(self: Rc<Self>, channel: ProcessChannel, partition: Rc<dyn WaitingPartition>) {
         let mut holds = HashSet::new();
         let channel = Rc::new(channel);
         let take = |arrived| {
@@ -225,7 +231,7 @@ impl Guarded {
         }
         let ended = all.remove(&id);
         drop(all);
-        if let Some(Held { client, partition, .. }) = ended
+        if let Some(HeldConnection { client, partition, .. }) = ended
             && let Some(partition) = partition.upgrade()
         {
             partition.connection_ended(client, &|| self.serve_full());
@@ -239,8 +245,8 @@ mod tests {
 
     struct Nobody;
 
-    impl Waits for Nobody {
-        fn connection_ended(self: Rc<Self>, _client: Client, _serve_others: &dyn Fn()) {}
+    impl WaitingPartition for Nobody {
+        fn connection_ended(self: Rc<Self>, _client: CountedClient, _serve_others: &dyn Fn()) {}
         fn serve_queue(&self) {}
         fn handed_back(&self, _stream: sys::foreign::Foreign, _preread: Vec<u8>) {}
         fn served(&self, _requests: u32) {}
@@ -253,7 +259,7 @@ mod tests {
     fn so_many_processes_are_heard_and_no_more() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            let guarded = Rc::new(Guarded::default());
+            let guarded = Rc::new(GuardedConnections::default());
             guarded.processes.set(PROCESSES_MAX - 1);
             let attach = || {
                 let (ours, theirs) = sys::seqpacket::pair().unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use wire::{FromGuarded, ToGuarded};
 
-use super::outgoing::Waits;
+use super::outgoing::WaitingPartition;
 use crate::channel::Channel;
 
 /// The channel of one process.
@@ -42,8 +42,8 @@ pub(super) struct Keeping {
     processes: RefCell<Vec<(Weak<ProcessChannel>, Cell<u32>)>>,
     /// How many connections were sent, from any number on.
     sent: Cell<u64>,
-    /// What may wait.
-    partitions: RefCell<Vec<Weak<dyn Waits>>>,
+    /// The partitions whose connections may wait.
+    partitions: RefCell<Vec<Weak<dyn WaitingPartition>>>,
 }
 
 impl Keeping {
@@ -63,7 +63,7 @@ impl Keeping {
     }
 
     /// A partition has a server.
-    pub(super) fn add_partition(&self, partition: Weak<dyn Waits>) {
+    pub(super) fn add_partition(&self, partition: Weak<dyn WaitingPartition>) {
         self.partitions.borrow_mut().push(partition);
     }
 

@@ -1,7 +1,7 @@
 //! Which worker of a partition gets what comes, and whether all of them have too much to do.
 //!
-//! Runs in: gates and site workers. Sees: what workers say, which may be compromised. Never: believes one that says it has
-//! nothing to do: what counts is what this process has sent it, and what of that has not ended.
+//! Runs in: gates and site workers. Sees: what workers say, which may be compromised. Never: believes one that says it
+//! has nothing to do: what counts is what this process has sent it, and what of that has not ended.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -9,17 +9,19 @@ use std::time::{Duration, Instant};
 use super::Dispatcher;
 use super::destination::Destination;
 
-/// LIMIT: how long a worker may say nothing after a connection was sent to it, or a connection may wait for room, before another
-/// worker is wanted. A worker answers at the end of each turn of its loop, which takes some tens of milliseconds with thousands
-/// of busy connections; one that takes longer is kept from its work by something, or has more than it can do.
+/// LIMIT: how long a worker may say nothing after a connection was sent to it, or a connection may wait for room,
+/// before another worker is wanted. A worker answers at the end of each turn of its loop, which takes some tens of
+/// milliseconds with thousands of busy connections; one that takes longer is kept from its work by something, or has
+/// more than it can do.
 const BUSY_TIME: Duration = Duration::from_millis(100);
 /// How often another worker is asked for as long as that lasts: one that is started needs a moment.
 const WANTED_EVERY: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
-    /// The worker with the least to do of those that have room, but for those of `without`, and how many of `count` connections are for it: as many as
-    /// even it out with the next one, and no fewer than its part. Those that keep up come before those that do not, and of
-    /// equal ones the newest is the first: during a relaunch the successor gets the work as soon as it can take it.
+    /// The worker with the least to do of those that have room, but for those of `without`, and how many of `count`
+    /// connections are for it: as many as even it out with the next one, and no fewer than its part. Those that keep up
+    /// come before those that do not, and of equal ones the newest is the first: during a relaunch the successor gets
+    /// the work as soon as it can take it.
     pub(super) fn next_destination(
         &self,
         count: usize,
@@ -53,8 +55,8 @@ impl Dispatcher {
         Some((destination.clone(), room.min(even).min(count)))
     }
 
-    /// Whether something waits for a worker, and each has all that it was sent and asks for no more, or does not say. While the
-    /// word of one is under way, what waits does so for that and not for a place.
+    /// Whether something waits for a worker, and each has all that it was sent and asks for no more, or does not say.
+    /// While the word of one is under way, what waits does so for that and not for a place.
     pub fn is_full(&self) -> bool {
         if self.queue.borrow().is_empty() {
             return false;
@@ -117,7 +119,7 @@ impl Dispatcher {
         are_there && (first.is_some_and(|since| since <= before) || workers.all(|one| one.is_late(before)))
     }
 
-    /// What was sent before this, and not heard of, is late.
+    /// Bundles that were sent before this time, and not acknowledged, are late.
     fn late_before(&self) -> Instant {
         let now = Instant::now();
         now.checked_sub(BUSY_TIME).unwrap_or(now)

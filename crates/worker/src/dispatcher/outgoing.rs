@@ -1,4 +1,4 @@
-//! What a dispatcher is given to send, for whom it does that, and who waits for room.
+//! The connections that a dispatcher sends, its owner, and the clients that wait for room.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -15,14 +15,14 @@ pub struct Outgoing {
     pub peer: SocketAddr,
     /// The address of ours that it connected to.
     pub local: SocketAddr,
-    /// What is spoken on it; `Relayed` where this process is at its other end.
+    /// The protocol spoken on it; `Relayed` where this process is at its other end.
     pub kind: wire::Kind,
     /// Bytes that were read from it already.
     pub preread: Vec<u8>,
 }
 
 /// Whose share a connection takes, if it is counted.
-pub type Client = Option<IpAddr>;
+pub type CountedClient = Option<IpAddr>;
 
 /// A connection that is counted into its ranges of addresses.
 #[derive(Debug)]
@@ -30,12 +30,12 @@ pub struct Ready {
     /// The connection.
     pub outgoing: Outgoing,
     /// Whose share it takes.
-    pub client: Client,
+    pub client: CountedClient,
     /// Until when it may wait, if it has waited already.
     pub deadline: Option<Instant>,
 }
 
-/// What an owner of [`Dispatcher`] is told.
+/// The events that the owner of a [`Dispatcher`] learns of.
 pub trait Owner {
     /// A worker has been sent a connection; it is out of our hands.
     fn delivered(&self);
@@ -58,23 +58,26 @@ pub trait Owner {
     fn served(&self, requests: u32) {
         let _ = requests;
     }
-    /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again and again.
+    /// Something waits, and there is no worker: said once, until one comes. Or none that there is keeps up: said again
+    /// and again.
     fn wanted(&self) {}
-    /// So many wait, and every worker has all that it was sent and asks for no more: until something ends there, none is sent.
+    /// So many wait, and every worker has all that it was sent and asks for no more: until something ends there, none
+    /// is sent.
     fn full(&self, waiting: usize) {
         let _ = waiting;
     }
-    /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not be used
-    /// for new work.
+    /// So many workers take connections: one has come, or one retires or is gone, and what was sent to that should not
+    /// be used for new work.
     fn workers_changed(&self, count: usize) {
         let _ = count;
     }
 }
 
 /// A partition of a guarded server, as the server's processes see it.
-pub trait Waits {
-    /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their turn.
-    fn connection_ended(self: Rc<Self>, client: Client, serve_others: &dyn Fn());
+pub trait WaitingPartition {
+    /// No process holds a connection of `client` any more; `serve_others` gives other partitions of the server their
+    /// turn.
+    fn connection_ended(self: Rc<Self>, client: CountedClient, serve_others: &dyn Fn());
     /// There may be room for connections that wait.
     fn serve_queue(&self);
     /// A process hands a connection back.

@@ -1,4 +1,4 @@
-//! What workers say to a dispatcher, and what becomes of connections when a channel ends.
+//! Handles messages of workers to a dispatcher, and connections whose channel ends.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use sys::foreign::Foreign;
 use wire::FromWorker;
 
 use super::Dispatcher;
-use super::destination::{CREDITS_MAX, Destination, Kind};
+use super::destination::{CREDITS_MAX, Destination, SendCondition};
 
 impl Dispatcher {
     /// Hears a worker until it is gone.
@@ -66,8 +66,8 @@ impl Dispatcher {
                 self.note_full();
                 violations
             }
-            // One that another source had sent, which is gone, has no number here. A worker can make up a connection, as any
-            // client can; it is treated as one.
+            // One that another source had sent, which is gone, has no number here. A worker can make up a connection,
+            // as any client can; it is treated as one.
             (FromWorker::Back { id, preread }, Some(stream)) => {
                 let client = destination.sent.borrow().get(&id).map(|(_, peer)| *peer);
                 self.owner.handed_back(stream, preread.0, client);
@@ -118,7 +118,7 @@ impl Dispatcher {
                 } => destination.credits.set(CREDITS_MAX),
             }
         }
-        if let Kind::Server(guarded, dispatcher) = &destination.kind {
+        if let SendCondition::Server(guarded, dispatcher) = &destination.kind {
             guarded.lost(dispatcher);
         }
         self.lose(&destination);

@@ -1,4 +1,4 @@
-//! What must hold of every node.
+//! The invariants of every node.
 //!
 //! Runs in: tests.
 

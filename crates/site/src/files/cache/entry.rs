@@ -1,7 +1,7 @@
 //! The answers for one path: as it is, and in each encoding that was asked for.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: contents of files. Must never: give two encodings of
-//! one file the same entity tag.
+//! Runs in: the site worker, under the site's uid. Untrusted input: contents of files. Must never: give two encodings
+//! of one file the same entity tag.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::rc::{Rc, Weak};
 
 use http::header::{HeaderName, HeaderValue};
-use request::accept_encoding::{Accepted, Encoding};
+use request::accept_encoding::{AcceptedEncodings, Encoding};
 use request::date::DATE_BYTES;
 use tokio::sync::OnceCell;
 
@@ -20,12 +20,12 @@ use crate::files::{File, FileValidators};
 use crate::http::compress;
 use sys::file_version::FileVersion;
 
-/// What an entry costs beside its bytes: structures, hash table, queue.
+/// The cost of an entry beside its bytes: structures, hash table, queue.
 const OVERHEAD_BYTES: usize = 512;
-/// What the fields of a form cost that HTTP/2 has asked for; counted for all, so that the budget holds.
+/// The cost of the header fields of a form that HTTP/2 has asked for; counted for all, so that the budget holds.
 const FIELDS_BYTES: usize = 1536;
 
-/// What an answer for a file says beside the file's own facts.
+/// The headers of a file's answer that do not come from the file itself.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseHeaders {
     /// The value of `Cache-Control`.
@@ -69,8 +69,8 @@ impl ResponseHeaders {
     }
 }
 
-/// For how long copies may be used unasked, as in rwasa: shared caches three times as long, and not at all for what only
-/// users with a password may have.
+/// For how long copies may be used unasked, as in rwasa: shared caches three times as long, and not at all for what
+/// only users with a password may have.
 fn cache_control(seconds: u32, private: bool) -> String {
     match (seconds, private) {
         (0, _) => "no-cache".to_owned(),
@@ -93,7 +93,7 @@ pub struct Representation {
 
 impl Representation {
     pub(super) fn new(
-        facts: &Facts<'_>,
+        facts: &FileHeaders<'_>,
         etag: String,
         coding: Option<Encoding>,
         body: &[u8],
@@ -113,8 +113,8 @@ impl Representation {
     }
 }
 
-/// What the heads of a file's answers are made of.
-pub(crate) struct Facts<'a> {
+/// The values from which the heads of a file's answers are made.
+pub(crate) struct FileHeaders<'a> {
     pub(crate) media: &'static str,
     pub(crate) last_modified: [u8; DATE_BYTES],
     pub(crate) size: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) response_headers: &'a ResponseHeaders,
 }
 
-impl Facts<'_> {
+impl FileHeaders<'_> {
     pub(crate) fn fields(&self, etag: &str, coding: Option<Encoding>, length: Option<u64>) -> String {
         let mut out = String::with_capacity(320);
         self.response_headers.line(&mut out, "Content-Type", self.media);
@@ -162,13 +162,13 @@ pub fn has_representations(settings: &Settings, media: &str, size: u64) -> bool 
 }
 
 /// The entries of one root, by the path of a request as sent.
-pub type Table = RefCell<HashMap<Box<str>, Rc<Entry>>>;
+pub type CacheTable = RefCell<HashMap<Box<str>, Rc<CacheEntry>>>;
 
 /// A folder with its entries.
-pub type Root = root::Root<Table>;
+pub type CachedRoot = root::FileRoot<CacheTable>;
 
 /// The answers for one path.
-pub struct Entry {
+pub struct CacheEntry {
     /// As it is.
     pub plain: Rc<Representation>,
     /// Whether the plain form's body is not here, but to be sent from the file.
@@ -184,7 +184,7 @@ pub struct Entry {
     /// The value of `Last-Modified`.
     pub last_modified: [u8; DATE_BYTES],
     pub(super) key: Box<str>,
-    pub(super) root: Weak<Root>,
+    pub(super) root: Weak<CachedRoot>,
     pub(crate) version: FileVersion,
     /// The path of the index file below the root, where the path is that of its folder.
     index: Option<Box<[u8]>>,
@@ -199,7 +199,7 @@ pub struct Entry {
     pub(super) live: Cell<bool>,
 }
 
-/// What the fast path finds for a request.
+/// The cached answer that the fast path picks for a request.
 pub enum Pick<'e> {
     /// This form.
     Representation(&'e Rc<Representation>),
@@ -207,16 +207,16 @@ pub enum Pick<'e> {
     Absent,
 }
 
-impl Entry {
+impl CacheEntry {
     pub(super) fn new(
-        (root, key): (&Rc<Root>, &str),
+        (root, key): (&Rc<CachedRoot>, &str),
         file: &File,
         (large, vary): (bool, bool),
         body: &[u8],
         response_headers: ResponseHeaders,
-    ) -> Entry {
+    ) -> CacheEntry {
         let last_modified = file.version.last_modified();
-        let facts = Facts {
+        let facts = FileHeaders {
             media: file.media,
             last_modified,
             size: file.version.size,
@@ -227,7 +227,7 @@ impl Entry {
         let plain = Rc::new(Representation::new(&facts, file.version.etag(), None, body));
         let index: Option<Box<[u8]>> = key.ends_with('/').then(|| file.path.as_slice().into());
         let cost = OVERHEAD_BYTES + key.len() + index.as_ref().map_or(0, |index| index.len()) + plain.cost();
-        Entry {
+        CacheEntry {
             plain,
             large,
             vary,
@@ -251,7 +251,7 @@ impl Entry {
 
     /// The form for whoever accepts these encodings.
     #[inline]
-    pub fn pick(&self, accepted: Accepted) -> Pick<'_> {
+    pub fn pick(&self, accepted: AcceptedEncodings) -> Pick<'_> {
         if self.vary {
             for encoding in accepted.iter() {
                 match self.coded[encoding as usize].get() {
@@ -282,8 +282,8 @@ impl Entry {
         Encoding::ALL.into_iter().filter_map(|one| Some((one, self.coded(one).get()?.as_ref())))
     }
 
-    pub(crate) fn facts(&self) -> Facts<'_> {
-        Facts {
+    pub(crate) fn facts(&self) -> FileHeaders<'_> {
+        FileHeaders {
             media: self.media,
             last_modified: self.last_modified,
             size: self.version.size,

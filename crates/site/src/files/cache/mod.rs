@@ -11,9 +11,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(crate) use entry::Facts;
-pub use entry::{Entry, Pick, Representation, ResponseHeaders, Root, Table, coded_tag, has_representations};
-pub use policy::{Clock, Policy};
+pub(crate) use entry::FileHeaders;
+pub use entry::{
+    CacheEntry, CacheTable, CachedRoot, Pick, Representation, ResponseHeaders, coded_tag, has_representations,
+};
+pub use policy::{ClockPolicy, EvictionPolicy};
 pub use prebuilt::PrebuiltResponse;
 
 use request::accept_encoding::Encoding;
@@ -22,8 +24,8 @@ use request::path::NormalPath;
 
 use crate::config::settings::Settings;
 use crate::files::root;
-use crate::files::watch::{Watch, Watched};
-use crate::files::{self, File, FileValidators, Found};
+use crate::files::watch::{FolderWatch, WatchStatus};
+use crate::files::{self, File, FileValidators, FoundPath};
 use sys::file_version::FileVersion;
 
 /// LIMIT: bytes of all entries together; a site's pages and images, yet a thousand workers fit in a machine.
@@ -35,27 +37,27 @@ pub const ENTRY_BYTES: u64 = 256 << 10;
 /// LIMIT: the part of the budget that one compressed form may have.
 const FORM_SHARE: usize = 8;
 
-/// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for those
-/// that are not, such as writes through a memory map.
+/// Ticks (seconds) after which a file is looked at again whose folder is watched: changes are told, so this is for
+/// those that are not, such as writes through a memory map.
 const WATCHED_TICKS: u64 = 120;
 
 /// The folders that files are served from, with their entries.
-pub type Roots = root::Roots<Table>;
+pub type Roots = root::Roots<CacheTable>;
 
 /// Entries with an encoding and the bytes in it.
-pub(crate) type Finished = Rc<RefCell<Vec<(Rc<Entry>, Encoding, Vec<u8>)>>>;
+pub(crate) type FinishedEncodings = Rc<RefCell<Vec<(Rc<CacheEntry>, Encoding, Vec<u8>)>>>;
 
 /// The entries, by the path of a request as sent; each root has its own table.
 pub struct Cache {
-    policy: RefCell<Box<dyn Policy>>,
+    policy: RefCell<Box<dyn EvictionPolicy>>,
     bytes: Cell<usize>,
     count: Cell<usize>,
     budget: usize,
     settings: Settings,
-    /// What was compressed as it was sent, until somebody looks.
-    finished: Finished,
-    /// What tells of changes, once the worker runs.
-    pub(crate) watch: Watch,
+    /// Bodies that were compressed while they were sent, until the cache collects them.
+    finished: FinishedEncodings,
+    /// Reports changes of files, once the worker runs.
+    pub(crate) watch: FolderWatch,
 }
 
 /// The head of a 200 for a file that is not kept, with the line `connection` in it.
@@ -69,7 +71,7 @@ pub(crate) fn head(
     let vary = has_representations(settings, file.media, file.version.size);
     let last_modified = file.version.last_modified();
     let size = file.version.size;
-    let facts = Facts { media: file.media, last_modified, size, large: true, vary, response_headers };
+    let facts = FileHeaders { media: file.media, last_modified, size, large: true, vary, response_headers };
     let prebuilt =
         PrebuiltResponse::new("200 OK", &facts.fields(&file.version.etag(), None, Some(size)), b"");
     let mut bytes = prebuilt.bytes(1, || date).clone();
@@ -80,14 +82,14 @@ pub(crate) fn head(
 impl Cache {
     /// An empty cache of at most `budget` bytes.
     pub fn new(budget: usize) -> Cache {
-        Cache::with(budget, Settings::default(), Box::<Clock>::default())
+        Cache::with(budget, Settings::default(), Box::<ClockPolicy>::default())
     }
 
     /// The same with these settings and another policy.
-    pub fn with(budget: usize, settings: Settings, policy: Box<dyn Policy>) -> Cache {
+    pub fn with(budget: usize, settings: Settings, policy: Box<dyn EvictionPolicy>) -> Cache {
         let (bytes, count) = (Cell::new(0), Cell::new(0));
-        let (policy, finished) = (RefCell::new(policy), Finished::default());
-        Cache { policy, bytes, count, budget, settings, finished, watch: Watch::default() }
+        let (policy, finished) = (RefCell::new(policy), FinishedEncodings::default());
+        Cache { policy, bytes, count, budget, settings, finished, watch: FolderWatch::default() }
     }
 
     /// Bytes in use.
@@ -107,7 +109,7 @@ impl Cache {
 
     /// The entry for `path`, compared with the file if that is due.
     #[inline]
-    pub fn get(&self, root: &Rc<Root>, path: &str, tick: u64) -> Option<Rc<Entry>> {
+    pub fn get(&self, root: &Rc<CachedRoot>, path: &str, tick: u64) -> Option<Rc<CacheEntry>> {
         let entry = root.entries.borrow().get(path).cloned()?;
         entry.used.set(true);
         if tick < entry.until.get() && entry.changes.get() == self.watch.changes() {
@@ -118,12 +120,12 @@ impl Cache {
     }
 
     #[cold]
-    fn check(&self, root: &Rc<Root>, entry: &Rc<Entry>, tick: u64) -> Option<Rc<Entry>> {
+    fn check(&self, root: &Rc<CachedRoot>, entry: &Rc<CacheEntry>, tick: u64) -> Option<Rc<CacheEntry>> {
         let changes = self.watch.changes();
         let found = NormalPath::parse(&entry.key).ok().map(|path| root.files.lookup(&path));
         match found {
             // The rules of another file, the next one of the names of index files, may be others: it is looked up anew.
-            Some(Ok(Found::File(file))) if entry.is_of(&file) => {
+            Some(Ok(FoundPath::File(file))) if entry.is_of(&file) => {
                 let is_told_of = self.is_told_of(entry, &file);
                 if !is_told_of && file.version == entry.version && self.same_precompressed(root, entry, &file)
                 {
@@ -141,21 +143,21 @@ impl Cache {
     }
 
     /// Notes when to look again at a file that was looked at, with so many changes seen before.
-    fn note(&self, root: &Root, entry: &Entry, file: &File, changes: u64, tick: u64) {
-        let watched = if file.direct { self.watch.watches(root, &file.path) } else { Watched::No };
+    fn note(&self, root: &CachedRoot, entry: &CacheEntry, file: &File, changes: u64, tick: u64) {
+        let watched = if file.direct { self.watch.watches(root, &file.path) } else { WatchStatus::No };
         let asked =
             self.settings.stat_interval.map(|interval| interval.max(Duration::from_secs(1)).as_secs());
         let ticks = match watched {
-            Watched::No => asked.unwrap_or(1),
-            Watched::Now => 1,
-            Watched::Before => asked.unwrap_or(WATCHED_TICKS),
+            WatchStatus::No => asked.unwrap_or(1),
+            WatchStatus::Now => 1,
+            WatchStatus::Before => asked.unwrap_or(WATCHED_TICKS),
         };
         entry.until.set(tick + ticks);
         entry.changes.set(changes);
     }
 
     /// Whether the kernel has told of the file since it was looked at, or of one beside it that is compressed already.
-    fn is_told_of(&self, entry: &Entry, file: &File) -> bool {
+    fn is_told_of(&self, entry: &CacheEntry, file: &File) -> bool {
         let name = file.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let since = |name: &[u8]| self.watch.is_named_since(name, entry.changes.get());
         let beside =
@@ -164,23 +166,23 @@ impl Cache {
     }
 
     /// Whether what was compressed already still is as it was, where it was looked for.
-    fn same_precompressed(&self, root: &Root, entry: &Entry, file: &File) -> bool {
+    fn same_precompressed(&self, root: &CachedRoot, entry: &CacheEntry, file: &File) -> bool {
         entry.made().all(|(encoding, representation)| {
             let precompressed = root.files.precompressed(file, encoding).map(|(_, version)| version);
             precompressed == representation.and_then(|representation| representation.precompressed)
         })
     }
 
-    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only the
-    /// one spelling of a path is kept, or a client could fill the cache with spellings of one file.
+    /// The entry for the file that `path` leads to, made now if there is none; nothing if the file cannot be kept. Only
+    /// the one spelling of a path is kept, or a client could fill the cache with spellings of one file.
     pub fn fill(
         &self,
-        root: &Rc<Root>,
+        root: &Rc<CachedRoot>,
         path: &NormalPath<'_>,
         file: &File,
         response_headers: &ResponseHeaders,
         tick: u64,
-    ) -> Option<Rc<Entry>> {
+    ) -> Option<Rc<CacheEntry>> {
         let key = path.spelling();
         let kept = self.get(root, &key, tick).filter(|entry| entry.version == file.version);
         kept.or_else(|| self.insert(root, &key, file, response_headers.clone(), tick))
@@ -188,12 +190,12 @@ impl Cache {
 
     fn insert(
         &self,
-        root: &Rc<Root>,
+        root: &Rc<CachedRoot>,
         path: &str,
         file: &File,
         response_headers: ResponseHeaders,
         tick: u64,
-    ) -> Option<Rc<Entry>> {
+    ) -> Option<Rc<CacheEntry>> {
         let vary = has_representations(&self.settings, file.media, file.version.size);
         let large = file.version.size > ENTRY_BYTES;
         // A file in the middle of being written would be kept half-written, under a time that stays.
@@ -202,7 +204,7 @@ impl Cache {
         }
         let changes = self.watch.changes();
         let body = if large { Vec::new() } else { contents(file)? };
-        let entry = Rc::new(Entry::new((root, path), file, (large, vary), &body, response_headers));
+        let entry = Rc::new(CacheEntry::new((root, path), file, (large, vary), &body, response_headers));
         self.note(root, &entry, file, changes, tick);
         self.make_room(entry.cost.get())?;
         self.bytes.set(self.bytes.get() + entry.cost.get());
@@ -218,7 +220,11 @@ impl Cache {
     }
 
     /// Counts a form that is added to an entry; whether there is room for it.
-    pub(crate) fn count_representation(&self, entry: &Rc<Entry>, representation: &Representation) -> bool {
+    pub(crate) fn count_representation(
+        &self,
+        entry: &Rc<CacheEntry>,
+        representation: &Representation,
+    ) -> bool {
         let cost = representation.cost();
         if cost > self.budget / FORM_SHARE {
             return false;
@@ -243,12 +249,12 @@ impl Cache {
         Some(())
     }
 
-    fn remove(&self, entry: &Rc<Entry>) {
+    fn remove(&self, entry: &Rc<CacheEntry>) {
         self.policy.borrow_mut().forget(entry);
         self.forget(entry);
     }
 
-    fn forget(&self, entry: &Rc<Entry>) {
+    fn forget(&self, entry: &Rc<CacheEntry>) {
         if let Some(root) = entry.root.upgrade() {
             let mut entries = root.entries.borrow_mut();
             if entries.get(&entry.key).is_some_and(|kept| Rc::ptr_eq(kept, entry)) {
@@ -258,7 +264,7 @@ impl Cache {
         self.discount(entry);
     }
 
-    fn discount(&self, entry: &Rc<Entry>) {
+    fn discount(&self, entry: &Rc<CacheEntry>) {
         if entry.live.replace(false) {
             self.bytes.set(self.bytes.get() - entry.cost.get());
             self.count.set(self.count.get() - 1);
@@ -266,7 +272,7 @@ impl Cache {
     }
 
     /// Where it goes what was compressed as it was sent.
-    pub(crate) fn finished(&self) -> Finished {
+    pub(crate) fn finished(&self) -> FinishedEncodings {
         self.finished.clone()
     }
 
@@ -276,11 +282,11 @@ impl Cache {
     }
 }
 
-/// A neighbour that is compressed already, read whole, if it is not too large to be kept. One that was changed a moment ago is
-/// looked for once more with the next request.
+/// A neighbour that is compressed already, read whole, if it is not too large to be kept. One that was changed a moment
+/// ago is looked for once more with the next request.
 pub(crate) fn precompressed(
-    root: &Root,
-    entry: &Entry,
+    root: &CachedRoot,
+    entry: &CacheEntry,
     file: &File,
     encoding: Encoding,
 ) -> Option<(Vec<u8>, FileVersion)> {

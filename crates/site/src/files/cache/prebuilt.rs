@@ -1,6 +1,7 @@
 //! Bytes of a whole answer, ready to be sent in one write.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: be sent with another second's date.
+//! Runs in: the site worker, under the site's uid. Untrusted input: none. Must never: be sent with another second's
+//! date.
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 

@@ -16,11 +16,11 @@ use crate::http::body::{BoxError, ResponseBody};
 /// Bytes that come out before they are sent, unless there is nothing more to compress now.
 const OUT_BYTES: usize = 8 << 10;
 
-/// What is done with all that came out, at the end; not called if there is no end.
+/// Receives the whole compressed body at its end; not called if there is no end.
 pub type Keep = Box<dyn FnOnce(Vec<u8>)>;
 
 /// The body.
-pub struct Coded {
+pub struct CompressedBody {
     inner: ResponseBody,
     /// `None` once it has finished.
     encoder: Option<Encoder>,
@@ -33,11 +33,18 @@ pub struct Coded {
     kept: Option<(Vec<u8>, Keep)>,
 }
 
-impl Coded {
+impl CompressedBody {
     /// `inner`, compressed; `keep` gets a copy of all of it.
-    pub fn new(inner: ResponseBody, encoder: Encoder, keep: Option<Keep>) -> Coded {
+    pub fn new(inner: ResponseBody, encoder: Encoder, keep: Option<Keep>) -> CompressedBody {
         let kept = keep.map(|keep| (Vec::new(), keep));
-        Coded { inner, encoder: Some(encoder), waiting: Bytes::new(), dirty: false, trailers: None, kept }
+        CompressedBody {
+            inner,
+            encoder: Some(encoder),
+            waiting: Bytes::new(),
+            dirty: false,
+            trailers: None,
+            kept,
+        }
     }
 
     fn out(&mut self, bytes: Vec<u8>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
@@ -65,13 +72,13 @@ impl Coded {
     }
 }
 
-/// What of trailers is true of what is sent, too.
+/// The trailers that are still true of the compressed body.
 fn true_trailers(mut trailers: HeaderMap) -> Option<HeaderMap> {
     remove_digests(&mut trailers);
     Some(trailers).filter(|trailers| !trailers.is_empty())
 }
 
-impl Body for Coded {
+impl Body for CompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -8,7 +8,7 @@ use http::{Method, Response, StatusCode};
 use http_body::Body;
 use request::accept_encoding::{Encoding, Negotiator};
 
-use super::body::Coded;
+use super::body::CompressedBody;
 use super::{BYTES_MIN, Effort, Encoder, is_worth, remove_digests};
 use crate::config::settings::Settings;
 use crate::http::body::ResponseBody;
@@ -16,24 +16,24 @@ use crate::http::body::ResponseBody;
 /// The field whose length is anybody's guess (against BREACH, which compares lengths).
 const NOISE: HeaderName = HeaderName::from_static("x-nb");
 
-/// What `Vary` says of content that is compressed for some.
+/// The value of `Vary` for content that is compressed for some clients.
 pub const VARIES: HeaderValue = HeaderValue::from_static("Accept-Encoding");
 
 /// LIMIT: random bytes of it, as rwasa has them.
 const NOISE_BYTES_MAX: usize = 48;
 
-/// What of a request matters here.
-pub struct Asked {
+/// The properties of a request that decide about its encoding.
+pub struct EncodingRequest {
     method: Method,
     accept: Option<HeaderValue>,
     /// Whether it came over TLS.
     secure: bool,
 }
 
-impl Asked {
+impl EncodingRequest {
     /// Notes it, before the request goes its way.
-    pub fn new(method: &Method, headers: &HeaderMap, secure: bool) -> Asked {
-        Asked { method: method.clone(), accept: accept_encoding(headers), secure }
+    pub fn new(method: &Method, headers: &HeaderMap, secure: bool) -> EncodingRequest {
+        EncodingRequest { method: method.clone(), accept: accept_encoding(headers), secure }
     }
 }
 
@@ -51,14 +51,14 @@ pub fn accept_encoding(headers: &HeaderMap) -> Option<HeaderValue> {
 /// Compresses an answer if that is worth it, wanted and allowed.
 pub fn compress(
     response: Response<ResponseBody>,
-    asked: &Asked,
+    asked: &EncodingRequest,
     settings: &Settings,
     negotiator: &Negotiator,
 ) -> Response<ResponseBody> {
     if !negotiator.offers() {
         return response;
     }
-    let content = Content::of(response.headers());
+    let content = ContentHeaders::of(response.headers());
     let size = declared(response.headers()).or(response.body().size_hint().exact());
     if !content.is_eligible(response.status(), size, settings.max_bytes) {
         return response;
@@ -76,12 +76,12 @@ pub fn compress(
     if asked.secure {
         add_noise(&mut parts.headers);
     }
-    Response::from_parts(parts, ResponseBody::stream(Coded::new(body, encoder, None)))
+    Response::from_parts(parts, ResponseBody::stream(CompressedBody::new(body, encoder, None)))
 }
 
-/// What the lines of a response say of its content.
+/// The headers of a response that describe its content.
 #[derive(Default)]
-pub struct Content<'a> {
+pub struct ContentHeaders<'a> {
     media: Option<&'a [u8]>,
     /// Whether it is encoded, a part, or not to be changed (RFC 9111 5.2.2.6).
     is_fixed: bool,
@@ -89,7 +89,7 @@ pub struct Content<'a> {
     pub varies: bool,
 }
 
-impl<'a> Content<'a> {
+impl<'a> ContentHeaders<'a> {
     fn of(headers: &'a HeaderMap) -> Self {
         let mut content = Self::default();
         for (name, value) in headers {
@@ -117,7 +117,8 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Whether a response with this status, and with so many bytes if that is known, is compressed for clients that take that.
+    /// Whether a response with this status, and with so many bytes if that is known, is compressed for clients that
+    /// take that.
     pub fn is_eligible(&self, status: StatusCode, size: Option<u64>, max_bytes: u64) -> bool {
         let bodiless = matches!(
             status,
@@ -138,12 +139,12 @@ fn declared(headers: &HeaderMap) -> Option<u64> {
 
 /// Adds `Accept-Encoding` to `Vary`, if it is not there.
 pub fn vary(headers: &mut HeaderMap) {
-    if !Content::of(headers).varies {
+    if !ContentHeaders::of(headers).varies {
         headers.append(header::VARY, VARIES);
     }
 }
 
-/// What was said of the content as it was is not true of what is sent.
+/// Removes the headers that described the content before it was compressed.
 fn relabel(headers: &mut HeaderMap, encoding: Encoding) {
     headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.token()));
     for name in [header::CONTENT_LENGTH, header::ACCEPT_RANGES] {
@@ -189,7 +190,8 @@ mod tests {
     }
 
     fn compressed(lines: &[(&str, &str)], bytes: usize, secure: bool) -> HeaderMap {
-        let asked = Asked { method: Method::GET, accept: Some(HeaderValue::from_static("gzip")), secure };
+        let asked =
+            EncodingRequest { method: Method::GET, accept: Some(HeaderValue::from_static("gzip")), secure };
         let negotiator = Negotiator::new(&Encoding::ALL);
         compress(answer(lines, bytes), &asked, &settings(), &negotiator).headers().clone()
     }

@@ -101,7 +101,7 @@ impl Encoder {
         }
     }
 
-    /// What has come out so far.
+    /// Takes the output so far.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(match self {
             Encoder::Br(writer) => writer.get_mut(),

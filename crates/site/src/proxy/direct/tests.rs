@@ -1,4 +1,4 @@
-//! What is passed on as it came is what the general path would make of it, which goes on where it is left.
+//! A request that is passed on as it came is as the general path would make it, which goes on where it is left.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::head::{Checked, Room, check_lines};
+use crate::head::{CheckedHead, Room, check_lines};
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::request::CheckedRequest;
 use crate::http1::request::ReceivedHead;
-use crate::proxy::backend::{Backend, BackendRequest, Link, RequestContext};
+use crate::proxy::backend::{BackendRequest, HttpBackend, KeepAlive, RequestContext};
 use crate::proxy::headers;
 use crate::proxy::http::Peer;
-use crate::proxy::http1::Outgoing;
+use crate::proxy::http1::RequestWriter;
 use crate::proxy::limit::ConcurrencyLimit;
 use crate::proxy::pool::{Bounds, Pool};
-use crate::proxy::timeout::{Progress, Timeouts, Upload};
+use crate::proxy::timeout::{TimedUpload, Timeouts, UploadProgress};
 
 fn conn() -> ConnInfo {
     let (peer, local) = ("192.0.2.7:5".parse().unwrap(), "127.0.0.1:80".parse().unwrap());
@@ -38,7 +38,7 @@ fn lines(message: &[u8]) -> Vec<String> {
 
 fn directly(raw: &str) -> Option<Vec<String>> {
     let mut room = Room::default();
-    let (Checked::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+    let (CheckedHead::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
         panic!("{raw}")
     };
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ fn directly(raw: &str) -> Option<Vec<String>> {
 
 fn in_general(raw: &str) -> Vec<String> {
     let mut room = Room::default();
-    let (Checked::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
+    let (CheckedHead::Whole(head), lines_of) = check_lines(raw.as_bytes(), usize::MAX, &mut room) else {
         panic!("{raw}")
     };
     let parts = ReceivedHead::new(raw.as_bytes(), &head, lines_of).unwrap_or_else(|_| panic!("{raw}")).parts;
@@ -61,7 +61,7 @@ fn in_general(raw: &str) -> Vec<String> {
     headers::prepare(&mut request, conn());
     request.headers_mut().insert(headers::CLIENT, "192.0.2.7:5".parse().unwrap());
     let (parts, whole) = request.into_parts();
-    let outgoing = Outgoing::new(&parts, Upload::new(whole, Progress::new()));
+    let outgoing = RequestWriter::new(&parts, TimedUpload::new(whole, UploadProgress::new()));
     lines(&[outgoing.text(), body.as_bytes()].concat())
 }
 
@@ -69,10 +69,13 @@ fn in_general(raw: &str) -> Vec<String> {
 fn both_paths_say_the_same() {
     for raw in [
         "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
-        "HEAD /a%20b?c=%22[] HTTP/1.1\r\nHost: A.example:80\r\nUser-Agent: u\r\nCookie: a\r\nX-Two: 1\r\ncookie: b\r\n\r\n",
+        "HEAD /a%20b?c=%22[] HTTP/1.1\r\nHost: A.example:80\r\nUser-Agent: u\r\nCookie: a\r\nX-Two: 1\r\ncookie: \
+         b\r\n\r\n",
         "GET /x HTTP/1.0\r\nHost: a\r\nConnection: Keep-Alive, close\r\nKeep-Alive: 5\r\nTE: trailers\r\n\r\n",
-        "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\nBulkhead-Client: 6\r\n\r\n",
-        "GET /x HTTP/1.1\r\nHost: a\r\nClient-Cert: :AA==:\r\nClient-Cert-Chain: x\r\nUpgrade: h2c\r\nEmpty:\r\nRange: bytes=0-1\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nx_real_ip: 6\r\n\
+         Bulkhead-Client: 6\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a\r\nClient-Cert: :AA==:\r\nClient-Cert-Chain: x\r\nUpgrade: h2c\r\nEmpty:\r\n\
+         Range: bytes=0-1\r\n\r\n",
         "POST /x HTTP/1.1\r\nHost: a\r\ncontent-length: 4\r\nX-One: 1\r\n\r\nbody",
         "PUT /x HTTP/1.1\r\nContent-Length:  4 \r\nHost: a\r\nContent-Type: a/b\r\n\r\nbodyGET /next HTTP/1.1\r\n",
         "DELETE /x HTTP/1.0\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
@@ -111,7 +114,7 @@ struct Server {
     new: RefCell<Vec<BackendStream>>,
 }
 
-impl Link for Server {
+impl KeepAlive for Server {
     fn pool(&self) -> &Pool<BackendStream> {
         &self.pool
     }
@@ -141,25 +144,26 @@ fn connection() -> (BackendStream, UnixStream) {
     (BackendStream::of_pair(ours).unwrap(), UnixStream::from_std(theirs.into()).unwrap())
 }
 
-fn under_way(stream: BackendStream) -> UnderWay {
+fn under_way(stream: BackendStream) -> SentRequest {
     let permit = ConcurrencyLimit::new(10).grant_now(BackendId::Target(1), conn().peer.ip()).unwrap();
-    UnderWay::new((stream, 0), TEXT.to_vec(), permit, std::time::Instant::now())
+    SentRequest::new((stream, 0), TEXT.to_vec(), permit, std::time::Instant::now())
 }
 
 /// The status of the response, and its body.
-async fn resumed(server: &Server, under_way: UnderWay) -> (u16, Vec<u8>) {
+async fn resumed(server: &Server, under_way: SentRequest) -> (u16, Vec<u8>) {
     let request = Request::get("/x").header("host", "a").body(BoundedBody::empty()).unwrap();
     resumed_of(server, under_way, request).await
 }
 
 async fn resumed_of(
     server: &Server,
-    under_way: UnderWay,
+    under_way: SentRequest,
     mut request: Request<BoundedBody>,
 ) -> (u16, Vec<u8>) {
-    request.extensions_mut().insert(Resumed::new(under_way));
+    request.extensions_mut().insert(ResumedRequest::new(under_way));
     assert!(
-        Resumed::permit(request.extensions()).is_some() && Resumed::permit(request.extensions()).is_none()
+        ResumedRequest::permit(request.extensions()).is_some()
+            && ResumedRequest::permit(request.extensions()).is_none()
     );
     let response: Response<ResponseBody> =
         server.send(BackendRequest { context: RequestContext::without_files(conn()), request }).await;
@@ -182,7 +186,7 @@ fn the_general_path_goes_on_where_the_exchange_is() {
         // Some of both messages has gone over the connection.
         let (stream, mut backend) = connection();
         backend.write_all(&RESPONSE[20..]).await.unwrap();
-        let half = UnderWay { partial: RESPONSE[..20].to_vec(), written: 7, ..under_way(stream) };
+        let half = SentRequest { partial: RESPONSE[..20].to_vec(), written: 7, ..under_way(stream) };
         assert_eq!(resumed(&server, half).await, (200, b"ok".to_vec()));
         assert!(server.pool.take().is_some());
         let mut bytes = vec![0; TEXT.len()];
@@ -192,15 +196,15 @@ fn the_general_path_goes_on_where_the_exchange_is() {
         let ((stream, _), (new, mut backend)) = (connection(), connection());
         server.new.borrow_mut().push(new);
         backend.write_all(RESPONSE).await.unwrap();
-        let failed = Some(Failure::Gone { reset: false });
-        let failed = UnderWay { failure: failed, written: TEXT.len(), ..under_way(stream) };
+        let failed = Some(Http1Failure::Gone { reset: false });
+        let failed = SentRequest { failure: failed, written: TEXT.len(), ..under_way(stream) };
         assert_eq!(resumed(&server, failed).await, (200, b"ok".to_vec()));
         assert_eq!(request_on(&mut backend).await, TEXT);
         // No response comes: the time runs from when the request came.
         let (stream, _backend) = connection();
         let late = tokio::time::Instant::now() - Duration::from_millis(290);
         let began = tokio::time::Instant::now();
-        let late = UnderWay { since: late, written: TEXT.len(), ..under_way(stream) };
+        let late = SentRequest { since: late, written: TEXT.len(), ..under_way(stream) };
         assert_eq!(resumed(&server, late).await.0, 504);
         assert!(began.elapsed() < Duration::from_millis(290));
     });
@@ -208,7 +212,7 @@ fn the_general_path_goes_on_where_the_exchange_is() {
 
 const UPLOAD: &[u8] = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody";
 
-/// What becomes of an upload whose kept connection ends, of which so much was sent; and what a new connection hears.
+/// The outcome of an upload whose kept connection ends, of which so much was sent; and the bytes on a new connection.
 async fn upload_again(method: &str, sent: usize, found: bool) -> (u16, Vec<u8>) {
     let pool = Pool::new(Bounds { connections: 1, idle: None });
     let server = Server { pool, new: RefCell::default() };
@@ -221,8 +225,8 @@ async fn upload_again(method: &str, sent: usize, found: bool) -> (u16, Vec<u8>) 
         kept.read_exact(&mut vec![0; sent]).await.unwrap();
     }
     drop(kept);
-    let failure = found.then_some(Failure::Gone { reset: false });
-    let under_way = UnderWay { text: UPLOAD.to_vec(), written: sent, failure, ..under_way(stream) };
+    let failure = found.then_some(Http1Failure::Gone { reset: false });
+    let under_way = SentRequest { text: UPLOAD.to_vec(), written: sent, failure, ..under_way(stream) };
     let request = Request::builder().method(method).uri("/x").header("host", "a");
     let body = BoundedBody::whole(bytes::Bytes::from_static(b"body"));
     let (status, _) = resumed_of(&server, under_way, request.body(body).unwrap()).await;

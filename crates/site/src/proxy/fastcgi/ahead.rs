@@ -1,7 +1,8 @@
-//! Reads an answer ahead of its client, so that a process of the server is free as soon as it has answered: a slow client
-//! would otherwise hold it for as long as it likes, and php-fpm has few.
+//! Reads an answer ahead of its client, so that a process of the server is free as soon as it has answered: a slow
+//! client would otherwise hold it for as long as it likes, and php-fpm has few.
 //!
-//! Untrusted input: none that it looks at. Must never: hold more than its limits, or read on for a client that has gone.
+//! Untrusted input: none that it looks at. Must never: hold more than its limits, or read on for a client that has
+//! gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,18 +19,19 @@ use crate::http::body::BoxError;
 
 /// LIMIT: bytes that are read ahead of one client: most pages, and about what nginx holds without a file.
 const ANSWER_BYTES: usize = 64 << 10;
-/// LIMIT: bytes that are read ahead of all clients of one target; beyond that, an answer is read as its client takes it.
+/// LIMIT: bytes that are read ahead of all clients of one target; beyond that, an answer is read as its client takes
+/// it.
 const TARGET_BYTES: usize = 8 << 20;
 
 /// How much is read ahead for a target.
-pub(super) type Held = Rc<Cell<usize>>;
+pub(super) type BufferedBytes = Rc<Cell<usize>>;
 
-/// What was read, and who waits for what.
+/// The pieces that were read, and the tasks that wait for them.
 struct Buffer {
     pieces: VecDeque<Result<Bytes, BoxError>>,
     bytes: usize,
     ended: bool,
-    all: Held,
+    all: BufferedBytes,
     /// The client, which waits for a piece.
     client: Option<Waker>,
     /// The task that reads, which waits for room.
@@ -67,7 +69,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     /// Begins to read `body`.
-    pub fn of<B>(body: B, all: Held) -> Self
+    pub fn of<B>(body: B, all: BufferedBytes) -> Self
     where
         B: Body<Data = Bytes, Error = BoxError> + Unpin + 'static,
     {
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_short_answer_is_read_whole_and_a_long_one_as_far_as_there_is_room() {
         run(async {
-            let all = Held::default();
+            let all = BufferedBytes::default();
             for (count, ahead) in [(2, 2), (100, 4)] {
                 let (body, read) = pieces(count);
                 let body = Ahead::of(body, all.clone());
@@ -216,7 +218,7 @@ mod tests {
     #[test]
     fn all_together_have_a_limit_and_who_has_gone_holds_nothing() {
         run(async {
-            let all = Held::default();
+            let all = BufferedBytes::default();
             let bodies: Vec<_> = (0..200).map(|_| Ahead::of(pieces(100).0, all.clone())).collect();
             settle().await;
             // Each has read one piece at the least: without that it would have nothing to say.

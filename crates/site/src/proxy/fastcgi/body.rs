@@ -1,7 +1,7 @@
 //! Bodies whose length nobody has said, which CGI has to know before them.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of them than
-//! [`UNKNOWN_LENGTH_MAX`] in all.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients. Must never: keep more of them
+//! than [`UNKNOWN_LENGTH_MAX`] in all.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -27,12 +27,12 @@ impl Default for BodyMemory {
 
 /// A part of that memory, for as long as a request has it.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemoryShare {
     of: Rc<BodyMemory>,
     bytes: usize,
 }
 
-impl Share {
+impl MemoryShare {
     fn grow(&mut self, bytes: usize) -> Result<(), StatusCode> {
         // Others have it now; a client may come again.
         let left = self.of.0.get().checked_sub(bytes).ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
@@ -42,7 +42,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.of.0.set(self.of.0.get() + self.bytes);
     }
@@ -52,8 +52,8 @@ impl Drop for Share {
 pub(crate) async fn gather(
     mut body: BoundedBody,
     memory: &Rc<BodyMemory>,
-) -> Result<(BoundedBody, Share), StatusCode> {
-    let (mut whole, mut share) = (BytesMut::new(), Share { of: memory.clone(), bytes: 0 });
+) -> Result<(BoundedBody, MemoryShare), StatusCode> {
+    let (mut whole, mut share) = (BytesMut::new(), MemoryShare { of: memory.clone(), bytes: 0 });
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| error.status())?;
         if let Ok(data) = frame.into_data() {

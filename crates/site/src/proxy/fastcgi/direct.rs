@@ -1,20 +1,20 @@
-//! A request whose body came with its head, written in one piece to a socket that connects with it; and its answer, if that came
-//! in one piece. Everything else is for the general path, which takes it over where it is.
+//! A request whose body came with its head, written in one piece to a socket that connects with it; and its answer, if
+//! that came in one piece. Everything else is for the general path, which takes it over where it is.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of the server.
-//! Must never: say anything else than the general path would, or take what it would refuse.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the checked head of a request, and every byte of
+//! the server. Must never: say anything else than the general path would, or take what it would refuse.
 
 use std::borrow::Cow;
 
 use fastcgi::parameters::begin_of_lines;
-use fastcgi::record::{CONTENT_MAX, Decoder, Part, STDIN_END, stdin_head};
+use fastcgi::record::{CONTENT_MAX, RecordDecoder, RecordPart, STDIN_END, stdin_head};
 use fastcgi::reply;
 use tokio::time::Instant;
 
-use super::connections::Connection;
+use super::connections::FastCgiConnection;
 use super::{FastCgi, around};
-use crate::head::{Head, Line};
-use crate::http1::direct::{Said, Written, is_bodiless, pass_back_parts};
+use crate::head::{RequestField, RequestHead};
+use crate::http1::direct::{CommonHeaders, WrittenResponse, is_bodiless, pass_back_parts};
 use crate::http1::response::RequestTraits;
 use crate::proxy::backend::{AtOnce, RequestContext};
 use crate::proxy::response::HEAD_BYTES_MAX;
@@ -40,7 +40,7 @@ impl AtOnce for FastCgi {
         &self,
         out: &mut Vec<u8>,
         RequestContext { conn, files, root }: RequestContext<'_>,
-        (head, lines): (&Head<'_>, &[Line<'_>]),
+        (head, lines): (&RequestHead<'_>, &[RequestField<'_>]),
         body: &[u8],
     ) -> Option<(BackendStream, u64)> {
         if body.len() > CONTENT_MAX {
@@ -56,12 +56,13 @@ impl AtOnce for FastCgi {
         }
         // A kept connection goes for it, as on the general path.
         drop(self.connections.take());
-        let Connection { stream, generation, .. } = self.connections.begin(self.dialer.aimed(self.target)?);
+        let FastCgiConnection { stream, generation, .. } =
+            self.connections.begin(self.dialer.aimed(self.target)?);
         Some((stream, generation))
     }
 
     fn leave(&self, stream: BackendStream, generation: u64, since: Instant) {
-        self.connections.put(Connection::since(since, stream, generation));
+        self.connections.put(FastCgiConnection::since(since, stream, generation));
     }
 }
 
@@ -70,16 +71,16 @@ pub(crate) fn pass_back_reply(
     out: &mut Vec<u8>,
     mut data: &[u8],
     request: RequestTraits,
-    said: &Said<'_>,
-) -> Option<Written> {
-    let (mut decoder, mut content, mut is_over) = (Decoder::default(), Cow::Borrowed(&[][..]), false);
+    said: &CommonHeaders<'_>,
+) -> Option<WrittenResponse> {
+    let (mut decoder, mut content, mut is_over) = (RecordDecoder::default(), Cow::Borrowed(&[][..]), false);
     while let Some(part) = decoder.take(&mut data).ok()? {
         match part {
-            Part::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
-            Part::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
-            Part::End { complete: true } if !is_over => is_over = true,
-            // What it says for the log is said on the general path.
-            Part::Stdout(_) | Part::Stderr(_) | Part::End { .. } => return None,
+            RecordPart::Stdout(bytes) if content.is_empty() && !is_over => content = Cow::Borrowed(bytes),
+            RecordPart::Stdout(bytes) if !is_over => content.to_mut().extend_from_slice(bytes),
+            RecordPart::End { complete: true } if !is_over => is_over = true,
+            // The general path passes the server's lines on to the log.
+            RecordPart::Stdout(_) | RecordPart::Stderr(_) | RecordPart::End { .. } => return None,
         }
     }
     let length = reply::length(&content, 0).filter(|&length| length <= HEAD_BYTES_MAX)?;
@@ -87,7 +88,7 @@ pub(crate) fn pass_back_reply(
         return None;
     }
     let (head, body) = content.split_at(length);
-    let (mut lines, mut count) = ([Line { name: "", value: &[] }; LINES_MAX], 0);
+    let (mut lines, mut count) = ([RequestField { name: "", value: &[] }; LINES_MAX], 0);
     let status = reply::read(head, LINES_MAX, |line| {
         lines[count] = line;
         count += 1;

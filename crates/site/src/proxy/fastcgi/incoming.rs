@@ -11,16 +11,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fastcgi::record::{Decoder, Malformed, Part};
-use fastcgi::reply::{self, Reply};
+use fastcgi::record::{RecordDecoder, RecordError, RecordPart};
+use fastcgi::reply::{self, CgiReply};
 use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use request::fields;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ahead::Ahead;
-use super::connections::{Connection, Connections};
-use super::outgoing::Outgoing;
+use super::connections::{Connections, FastCgiConnection};
+use super::outgoing::FastCgiWriter;
 use super::words::Words;
 use crate::http::body::{BoxError, ResponseBody};
 use crate::proxy::http1::with_scratch;
@@ -30,7 +30,7 @@ use crate::proxy::timeout::Download;
 
 /// Why there is no answer, or no more of one.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum FastCgiFailure {
     /// The body of the request was not as it should be.
     #[error("the request could not be sent to its end")]
     Client(StatusCode),
@@ -42,27 +42,27 @@ pub(super) enum Failure {
 }
 
 /// See the file's head. The connection is closed if this is dropped before the end of the answer.
-pub(super) struct Running {
-    connection: Connection,
-    pub outgoing: Outgoing,
-    decoder: Decoder,
+pub(super) struct RunningRequest {
+    connection: FastCgiConnection,
+    pub outgoing: FastCgiWriter,
+    decoder: RecordDecoder,
     words: Rc<Words>,
-    /// What was read of the answer and not passed on.
+    /// Bytes of the answer that were read and not passed on.
     pending: BytesMut,
     /// Whether anything was read at all.
     heard: bool,
     ended: bool,
 }
 
-impl Running {
+impl RunningRequest {
     /// The connection to the server.
     pub fn stream(&self) -> &BackendStream {
         &self.connection.stream
     }
 
     /// A request that is to be written.
-    pub fn new(connection: Connection, outgoing: Outgoing, words: Rc<Words>) -> Self {
-        let (decoder, pending) = (Decoder::default(), BytesMut::new());
+    pub fn new(connection: FastCgiConnection, outgoing: FastCgiWriter, words: Rc<Words>) -> Self {
+        let (decoder, pending) = (RecordDecoder::default(), BytesMut::new());
         Self { connection, outgoing, decoder, words, pending, heard: false, ended: false }
     }
 
@@ -72,13 +72,13 @@ impl Running {
     }
 
     /// Takes what had come of the answer already.
-    pub fn take(&mut self, data: &[u8]) -> Result<(), Failure> {
+    pub fn take(&mut self, data: &[u8]) -> Result<(), FastCgiFailure> {
         self.heard |= !data.is_empty();
-        self.digest(data).map_err(|bad| Failure::Malformed(bad.to_string()))
+        self.digest(data).map_err(|bad| FastCgiFailure::Malformed(bad.to_string()))
     }
 
     /// Writes the request, and waits for the head of its answer.
-    pub async fn head(&mut self) -> Result<Reply, Failure> {
+    pub async fn head(&mut self) -> Result<CgiReply, FastCgiFailure> {
         let mut searched = 0;
         poll_fn(|cx| {
             loop {
@@ -91,47 +91,49 @@ impl Running {
         .await
     }
 
-    fn take_head(&mut self, searched: &mut usize) -> Result<Option<Reply>, Failure> {
+    fn take_head(&mut self, searched: &mut usize) -> Result<Option<CgiReply>, FastCgiFailure> {
         let length = reply::length(&self.pending, *searched);
         *searched = self.pending.len();
         match length {
             Some(length) if length <= HEAD_BYTES_MAX => {
                 let head = self.pending.split_to(length);
                 let reply = reply::parse(&head, HEAD_LINES_MAX);
-                Ok(Some(reply.map_err(|bad| Failure::Malformed(bad.to_string()))?))
+                Ok(Some(reply.map_err(|bad| FastCgiFailure::Malformed(bad.to_string()))?))
             }
             None if self.pending.len() <= HEAD_BYTES_MAX => match self.ended {
-                true => Err(Failure::Malformed("answer without a head".to_owned())),
+                true => Err(FastCgiFailure::Malformed("answer without a head".to_owned())),
                 false => Ok(None),
             },
-            _ => Err(Failure::Malformed(format!("answer with a head over {HEAD_BYTES_MAX} bytes"))),
+            _ => Err(FastCgiFailure::Malformed(format!("answer with a head over {HEAD_BYTES_MAX} bytes"))),
         }
     }
 
     /// Writes as much as can be written, and reads what has come.
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), FastCgiFailure>> {
         if let Poll::Ready(Err(status)) = self.outgoing.poll(cx, &mut self.connection.stream) {
-            return Poll::Ready(Err(Failure::Client(status)));
+            return Poll::Ready(Err(FastCgiFailure::Client(status)));
         }
         with_scratch(|scratch| {
             let mut buffer = ReadBuf::new(scratch);
             let read = ready!(Pin::new(&mut self.connection.stream).poll_read(cx, &mut buffer));
             if read.is_err() || buffer.filled().is_empty() {
-                return Poll::Ready(Err(Failure::Gone { heard: self.heard }));
+                return Poll::Ready(Err(FastCgiFailure::Gone { heard: self.heard }));
             }
             Poll::Ready(self.take(buffer.filled()))
         })
     }
 
     /// Takes the records that have arrived.
-    fn digest(&mut self, mut read: &[u8]) -> Result<(), Malformed> {
+    fn digest(&mut self, mut read: &[u8]) -> Result<(), RecordError> {
         while let Some(part) = self.decoder.take(&mut read)? {
             match part {
-                _ if self.ended => return Err(Malformed("a record after the end of the answer")),
-                Part::Stdout(bytes) => self.pending.extend_from_slice(bytes),
-                Part::Stderr(bytes) => self.words.say(bytes),
-                Part::End { complete: true } => self.ended = true,
-                Part::End { complete: false } => return Err(Malformed("that it does not take the request")),
+                _ if self.ended => return Err(RecordError("a record after the end of the answer")),
+                RecordPart::Stdout(bytes) => self.pending.extend_from_slice(bytes),
+                RecordPart::Stderr(bytes) => self.words.say(bytes),
+                RecordPart::End { complete: true } => self.ended = true,
+                RecordPart::End { complete: false } => {
+                    return Err(RecordError("that it does not take the request"));
+                }
             }
         }
         Ok(())
@@ -140,11 +142,11 @@ impl Running {
     /// The answer to a request of which `to_head` says whether it was a `HEAD`, with its body as it comes.
     pub fn answer(
         mut self,
-        reply: Reply,
+        reply: CgiReply,
         to_head: bool,
         connections: &Connections,
         silence: Option<Duration>,
-    ) -> Result<Response<ResponseBody>, Failure> {
+    ) -> Result<Response<ResponseBody>, FastCgiFailure> {
         self.outgoing.keep_no_longer();
         let mut answer = Response::new(ResponseBody::Empty);
         *answer.status_mut() = reply.status;
@@ -155,12 +157,12 @@ impl Running {
             self.leave(connections);
             return match left {
                 None | Some(0) => Ok(answer.map(|_| ResponseBody::Full(body))),
-                Some(_) => Err(Failure::Malformed(SHORT.to_owned())),
+                Some(_) => Err(FastCgiFailure::Malformed(SHORT.to_owned())),
             };
         }
         // An answer to HEAD ends here, and its connection with it.
         if !to_head {
-            let body = Answer { running: Some(self), left, connections: connections.clone() };
+            let body = FastCgiBody { running: Some(self), left, connections: connections.clone() };
             let ahead = Ahead::of(body, connections.held.clone());
             *answer.body_mut() = ResponseBody::Stream(Box::pin(Download::new(ahead, silence)));
         }
@@ -196,14 +198,14 @@ fn counted(mut piece: Bytes, left: &mut Option<u64>) -> Bytes {
 }
 
 /// The body of an answer.
-struct Answer {
+struct FastCgiBody {
     /// Until the end of the answer.
-    running: Option<Running>,
+    running: Option<RunningRequest>,
     left: Option<u64>,
     connections: Connections,
 }
 
-impl Answer {
+impl FastCgiBody {
     /// Reads until there is something to pass on, or the end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         let Some(running) = &mut self.running else { return Poll::Ready(None) };
@@ -227,7 +229,7 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for FastCgiBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -11,7 +11,7 @@ mod direct;
 mod incoming;
 mod outgoing;
 mod script;
-/// What a request's variables say beside its head.
+/// The variables of a request that do not come from its head.
 fn around<'a>(
     conn: ConnInfo,
     root: &'a str,
@@ -33,23 +33,23 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 
-use crate::files::Files;
+use crate::files::RootFiles;
 use crate::files::response::status_of;
 use crate::http::body::{BoundedBody, ResponseBody};
 use crate::http::conn_info::ConnInfo;
-use crate::http::internal_redirect::{FailedWith, Requested};
+use crate::http::internal_redirect::{FailedWith, RequestedTarget};
 use crate::http::response::error;
-use crate::proxy::backend::{AtOnce, Backend, BackendRequest, RequestContext, Responding};
-use crate::proxy::direct::{Resumed, UnderWay};
+use crate::proxy::backend::{AtOnce, BackendRequest, HttpBackend, RequestContext, Responding};
+use crate::proxy::direct::{ResumedRequest, SentRequest};
 use crate::proxy::headers;
 use crate::proxy::response::begun;
 use crate::proxy::retry::is_repeatable;
 use crate::proxy::stream::{BackendDialer, BackendStream};
-use crate::proxy::timeout::{Progress, Timeouts, Upload};
-use body::Share;
-use connections::{Connection, Connections};
-use incoming::{Failure, Running};
-use outgoing::Outgoing;
+use crate::proxy::timeout::{TimedUpload, Timeouts, UploadProgress};
+use body::MemoryShare;
+use connections::{Connections, FastCgiConnection};
+use incoming::{FastCgiFailure, RunningRequest};
+use outgoing::FastCgiWriter;
 use request::error::SERVER;
 
 pub(crate) use body::BodyMemory;
@@ -70,18 +70,18 @@ pub(crate) struct FastCgi {
 
 /// A request as it is written.
 struct PreparedRequest {
-    outgoing: Outgoing,
-    progress: Rc<Progress>,
+    outgoing: FastCgiWriter,
+    progress: Rc<UploadProgress>,
     to_head: bool,
     /// Whether it may be sent twice.
     repeatable: bool,
     /// Whether all of its body is here, to be sent from its beginning.
     is_here: bool,
     /// The memory that the body takes.
-    _share: Option<Share>,
+    _share: Option<MemoryShare>,
 }
 
-impl Backend for FastCgi {
+impl HttpBackend for FastCgi {
     fn send<'a>(&'a self, request: BackendRequest<'a>) -> Responding<'a> {
         Box::pin(self.answer(request))
     }
@@ -91,7 +91,7 @@ impl Backend for FastCgi {
     }
 
     /// A script that is not there needs no body.
-    fn refuses(&self, files: Option<&Files>, path: &str) -> Option<StatusCode> {
+    fn refuses(&self, files: Option<&RootFiles>, path: &str) -> Option<StatusCode> {
         self.scripts.find(files, path).err().map(status_of)
     }
 }
@@ -112,13 +112,13 @@ impl FastCgi {
     }
 
     /// A new connection.
-    async fn connect(&self) -> Result<(Connection, bool), StatusCode> {
+    async fn connect(&self) -> Result<(FastCgiConnection, bool), StatusCode> {
         let stream = BackendStream::connect(&self.dialer, self.target).await?;
         Ok((self.connections.begin(stream), false))
     }
 
     /// A connection for the first attempt to send a request; whether it is one on which the request may be lost unread.
-    async fn first(&self, repeatable: bool, is_here: bool) -> Result<(Connection, bool), StatusCode> {
+    async fn first(&self, repeatable: bool, is_here: bool) -> Result<(FastCgiConnection, bool), StatusCode> {
         let kept = self.connections.take();
         match kept {
             Some(connection) if repeatable => return Ok((connection, true)),
@@ -133,7 +133,7 @@ impl FastCgi {
     /// Has a server answer `request`.
     async fn answer(&self, request: BackendRequest<'_>) -> Response<ResponseBody> {
         let BackendRequest { context, mut request } = request;
-        let exchanged = match Resumed::take(request.extensions_mut()) {
+        let exchanged = match ResumedRequest::take(request.extensions_mut()) {
             Some(under_way) => self.go_on(under_way).await,
             None => match self.prepare(context, request).await {
                 Ok(prepared) => self.send_prepared(prepared).await,
@@ -159,10 +159,10 @@ impl FastCgi {
         let filename = files.map(|files| files.path_seen(&script.name, root));
         let requested = parts.extensions.remove();
         let failed = parts.extensions.remove().map(|FailedWith(status)| status);
-        Ok(parameters::begin(&mut parameters::Request {
+        Ok(parameters::begin(&mut parameters::ParameterSource {
             around: around(conn, root, (&script, filename.as_deref()), length),
             parts,
-            requested: requested.as_ref().map(|Requested(requested)| requested),
+            requested: requested.as_ref().map(|RequestedTarget(requested)| requested),
             failed,
             host: host.as_bytes(),
             set: &changes.set,
@@ -189,8 +189,9 @@ impl FastCgi {
         let is_here = repeatable || body.is_here();
         body.keep();
         let to_head = parts.method == Method::HEAD;
-        let progress = Progress::new();
-        let outgoing = Outgoing::new(begin, Upload::new(body, progress.clone()), length.unwrap_or_default());
+        let progress = UploadProgress::new();
+        let outgoing =
+            FastCgiWriter::new(begin, TimedUpload::new(body, progress.clone()), length.unwrap_or_default());
         Ok(PreparedRequest { outgoing, progress, to_head, repeatable, is_here, _share: share })
     }
 
@@ -199,17 +200,17 @@ impl FastCgi {
         let (connection, kept) = self.first(prepared.repeatable, prepared.is_here).await?;
         prepared.progress.note();
         let PreparedRequest { outgoing, progress, to_head, _share, .. } = prepared;
-        let running = Running::new(connection, outgoing, self.words.clone());
+        let running = RunningRequest::new(connection, outgoing, self.words.clone());
         self.exchange(running, &progress, kept, to_head).await
     }
 
     /// Has a request answered that was written at once, as far as it was.
-    async fn go_on(&self, under_way: UnderWay) -> Result<Response<ResponseBody>, StatusCode> {
-        let UnderWay { stream, generation, text, written, partial, since, .. } = under_way;
-        let connection = Connection::since(since, stream, generation);
-        let progress = Progress::since(since);
-        let outgoing = Outgoing::resumed(text, written, progress.clone());
-        let mut running = Running::new(connection, outgoing, self.words.clone());
+    async fn go_on(&self, under_way: SentRequest) -> Result<Response<ResponseBody>, StatusCode> {
+        let SentRequest { stream, generation, text, written, partial, since, .. } = under_way;
+        let connection = FastCgiConnection::since(since, stream, generation);
+        let progress = UploadProgress::since(since);
+        let outgoing = FastCgiWriter::resumed(text, written, progress.clone());
+        let mut running = RunningRequest::new(connection, outgoing, self.words.clone());
         running.take(&partial).map_err(|failure| self.told(&failure))?;
         // A request that may be sent twice is not begun so.
         self.exchange(running, &progress, false, false).await
@@ -217,8 +218,8 @@ impl FastCgi {
 
     async fn exchange(
         &self,
-        mut running: Running,
-        progress: &Rc<Progress>,
+        mut running: RunningRequest,
+        progress: &Rc<UploadProgress>,
         mut kept: bool,
         to_head: bool,
     ) -> Result<Response<ResponseBody>, StatusCode> {
@@ -230,7 +231,7 @@ impl FastCgi {
                 return Err(StatusCode::GATEWAY_TIMEOUT);
             };
             let failure = match head {
-                Err(Failure::Gone { heard: false }) if kept || running.is_refused() => {
+                Err(FastCgiFailure::Gone { heard: false }) if kept || running.is_refused() => {
                     if running.is_refused() {
                         self.dialer.found_nobody(self.target);
                     }
@@ -240,7 +241,7 @@ impl FastCgi {
                     let connection;
                     (connection, kept) = self.connect().await?;
                     progress.note();
-                    running = Running::new(connection, outgoing, self.words.clone());
+                    running = RunningRequest::new(connection, outgoing, self.words.clone());
                     continue;
                 }
                 Err(failure) => failure,
@@ -256,13 +257,13 @@ impl FastCgi {
         }
     }
 
-    /// What the client is told of a failure; the log is told what a server did that it should not have done.
-    fn told(&self, failure: &Failure) -> StatusCode {
+    /// The status that a client gets for a failure; logs a server's mistake.
+    fn told(&self, failure: &FastCgiFailure) -> StatusCode {
         match failure {
-            Failure::Client(status) => return *status,
-            Failure::Malformed(what) => self.words.say(what.as_bytes()),
-            Failure::Gone { heard: true } => self.words.say(b"answer that ended in its head"),
-            Failure::Gone { heard: false } => {}
+            FastCgiFailure::Client(status) => return *status,
+            FastCgiFailure::Malformed(what) => self.words.say(what.as_bytes()),
+            FastCgiFailure::Gone { heard: true } => self.words.say(b"answer that ended in its head"),
+            FastCgiFailure::Gone { heard: false } => {}
         }
         StatusCode::BAD_GATEWAY
     }

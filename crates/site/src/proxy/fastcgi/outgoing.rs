@@ -15,11 +15,11 @@ use tokio::io::AsyncWrite;
 
 use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::{Progress, Upload};
+use crate::proxy::timeout::{TimedUpload, UploadProgress};
 
 /// The request.
-pub(super) struct Outgoing {
-    /// What is to be written before the piece: the first records, and then the heads of others.
+pub(super) struct FastCgiWriter {
+    /// Bytes to be written before the piece: the first records, and then the heads of others.
     text: Vec<u8>,
     /// How much of it is written.
     written: usize,
@@ -27,11 +27,11 @@ pub(super) struct Outgoing {
     begin: usize,
     /// The content of one record.
     piece: Bytes,
-    /// What is to be written after the piece.
+    /// Bytes to be written after the piece.
     end: &'static [u8],
-    /// What has come of the body and is in no record yet.
+    /// Bytes of the body that have come and are in no record yet.
     came: Bytes,
-    body: Upload,
+    body: TimedUpload,
     length: u64,
     /// Bytes of the body that are in no record yet.
     left: u64,
@@ -39,9 +39,9 @@ pub(super) struct Outgoing {
     is_new: bool,
 }
 
-impl Outgoing {
+impl FastCgiWriter {
     /// A request that begins with these records, and has a body of this length.
-    pub fn new(mut begin: Vec<u8>, body: Upload, length: u64) -> Self {
+    pub fn new(mut begin: Vec<u8>, body: TimedUpload, length: u64) -> Self {
         if length == 0 {
             begin.extend_from_slice(&STDIN_END);
         }
@@ -51,9 +51,9 @@ impl Outgoing {
     }
 
     /// A request that is in memory as a whole, of which so much is written.
-    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<Progress>) -> Self {
+    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<UploadProgress>) -> Self {
         let begin = text.len();
-        let body = Upload::new(BoundedBody::empty(), progress);
+        let body = TimedUpload::new(BoundedBody::empty(), progress);
         let (piece, came) = (Bytes::new(), Bytes::new());
         Self { text, written, begin, piece, end: &[], came, body, length: 0, left: 0, is_new: false }
     }
@@ -83,7 +83,8 @@ impl Outgoing {
     /// Writes as far as the client and the server let it.
     ///
     /// # Errors
-    /// The client's body is not as it should be. Whether the server is there is for the reader of its answer to find out.
+    /// The client's body is not as it should be. Whether the server is there is for the reader of its answer to find
+    /// out.
     pub fn poll(&mut self, cx: &mut Context<'_>, stream: &mut BackendStream) -> Poll<Result<(), StatusCode>> {
         if std::mem::take(&mut self.is_new)
             && let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx)

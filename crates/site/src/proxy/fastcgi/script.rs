@@ -7,14 +7,14 @@
 //! looks for a part of the path that exists. Here the script is found first, by this worker, and it is one only if its
 //! own name ends so.
 //!
-//! Which names are hidden is asked of the part of the path that names a file. What follows a script is for the application:
-//! there, `.gitignore` is a name like any other.
+//! Which names are hidden is asked of the part of the path that names a file. The part after a script is for the
+//! application: there, `.gitignore` is a name like any other.
 
 use fastcgi::parameters::Script;
 use request::path::{ESCAPED_SLASH, NormalPath};
 use request::script::is_script;
 
-use crate::files::{Files, Missing};
+use crate::files::{Missing, RootFiles};
 
 /// Which scripts a route is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub enum Scripts {
 const SUFFIX: &str = ".php";
 
 impl Scripts {
-    /// What the path `raw`, as sent, means.
-    pub fn find(&self, files: Option<&Files>, raw: &str) -> Result<Script, Missing> {
+    /// Finds the script that the path `raw`, as sent, stands for.
+    pub fn find(&self, files: Option<&RootFiles>, raw: &str) -> Result<Script, Missing> {
         let path = NormalPath::parse(raw).map_err(|_| Missing::Malformed)?;
         // SECURITY: scripts could only take an escaped slash for a separator.
         if path.as_bytes().contains(&ESCAPED_SLASH) {
@@ -42,7 +42,7 @@ impl Scripts {
         let path = path.as_bytes().to_vec();
         match self {
             Self::One(script) => {
-                // Whoever asks for the script itself asks for nothing behind it.
+                // A request for the script itself has no path behind it.
                 let rest = path.strip_prefix(script.as_bytes()).filter(|rest| !is_longer_name(rest));
                 Ok(Script { name: script.clone().into_bytes(), info: rest.unwrap_or(&path).to_vec() })
             }
@@ -61,7 +61,7 @@ impl Scripts {
 }
 
 /// The first part of `path` that ends with `suffix` at a segment's end and is a file.
-fn below_root(files: Option<&Files>, path: &[u8], suffix: &str) -> Result<Option<Script>, Missing> {
+fn below_root(files: Option<&RootFiles>, path: &[u8], suffix: &str) -> Result<Option<Script>, Missing> {
     let Some(files) = files else {
         return Ok(None);
     };
@@ -92,15 +92,15 @@ fn is_longer_name(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    struct Folder(std::path::PathBuf);
+    struct TempFolder(std::path::PathBuf);
 
-    impl Drop for Folder {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
-    fn files(name: &str) -> (Folder, Files) {
+    fn files(name: &str) -> (TempFolder, RootFiles) {
         let folder = std::env::temp_dir().join(format!("bulkhead-script-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("dir.php/sub")).unwrap();
@@ -119,7 +119,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc/passwd", folder.join("out.php")).unwrap();
         let root = std::fs::File::open(&folder).unwrap().into();
-        (Folder(folder), Files::new(root, Default::default()))
+        (TempFolder(folder), RootFiles::new(root, Default::default()))
     }
 
     fn script(name: &str, info: &str) -> Result<Script, Missing> {
@@ -173,7 +173,7 @@ mod tests {
         std::fs::rename(folder.0.join("a.php"), folder.0.join("new.php")).unwrap();
         assert_eq!(find("/new.php"), script("/new.php", ""));
         assert_eq!(find("/a.php"), Err(Missing::NotFound));
-        // What a link leads to is looked at each time.
+        // The target of a link is looked at each time.
         std::os::unix::fs::symlink("new.php", folder.0.join("link.php")).unwrap();
         assert_eq!(find("/link.php"), script("/link.php", ""));
         std::fs::remove_file(folder.0.join("link.php")).unwrap();

@@ -42,28 +42,28 @@ fn bare() -> Vec<u8> {
     [Beginning::new().finish(), STDIN_END.to_vec()].concat()
 }
 
-fn outgoing(body: BoundedBody, length: u64) -> Outgoing {
-    Outgoing::new(Beginning::new().finish(), Upload::new(body, Progress::new()), length)
+fn outgoing(body: BoundedBody, length: u64) -> FastCgiWriter {
+    FastCgiWriter::new(Beginning::new().finish(), TimedUpload::new(body, UploadProgress::new()), length)
 }
 
 /// A request on a connection of its own, which its server has the other end of.
-fn begin(connections: &Connections, outgoing: Outgoing) -> (Running, UnixStream) {
+fn begin(connections: &Connections, outgoing: FastCgiWriter) -> (RunningRequest, UnixStream) {
     let (ours, theirs) = sys::seqpacket::stream_pair().unwrap();
     let connection = connections.begin(BackendStream::of_pair(ours).unwrap());
     (request_on(connection, outgoing), UnixStream::from_std(theirs.into()).unwrap())
 }
 
-fn request_on(connection: Connection, outgoing: Outgoing) -> Running {
+fn request_on(connection: FastCgiConnection, outgoing: FastCgiWriter) -> RunningRequest {
     let log = worker::log::Log::new(None, wire::NO_PARTITION, 10).unwrap();
-    Running::new(connection, outgoing, Rc::new(Words::new(log, "here".to_owned())))
+    RunningRequest::new(connection, outgoing, Rc::new(Words::new(log, "here".to_owned())))
 }
 
-fn without_body() -> Outgoing {
+fn without_body() -> FastCgiWriter {
     outgoing(BoundedBody::empty(), 0)
 }
 
 /// The body of the answer; `None` if it is broken.
-async fn body(mut running: Running, connections: &Connections, to_head: bool) -> Option<Vec<u8>> {
+async fn body(mut running: RunningRequest, connections: &Connections, to_head: bool) -> Option<Vec<u8>> {
     let reply = running.head().await.ok()?;
     let answer = running.answer(reply, to_head, connections, Some(Duration::from_secs(9))).ok()?;
     Some(answer.into_body().collect().await.ok()?.to_bytes().to_vec())
@@ -163,7 +163,7 @@ fn all_of_a_request_is_written_at_once_if_it_is_there() {
             };
             let (head, count) = tokio::join!(running.head(), written);
             assert_eq!(read[..count], expected);
-            assert!(matches!(head, Err(Failure::Gone { heard: false })));
+            assert!(matches!(head, Err(FastCgiFailure::Gone { heard: false })));
         }
     });
 }
@@ -221,7 +221,7 @@ fn a_body_that_is_not_as_long_as_announced_is_never_ended() {
             let request = outgoing(in_pieces(vec!["he".into(), "llo".into()]), announced);
             let (mut running, mut server) = begin(&connections, request);
             let head = running.head().await;
-            assert!(matches!(head, Err(Failure::Client(StatusCode::BAD_REQUEST))));
+            assert!(matches!(head, Err(FastCgiFailure::Client(StatusCode::BAD_REQUEST))));
             drop(running);
             let mut read = Vec::new();
             server.read_to_end(&mut read).await.unwrap();

@@ -1,4 +1,4 @@
-//! What scripts write to their standard error, on its way to the error log.
+//! Passes the standard error of scripts on to the error log.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: every byte of it; the logger escapes them. Must
 //! never: let a script fill the disk.

@@ -16,8 +16,8 @@ use request::{fields, response_head};
 use tokio::io::AsyncReadExt as _;
 
 use super::keep::Keep;
-use super::outgoing::Outgoing;
-use super::shared::Shared;
+use super::outgoing::RequestWriter;
+use super::shared::SharedConnection;
 use crate::http::body::{BoxError, ResponseBody};
 use crate::proxy::pool::Reusable as _;
 use crate::proxy::stream::BackendStream;
@@ -55,7 +55,7 @@ impl End {
 /// The body of `response`, which is not refused and answers a request to which `to_head` says whether it was a `HEAD`;
 /// `rest` is what was read behind its head. The connection goes to `keep` once both messages are over.
 pub(crate) fn receive<B>(
-    (stream, outgoing): (BackendStream, Outgoing),
+    (stream, outgoing): (BackendStream, RequestWriter),
     response: &Response<B>,
     to_head: bool,
     rest: Bytes,
@@ -78,8 +78,8 @@ pub(crate) fn receive<B>(
             }
             return if body.is_empty() { ResponseBody::Empty } else { ResponseBody::Full(body) };
         }
-        _ if is_written => Link::Own(stream),
-        _ => Link::Shared(Shared::begin(stream, outgoing)),
+        _ if is_written => BodyConnection::Own(stream),
+        _ => BodyConnection::Shared(SharedConnection::begin(stream, outgoing)),
     };
     let (next, is_over, trailers) = (None, false, None);
     let mut incoming = Incoming { link, end, buffered: rest, next, is_over, trailers, keep };
@@ -88,18 +88,18 @@ pub(crate) fn receive<B>(
 }
 
 /// A connection in use.
-enum Link {
+enum BodyConnection {
     Own(BackendStream),
     /// With a task that writes the rest of the request.
-    Shared(Shared),
+    Shared(SharedConnection),
     Gone,
 }
 
 /// See the file's head.
 struct Incoming {
-    link: Link,
+    link: BodyConnection,
     end: End,
-    /// What was read and not looked at.
+    /// Bytes that were read and not looked at.
     buffered: Bytes,
     /// The next piece, by which it can be told whether there is one.
     next: Option<Result<Bytes, BoxError>>,
@@ -113,7 +113,7 @@ impl Incoming {
     fn look_ahead(&mut self) {
         let taken = self.take();
         if taken.is_err() {
-            self.link = Link::Gone;
+            self.link = BodyConnection::Gone;
         }
         self.next = taken.transpose();
         self.is_over |= match &self.end {
@@ -159,14 +159,14 @@ impl Incoming {
     fn finish(&mut self) {
         // Bytes behind a response are nobody's.
         let keep = self.keep.take().filter(|_| self.buffered.is_empty());
-        match std::mem::replace(&mut self.link, Link::Gone) {
-            Link::Own(stream) => {
+        match std::mem::replace(&mut self.link, BodyConnection::Gone) {
+            BodyConnection::Own(stream) => {
                 if let Some(keep) = keep {
                     keep.put(stream);
                 }
             }
-            Link::Shared(shared) => shared.finish(keep),
-            Link::Gone => {}
+            BodyConnection::Shared(shared) => shared.finish(keep),
+            BodyConnection::Gone => {}
         }
     }
 
@@ -184,9 +184,9 @@ impl Incoming {
             Poll::Ready(Ok(buffer.freeze()))
         };
         match &mut self.link {
-            Link::Own(stream) => read(cx, stream),
-            Link::Shared(shared) => shared.poll(cx, read),
-            Link::Gone => Poll::Ready(Err("its connection has gone".into())),
+            BodyConnection::Own(stream) => read(cx, stream),
+            BodyConnection::Shared(shared) => shared.poll(cx, read),
+            BodyConnection::Gone => Poll::Ready(Err("its connection has gone".into())),
         }
     }
 }
@@ -219,7 +219,7 @@ impl Body for Incoming {
                     continue;
                 }
                 (read, _) => {
-                    this.link = Link::Gone;
+                    this.link = BodyConnection::Gone;
                     let error = read
                         .err()
                         .unwrap_or_else(|| "it closed the connection in the middle of its answer".into());

@@ -1,4 +1,4 @@
-//! What is needed to use a connection again.
+//! The conditions under which a connection is used again.
 //!
 //! Untrusted input: none.
 

@@ -1,5 +1,5 @@
-//! HTTP/1.1 to servers behind the site and to services, on connections that the request's own future drives: there is no
-//! task, no channel and no buffer for a connection that waits for its next request.
+//! HTTP/1.1 to servers behind the site and to services, on connections that the request's own future drives: there is
+//! no task, no channel and no buffer for a connection that waits for its next request.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: every byte of a response. Must never: take what a
 //! backend sends after its response for another one, or go on with a request that nobody waits for any more.
@@ -28,7 +28,7 @@ use super::stream::BackendStream;
 
 pub(crate) use incoming::receive;
 pub(crate) use keep::Keep;
-pub(crate) use outgoing::Outgoing;
+pub(crate) use outgoing::RequestWriter;
 
 /// LIMIT: bytes read at once while a head is awaited: most responses, with their bodies.
 const STEP_BYTES: usize = 16 << 10;
@@ -44,31 +44,31 @@ pub(super) fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum Http1Failure {
     /// The body of the request was not as it should be.
     Client(StatusCode),
     /// The connection failed; whether it was reset.
     Gone { reset: bool },
-    /// What came is no response.
+    /// The server sent no response.
     Malformed,
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for Http1Failure {
     fn from(error: io::Error) -> Self {
         Self::Gone { reset: error.kind() == io::ErrorKind::ConnectionReset }
     }
 }
 
 /// A final head, and what was read behind it.
-pub(crate) type Begun = (ResponseHead, Bytes);
+pub(crate) type FinalHead = (ResponseHead, Bytes);
 
 /// Sends a request, and waits for the head of its response, which a backend may send before it has all of the request.
 /// `partial` is what has come of it already.
 pub(crate) async fn send(
     stream: &mut BackendStream,
-    outgoing: &mut Outgoing,
+    outgoing: &mut RequestWriter,
     mut partial: Vec<u8>,
-) -> Result<Begun, Failure> {
+) -> Result<FinalHead, Http1Failure> {
     if let Some(begun) = begun_by(&mut partial)? {
         return Ok(begun);
     }
@@ -86,13 +86,13 @@ fn poll_head(
     cx: &mut Context<'_>,
     stream: &mut BackendStream,
     partial: &mut Vec<u8>,
-) -> Poll<Result<Begun, Failure>> {
+) -> Poll<Result<FinalHead, Http1Failure>> {
     with_scratch(|scratch| {
         loop {
             let mut buffer = ReadBuf::new(scratch);
             ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
             if buffer.filled().is_empty() {
-                return Poll::Ready(Err(Failure::Gone { reset: false }));
+                return Poll::Ready(Err(Http1Failure::Gone { reset: false }));
             }
             let begun = match partial.is_empty() {
                 true => {
@@ -114,14 +114,14 @@ fn poll_head(
                 return Poll::Ready(Ok(begun));
             }
             if partial.len() > HEAD_BYTES_MAX {
-                return Poll::Ready(Err(Failure::Malformed));
+                return Poll::Ready(Err(Http1Failure::Malformed));
             }
         }
     })
 }
 
 /// The final head that begins or follows in `partial`, from which what is used up is taken.
-fn begun_by(partial: &mut Vec<u8>) -> Result<Option<Begun>, Failure> {
+fn begun_by(partial: &mut Vec<u8>) -> Result<Option<FinalHead>, Http1Failure> {
     let (taken, begun) = final_head(partial)?;
     partial.drain(..taken);
     Ok(begun)
@@ -130,10 +130,10 @@ fn begun_by(partial: &mut Vec<u8>) -> Result<Option<Begun>, Failure> {
 /// The first head in `data` that is not an interim one, with what follows it; and the bytes of those before it.
 ///
 /// RFC 9110 15.2: what comes before a response is read over. That a protocol is switched is a response.
-fn final_head(data: &[u8]) -> Result<(usize, Option<Begun>), Failure> {
+fn final_head(data: &[u8]) -> Result<(usize, Option<FinalHead>), Http1Failure> {
     let mut taken = 0;
     loop {
-        let Some(head) = response_head::parse(&data[taken..]).map_err(|_| Failure::Malformed)? else {
+        let Some(head) = response_head::parse(&data[taken..]).map_err(|_| Http1Failure::Malformed)? else {
             return Ok((taken, None));
         };
         taken += head.length;

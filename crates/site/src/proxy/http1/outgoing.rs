@@ -13,11 +13,11 @@ use http::{StatusCode, header};
 use http_body::{Body, Frame};
 use tokio::io::AsyncWrite;
 
-use super::Failure;
+use super::Http1Failure;
 use crate::http::body::{BodyError, BoundedBody};
 use crate::proxy::retry::is_idempotent;
 use crate::proxy::stream::BackendStream;
-use crate::proxy::timeout::{Progress, Upload};
+use crate::proxy::timeout::{TimedUpload, UploadProgress};
 
 /// Room for what a head has beside its target and its fields.
 const BESIDE_BYTES: usize = 64;
@@ -31,13 +31,13 @@ enum Framing {
 }
 
 /// The request.
-pub(crate) struct Outgoing {
-    /// What is to be written before the piece: the head, and then the framing of chunks.
+pub(crate) struct RequestWriter {
+    /// Bytes to be written before the piece: the head, and then the framing of chunks.
     text: Vec<u8>,
     /// How much of it is written.
     written: usize,
     piece: Bytes,
-    body: Upload,
+    body: TimedUpload,
     framing: Framing,
     /// Whether the last chunk has not been told to be over.
     chunk_is_open: bool,
@@ -45,13 +45,13 @@ pub(crate) struct Outgoing {
     is_new: bool,
     /// Whether all of the body is in `text` and `piece`.
     is_ended: bool,
-    /// What of the body a server was to take that was gone already.
+    /// Bytes of the body for a server that was gone already.
     unsent: Bytes,
 }
 
-impl Outgoing {
+impl RequestWriter {
     /// A request with these `parts`, whose fields are those for the backend.
-    pub fn new(parts: &Parts, mut body: Upload) -> Self {
+    pub fn new(parts: &Parts, mut body: TimedUpload) -> Self {
         let is_ended = body.is_end_stream();
         if !is_ended && is_idempotent(&parts.method) {
             body.keep();
@@ -69,8 +69,8 @@ impl Outgoing {
     }
 
     /// A request of whose `text`, which ends with its body, so much is written.
-    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<Progress>) -> Self {
-        let body = Upload::new(BoundedBody::empty(), progress);
+    pub fn resumed(text: Vec<u8>, written: usize, progress: Rc<UploadProgress>) -> Self {
+        let body = TimedUpload::new(BoundedBody::empty(), progress);
         let (piece, unsent, framing) = (Bytes::new(), Bytes::new(), Framing::Length(0));
         let (chunk_is_open, is_new, is_ended) = (false, false, true);
         Self { text, written, piece, body, framing, chunk_is_open, is_new, is_ended, unsent }
@@ -98,7 +98,11 @@ impl Outgoing {
     }
 
     /// Writes as far as the client and the backend let it.
-    pub fn poll(&mut self, cx: &mut Context<'_>, stream: &mut BackendStream) -> Poll<Result<(), Failure>> {
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut BackendStream,
+    ) -> Poll<Result<(), Http1Failure>> {
         if std::mem::take(&mut self.is_new)
             && !self.is_ended
             && let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx)
@@ -146,12 +150,12 @@ impl Outgoing {
     }
 
     /// Makes a part of the body ready to be written, or its end.
-    fn stage(&mut self, frame: Option<Result<Frame<Bytes>, BodyError>>) -> Result<(), Failure> {
-        let Some(frame) = frame.transpose().map_err(|error| Failure::Client(error.status()))? else {
+    fn stage(&mut self, frame: Option<Result<Frame<Bytes>, BodyError>>) -> Result<(), Http1Failure> {
+        let Some(frame) = frame.transpose().map_err(|error| Http1Failure::Client(error.status()))? else {
             self.is_ended = true;
             match self.framing {
                 Framing::Length(0) => {}
-                Framing::Length(_) => return Err(Failure::Client(StatusCode::BAD_REQUEST)),
+                Framing::Length(_) => return Err(Http1Failure::Client(StatusCode::BAD_REQUEST)),
                 Framing::Chunked => self.text.extend_from_slice(b"0\r\n\r\n"),
             }
             return Ok(());
@@ -161,7 +165,7 @@ impl Outgoing {
         match &mut self.framing {
             Framing::Length(left) => {
                 let rest = left.checked_sub(self.piece.len() as u64);
-                *left = rest.ok_or(Failure::Client(StatusCode::BAD_REQUEST))?;
+                *left = rest.ok_or(Http1Failure::Client(StatusCode::BAD_REQUEST))?;
                 self.is_ended = *left == 0;
             }
             // A chunk of no bytes would be the end.

@@ -1,5 +1,5 @@
-//! A connection whose backend answers before it has all of the request: a task writes the rest, as the body of the response
-//! is read at its client's pace, and a client may send all of its body before it reads.
+//! A connection whose backend answers before it has all of the request: a task writes the rest, as the body of the
+//! response is read at its client's pace, and a client may send all of its body before it reads.
 //!
 //! Untrusted input: none that this module looks at. Must never: keep a connection before both messages are over.
 
@@ -11,22 +11,22 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 
 use super::keep::Keep;
-use super::outgoing::Outgoing;
+use super::outgoing::RequestWriter;
 use crate::http::body::BoxError;
 use crate::proxy::stream::BackendStream;
 
 /// The connection; the rest of the request is not written once this is dropped before the end of the response.
-pub(super) struct Shared {
-    inner: Rc<RefCell<Inner>>,
+pub(super) struct SharedConnection {
+    inner: Rc<RefCell<SharedState>>,
     task: Option<AbortHandle>,
 }
 
-struct Inner {
+struct SharedState {
     stream: Option<BackendStream>,
     writing: Writing,
     /// Where the connection goes when the request is written, once the response is over.
     keep: Option<Keep>,
-    /// Who waits for the response.
+    /// The task that waits for the response.
     reader: Option<Waker>,
     /// The task.
     writer: Option<Waker>,
@@ -39,17 +39,22 @@ enum Writing {
     Failed,
 }
 
-impl Drop for Shared {
+impl Drop for SharedConnection {
     fn drop(&mut self) {
         self.task.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Shared {
+impl SharedConnection {
     /// Has the rest of a request written.
-    pub fn begin(stream: BackendStream, outgoing: Outgoing) -> Self {
-        let inner =
-            Inner { stream: Some(stream), writing: Writing::Goes, keep: None, reader: None, writer: None };
+    pub fn begin(stream: BackendStream, outgoing: RequestWriter) -> Self {
+        let inner = SharedState {
+            stream: Some(stream),
+            writing: Writing::Goes,
+            keep: None,
+            reader: None,
+            writer: None,
+        };
         let inner = Rc::new(RefCell::new(inner));
         let task = tokio::task::spawn_local(write(inner.clone(), outgoing)).abort_handle();
         Self { inner, task: Some(task) }
@@ -109,7 +114,7 @@ fn has_ended(cx: &mut Context<'_>, stream: &mut BackendStream) -> bool {
     stream.is_deaf()
 }
 
-async fn write(inner: Rc<RefCell<Inner>>, mut outgoing: Outgoing) {
+async fn write(inner: Rc<RefCell<SharedState>>, mut outgoing: RequestWriter) {
     let written = poll_fn(|cx| {
         let inner = &mut *inner.borrow_mut();
         let Some(stream) = &mut inner.stream else { return Poll::Ready(false) };

@@ -12,9 +12,9 @@ use tokio::sync::mpsc::{Sender, channel};
 use super::*;
 use crate::http::body::{BodyError, BoundedBody, ResponseBody};
 use crate::proxy::pool::{Bounds, Pool};
-use crate::proxy::timeout::{Progress, Upload};
+use crate::proxy::timeout::{TimedUpload, UploadProgress};
 
-/// What became of a response.
+/// The outcome of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Got {
     body: Vec<u8>,
@@ -35,13 +35,13 @@ fn connection() -> (BackendStream, UnixStream) {
     (BackendStream::of_pair(ours).unwrap(), UnixStream::from_std(theirs.into()).unwrap())
 }
 
-fn outgoing(method: Method, body: BoundedBody) -> Outgoing {
+fn outgoing(method: Method, body: BoundedBody) -> RequestWriter {
     let (parts, ()) = Request::builder().method(method).uri("/p").body(()).unwrap().into_parts();
-    Outgoing::new(&parts, Upload::new(body, Progress::new()))
+    RequestWriter::new(&parts, TimedUpload::new(body, UploadProgress::new()))
 }
 
 /// A request whose body comes as it is said, and who says it.
-fn outgoing_in_pieces() -> (Sender<Bytes>, Outgoing) {
+fn outgoing_in_pieces() -> (Sender<Bytes>, RequestWriter) {
     let (sender, receiver) = channel::<Bytes>(1);
     let pieces = futures_util::stream::unfold(receiver, |mut receiver| async {
         let piece = receiver.recv().await?;
@@ -54,7 +54,7 @@ fn outgoing_in_pieces() -> (Sender<Bytes>, Outgoing) {
 /// A response that comes while the request is under way.
 async fn early_response(
     stream: &mut BackendStream,
-    outgoing: &mut Outgoing,
+    outgoing: &mut RequestWriter,
     backend: &mut UnixStream,
 ) -> (Response<()>, Bytes) {
     backend.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
@@ -263,7 +263,8 @@ fn what_has_come_already_is_read_first() {
     run(async {
         for cut in 0..=TEXT.len() {
             let (mut stream, mut backend) = connection();
-            let mut outgoing = Outgoing::resumed(b"GET / HTTP/1.1\r\n\r\n".to_vec(), 4, Progress::new());
+            let mut outgoing =
+                RequestWriter::resumed(b"GET / HTTP/1.1\r\n\r\n".to_vec(), 4, UploadProgress::new());
             backend.write_all(&TEXT[cut..]).await.unwrap();
             let (head, rest) = send(&mut stream, &mut outgoing, TEXT[..cut].to_vec()).await.unwrap();
             assert_eq!((head.status.as_u16(), b"ok".starts_with(&rest)), (200, true), "{cut}");
@@ -284,7 +285,7 @@ fn what_was_not_sent_is_sent_elsewhere_from_its_beginning() {
         drop(backend);
         stream.begin();
         let gone = send(&mut stream, &mut outgoing, Vec::new()).await;
-        assert!(matches!(gone, Err(Failure::Gone { .. })) && !stream.has_sent());
+        assert!(matches!(gone, Err(Http1Failure::Gone { .. })) && !stream.has_sent());
         outgoing.restart();
         let (mut stream, mut backend) = connection();
         stream.begin();

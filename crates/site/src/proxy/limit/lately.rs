@@ -1,10 +1,11 @@
-//! Whether a range of addresses has a backend to itself: who is alone may be lent most of its places, who is not a quarter.
+//! Whether a range of addresses has a backend to itself: who is alone may be lent most of its places, who is not a
+//! quarter.
 //!
 //! Untrusted input: addresses of clients. Must never: grow with the number of those.
 
 use std::time::Duration;
 
-use conditioning::Range;
+use conditioning::AddressRange;
 use tokio::time::Instant;
 
 /// LIMIT: how long a range counts as one that asks, after its last request: as long as a request waits for a place.
@@ -13,13 +14,13 @@ const LATELY: Duration = Duration::from_secs(10);
 /// The two ranges that have asked last.
 #[derive(Default)]
 pub(super) struct Lately {
-    last: Option<(Range, Instant)>,
-    before: Option<(Range, Instant)>,
+    last: Option<(AddressRange, Instant)>,
+    before: Option<(AddressRange, Instant)>,
 }
 
 impl Lately {
     /// Takes note of a request.
-    pub fn note(&mut self, range: Range, now: Instant) {
+    pub fn note(&mut self, range: AddressRange, now: Instant) {
         if self.last.is_none_or(|(last, _)| last != range) {
             self.before = self.last;
         }
@@ -27,8 +28,8 @@ impl Lately {
     }
 
     /// Whether nobody outside of `range` has asked lately.
-    pub fn is_alone(&self, range: Range, now: Instant) -> bool {
-        let asks = |(other, at): (Range, Instant)| other != range && now.duration_since(at) < LATELY;
+    pub fn is_alone(&self, range: AddressRange, now: Instant) -> bool {
+        let asks = |(other, at): (AddressRange, Instant)| other != range && now.duration_since(at) < LATELY;
         !self.last.is_some_and(asks) && !self.before.is_some_and(asks)
     }
 }

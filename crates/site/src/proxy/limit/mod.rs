@@ -1,18 +1,18 @@
 //! How many requests may be with a backend at once (the servers of one route, or one service), and which of those that
 //! wait is next.
 //!
-//! Untrusted input: addresses of clients. Must never: let those who are slow, however many they are, have every place of
-//! the worker, or one range of addresses every place of a backend.
+//! Untrusted input: addresses of clients. Must never: let those who are slow, however many they are, have every place
+//! of the worker, or one range of addresses every place of a backend.
 //!
-//! A request has a permit from when it is passed on to the end of its answer, or of the tunnel that this opens. Without a
-//! number of its own, a backend may have as many requests as places are left by all of them: the first that hangs gets
-//! half of the places, the next half of what is left, and a request that needs no backend is served all the while.
+//! A request has a permit from when it is passed on to the end of its answer, or of the tunnel that this opens. Without
+//! a number of its own, a backend may have as many requests as places are left by all of them: the first that hangs
+//! gets half of the places, the next half of what is left, and a request that needs no backend is served all the while.
 //!
 //! Of the places of a backend, a range of addresses holds at most its share, as of the connections in a gate. What
 //! nobody else uses is lent beyond that, up to [`LENT_MAX`] places and never the last quarter, so that another range
-//! finds a place at once; if others have asked within the last seconds, a range has a quarter at most. A request over the limit waits, in a queue by recency of which a range also has at most its
-//! share. When a request within its range's share waits, nothing is lent any more, and lent places whose client is being
-//! waited for are taken back.
+//! finds a place at once; if others have asked within the last seconds, a range has a quarter at most. A request over
+//! the limit waits, in a queue by recency of which a range also has at most its share. When a request within its
+//! range's share waits, nothing is lent any more, and lent places whose client is being waited for are taken back.
 
 mod lately;
 mod permit;
@@ -25,7 +25,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conditioning::{Exempt, Key, Network, Origin, Priority, Queue, Range, ShareLimits, Shares, Waiting};
+use conditioning::{
+    AddressRange, ClientOrigin, Exempt, IpNetwork, ItemKey, Priority, Queue, QueuedItem, ShareLimits, Shares,
+};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -39,7 +41,7 @@ pub(crate) const ANYBODY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// With those whose address says nothing among the exempt.
 pub(crate) fn but_anybody(mut exempt: Exempt) -> Exempt {
-    exempt.0.extend("::/128".parse::<Network>());
+    exempt.0.extend("::/128".parse::<IpNetwork>());
     exempt
 }
 
@@ -51,19 +53,19 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const STALL_MAX: Duration = Duration::from_secs(5);
 /// How often one that waits looks for a lent place that stands still.
 const PRESS_EVERY: Duration = Duration::from_secs(1);
-/// LIMIT: places of a backend that are lent to ranges beyond their shares. An exchange with a backend takes some 40 KiB,
-/// hence 10 MiB. More is for clients of several networks, which have shares of their own.
+/// LIMIT: places of a backend that are lent to ranges beyond their shares. An exchange with a backend takes some 40
+/// KiB, hence 10 MiB. More is for clients of several networks, which have shares of their own.
 const LENT_MAX: usize = 256;
 /// The part of a backend's places that is never lent: what the widest range has as its share, without `share_max`.
 const NOT_LENT: usize = 4;
 /// The part of a backend's places that one range has at most while others ask as well.
 const QUARTER: usize = 4;
-/// What a range holds however few places there are, the widest first: a client's neighbours have one as well.
+/// The places of a range however few there are, the widest first: a client's neighbours have one as well.
 const LEAST: [u32; 3] = [3, 2, 1];
 /// LIMIT: after so many at once, memory is given back when a quarter of them is left: some 10 MiB.
 const PEAK_MIN: usize = 256;
 
-/// What requests are passed on to.
+/// The backend that requests are passed on to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum BackendId {
     /// The servers of the rule with this number.
@@ -78,7 +80,7 @@ pub(crate) enum BackendId {
 
 /// Why a request got no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum LimitRefusal {
     /// So many are with the backend, which is as many as may be, and no place became free in time, or too many wait.
     Busy {
         /// How many.
@@ -88,7 +90,7 @@ pub enum Refused {
     OverShare,
 }
 
-/// What was refused, for `bulkhead status --conditioning`.
+/// Counters of refusals, for `bulkhead status --conditioning`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Requests that had to wait.
@@ -104,16 +106,16 @@ pub(crate) struct Counts {
 /// Ranges of addresses, and how many requests of each are with a backend, or wait.
 #[derive(Debug)]
 pub(crate) struct Ranges {
-    pub held: Vec<(Range, u32)>,
-    pub waiting: Vec<(Range, u32)>,
+    pub held: Vec<(AddressRange, u32)>,
+    pub waiting: Vec<(AddressRange, u32)>,
 }
 
 /// See the file's head.
 pub(crate) struct ConcurrencyLimit {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LimitState>>,
 }
 
-struct State {
+struct LimitState {
     /// Requests that may be under way, or wait, for all backends.
     places: usize,
     held: usize,
@@ -121,46 +123,46 @@ struct State {
     limits: ShareLimits,
     exempt: Exempt,
     priority: Priority,
-    backends: BTreeMap<BackendId, Backend>,
+    backends: BTreeMap<BackendId, BackendPlaces>,
     counts: Counts,
     fallen: Arc<Notify>,
 }
 
-type Queued = oneshot::Sender<Permit>;
+type QueuedRequest = oneshot::Sender<Permit>;
 
-struct Backend {
+struct BackendPlaces {
     /// Where the operator has said how many.
     at_most: Option<usize>,
     held: usize,
-    /// What is held within shares.
+    /// Places that are held within shares.
     shares: Shares,
-    /// What is held beyond them, and by which range.
-    lent: Vec<(Stall, Range)>,
+    /// Places that are held beyond shares, and by which range.
+    lent: Vec<(Stall, AddressRange)>,
     lately: Lately,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
     bits: [u8; 2],
-    queue: Queue<Queued>,
-    /// What waits, by range.
+    queue: Queue<QueuedRequest>,
+    /// Waiting requests, by range.
     waiting: Shares,
 }
 
 /// A place that was found, to be handed out once nothing is locked: whoever does not want it gives it back at once.
-type Grants = Vec<(Queued, Permit)>;
+type GrantedPermits = Vec<(QueuedRequest, Permit)>;
 
-enum Asked {
+enum PermitAnswer {
     Granted(Permit),
-    Refused(Refused),
-    Queued(Key, oneshot::Receiver<Permit>),
+    Refused(LimitRefusal),
+    Queued(ItemKey, oneshot::Receiver<Permit>),
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<LimitState>) -> MutexGuard<'_, LimitState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ConcurrencyLimit {
     /// For a worker that may hold `places` connections.
     pub fn new(places: u32) -> Self {
-        let state = State {
+        let state = LimitState {
             places: places as usize,
             held: 0,
             peak: 0,
@@ -191,7 +193,7 @@ impl ConcurrencyLimit {
     }
 
     /// A place of `backend` that is free now.
-    pub fn try_acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    pub fn try_acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, LimitRefusal> {
         let mut state = lock(&self.state);
         let refused = match state.grant(&self.state, backend, client) {
             Ok(permit) => return Ok(permit),
@@ -207,11 +209,11 @@ impl ConcurrencyLimit {
     }
 
     /// A place of `backend`, which is waited for.
-    pub async fn acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    pub async fn acquire(&self, backend: BackendId, client: IpAddr) -> Result<Permit, LimitRefusal> {
         let (key, mut receiver) = match self.ask(backend, client) {
-            Asked::Granted(permit) => return Ok(permit),
-            Asked::Refused(refused) => return Err(refused),
-            Asked::Queued(key, receiver) => (key, receiver),
+            PermitAnswer::Granted(permit) => return Ok(permit),
+            PermitAnswer::Refused(refused) => return Err(refused),
+            PermitAnswer::Queued(key, receiver) => (key, receiver),
         };
         let _waiter = Waiter { state: &self.state, backend, client, key };
         let end = Instant::now() + WAIT_MAX;
@@ -227,26 +229,26 @@ impl ConcurrencyLimit {
                 state.counts.note(refused);
                 return Err(refused);
             }
-            if refused != Refused::OverShare {
+            if refused != LimitRefusal::OverShare {
                 state.backend(backend).take_back(now);
             }
         }
     }
 
-    fn ask(&self, backend: BackendId, client: IpAddr) -> Asked {
+    fn ask(&self, backend: BackendId, client: IpAddr) -> PermitAnswer {
         let mut state = lock(&self.state);
         let refused = match state.grant(&self.state, backend, client) {
-            Ok(permit) => return Asked::Granted(permit),
+            Ok(permit) => return PermitAnswer::Granted(permit),
             Err(refused) => refused,
         };
         if let Some((key, receiver)) = state.enqueue(backend, client) {
-            return Asked::Queued(key, receiver);
+            return PermitAnswer::Queued(key, receiver);
         }
         state.counts.note(refused);
-        Asked::Refused(refused)
+        PermitAnswer::Refused(refused)
     }
 
-    /// What was refused, and how many wait.
+    /// How many requests were refused, and how many wait.
     pub fn counts(&self) -> Counts {
         lock(&self.state).counts
     }
@@ -268,21 +270,21 @@ impl ConcurrencyLimit {
 }
 
 impl Counts {
-    fn note(&mut self, refused: Refused) {
+    fn note(&mut self, refused: LimitRefusal) {
         match refused {
-            Refused::Busy { .. } => self.unavailable += 1,
-            Refused::OverShare => self.over_share += 1,
+            LimitRefusal::Busy { .. } => self.unavailable += 1,
+            LimitRefusal::OverShare => self.over_share += 1,
         }
     }
 }
 
-impl State {
-    fn backend(&mut self, id: BackendId) -> &mut Backend {
+impl LimitState {
+    fn backend(&mut self, id: BackendId) -> &mut BackendPlaces {
         let Self { limits, exempt, priority, places, .. } = self;
-        self.backends.entry(id).or_insert_with(|| Backend::new(*limits, exempt, *priority, *places))
+        self.backends.entry(id).or_insert_with(|| BackendPlaces::new(*limits, exempt, *priority, *places))
     }
 
-    /// How many requests a backend may have now. What waits for the others takes places of the worker as well.
+    /// How many requests a backend may have now. Requests that wait for the others take places of the worker as well.
     fn capacity(&mut self, id: BackendId) -> usize {
         let (places, all) = (self.places, self.held + self.counts.waiting);
         let backend = self.backend(id);
@@ -290,7 +292,12 @@ impl State {
         backend.at_most.unwrap_or(places.saturating_sub(others).div_ceil(2))
     }
 
-    fn grant(&mut self, own: &Arc<Mutex<Self>>, id: BackendId, client: IpAddr) -> Result<Permit, Refused> {
+    fn grant(
+        &mut self,
+        own: &Arc<Mutex<Self>>,
+        id: BackendId,
+        client: IpAddr,
+    ) -> Result<Permit, LimitRefusal> {
         let capacity = self.capacity(id);
         let stall = self.backend(id).admit(capacity, client)?;
         Ok(self.permit(own, id, client, stall))
@@ -309,7 +316,7 @@ impl State {
     }
 
     /// Lets a request wait, if there is room for one more of its range.
-    fn enqueue(&mut self, id: BackendId, client: IpAddr) -> Option<(Key, oneshot::Receiver<Permit>)> {
+    fn enqueue(&mut self, id: BackendId, client: IpAddr) -> Option<(ItemKey, oneshot::Receiver<Permit>)> {
         let left = self.places.saturating_sub(self.held + self.counts.waiting);
         let backend = self.backend(id);
         if backend.queue.len() >= left || backend.waiting.admit(client).is_err() {
@@ -322,7 +329,7 @@ impl State {
         Some((key, receiver))
     }
 
-    fn leave_queue(&mut self, id: BackendId, client: IpAddr, key: Key) {
+    fn leave_queue(&mut self, id: BackendId, client: IpAddr, key: ItemKey) {
         let backend = self.backend(id);
         if backend.queue.remove(key).is_some() {
             backend.waiting.release(client);
@@ -340,7 +347,7 @@ impl State {
     }
 
     /// Finds places for those that wait.
-    fn serve(&mut self, own: &Arc<Mutex<Self>>) -> Grants {
+    fn serve(&mut self, own: &Arc<Mutex<Self>>) -> GrantedPermits {
         let mut grants = Vec::new();
         if self.counts.waiting == 0 {
             return grants;
@@ -358,7 +365,7 @@ impl State {
     }
 }
 
-impl Backend {
+impl BackendPlaces {
     fn new(limits: ShareLimits, exempt: &Exempt, priority: Priority, places: usize) -> Self {
         let shares = |capacity: usize| Shares::new(limits, capacity as u32, exempt.clone()).at_least(LEAST);
         Self {
@@ -375,7 +382,7 @@ impl Backend {
     }
 
     /// Counts a request in; [`Stall`] where its place is lent.
-    fn admit(&mut self, capacity: usize, client: IpAddr) -> Result<Option<Stall>, Refused> {
+    fn admit(&mut self, capacity: usize, client: IpAddr) -> Result<Option<Stall>, LimitRefusal> {
         self.shares.serving(capacity as u32);
         let (range, now) = (self.range(client), Instant::now());
         self.lately.note(range, now);
@@ -389,13 +396,13 @@ impl Backend {
         }
     }
 
-    fn range(&self, client: IpAddr) -> Range {
-        let origin = Origin::from(client);
+    fn range(&self, client: IpAddr) -> AddressRange {
+        let origin = ClientOrigin::from(client);
         origin.range(self.bits[usize::from(origin.is_v6())])
     }
 
     /// Whether a range may be lent one place more.
-    fn lends(&self, capacity: usize, range: Range, now: Instant) -> bool {
+    fn lends(&self, capacity: usize, range: AddressRange, now: Instant) -> bool {
         if self.lent.len() >= LENT_MAX || self.held >= capacity - capacity / NOT_LENT {
             return false;
         }
@@ -404,7 +411,7 @@ impl Backend {
         self.lately.is_alone(range, now) || held() < (capacity / QUARTER).max(1)
     }
 
-    fn lend(&mut self, range: Range) -> Stall {
+    fn lend(&mut self, range: AddressRange) -> Stall {
         self.held += 1;
         let stall = Stall::default();
         self.lent.push((stall.clone(), range));
@@ -412,12 +419,12 @@ impl Backend {
     }
 
     /// Why a request of `client` has no place.
-    fn refusal(&self, client: IpAddr) -> Refused {
-        if self.shares.may(client) { Refused::Busy { held: self.held } } else { Refused::OverShare }
+    fn refusal(&self, client: IpAddr) -> LimitRefusal {
+        if self.shares.may(client) { LimitRefusal::Busy { held: self.held } } else { LimitRefusal::OverShare }
     }
 
     /// The next of those that wait, if there is a place for it.
-    fn next(&mut self, capacity: usize) -> Option<(Waiting<Queued>, Option<Stall>)> {
+    fn next(&mut self, capacity: usize) -> Option<(QueuedItem<QueuedRequest>, Option<Stall>)> {
         self.shares.serving(capacity as u32);
         if self.held >= capacity {
             return None;
@@ -460,7 +467,7 @@ impl Backend {
 }
 
 /// Changes something, and hands out the places that are free after that.
-fn settle(own: &Arc<Mutex<State>>, change: impl FnOnce(&mut State)) {
+fn settle(own: &Arc<Mutex<LimitState>>, change: impl FnOnce(&mut LimitState)) {
     let grants = {
         let mut state = lock(own);
         change(&mut state);
@@ -474,10 +481,10 @@ fn settle(own: &Arc<Mutex<State>>, change: impl FnOnce(&mut State)) {
 
 /// A request that waits; it leaves the queue when this is dropped.
 struct Waiter<'a> {
-    state: &'a Arc<Mutex<State>>,
+    state: &'a Arc<Mutex<LimitState>>,
     backend: BackendId,
     client: IpAddr,
-    key: Key,
+    key: ItemKey,
 }
 
 impl Drop for Waiter<'_> {

@@ -12,29 +12,29 @@ use bytes::Bytes;
 use http::Response;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{BackendId, Stall, State, settle};
-use crate::http::body::{BoxError, ResponseBody, Stream};
+use super::{BackendId, LimitState, Stall, settle};
+use crate::http::body::{BodyStream, BoxError, ResponseBody};
 use crate::http::websocket;
 
 /// The place; it is free again when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub struct Permit(Arc<Held>);
+pub struct Permit(Arc<HeldPlace>);
 
-struct Held {
-    state: Arc<Mutex<State>>,
+struct HeldPlace {
+    state: Arc<Mutex<LimitState>>,
     backend: BackendId,
     client: IpAddr,
     /// Where it is lent.
     stall: Option<Stall>,
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for HeldPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("backend", &self.backend).field("client", &self.client).finish()
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         settle(&self.state, |state| state.release(self.backend, self.client, self.stall.as_ref()));
     }
@@ -42,20 +42,20 @@ impl Drop for Held {
 
 impl Permit {
     pub(super) fn new(
-        state: Arc<Mutex<State>>,
+        state: Arc<Mutex<LimitState>>,
         backend: BackendId,
         client: IpAddr,
         stall: Option<Stall>,
     ) -> Self {
-        Self(Arc::new(Held { state, backend, client, stall }))
+        Self(Arc::new(HeldPlace { state, backend, client, stall }))
     }
 
-    /// What to look at if the place is lent, and may be taken back.
+    /// The stall timer, if the place is lent and may be taken back.
     pub(crate) fn stall(&self) -> Option<&Stall> {
         self.0.stall.as_ref()
     }
 
-    /// Keeps it until the answer is over. Whoever sends the answer finds [`Stall`] with it, if the place is lent.
+    /// Keeps it until the answer is over. The sender of the answer finds [`Stall`] with it, if the place is lent.
     pub(crate) fn keep(self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         websocket::keep(&mut response, self.0.clone());
         if !matches!(response.body(), ResponseBody::Stream(_)) {
@@ -67,19 +67,19 @@ impl Permit {
             response.extensions_mut().insert(stall.clone());
         }
         response.map(|body| match body {
-            ResponseBody::Stream(inner) => ResponseBody::Stream(Box::pin(Kept { inner, permit: self })),
+            ResponseBody::Stream(inner) => ResponseBody::Stream(Box::pin(PermitBody { inner, permit: self })),
             ours => ours,
         })
     }
 }
 
 /// A body that a backend is at work on. It is asked for more when the client has taken what there was.
-struct Kept {
-    inner: Stream,
+struct PermitBody {
+    inner: BodyStream,
     permit: Permit,
 }
 
-impl Body for Kept {
+impl Body for PermitBody {
     type Data = Bytes;
     type Error = BoxError;
 

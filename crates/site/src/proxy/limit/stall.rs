@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 /// See the file's head; clones are of the same place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stall(Arc<Mutex<Inner>>);
+pub(crate) struct Stall(Arc<Mutex<StallState>>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct StallState {
     /// Since when the client, and not the backend, is waited for.
     since: Option<Instant>,
     given_up: bool,
@@ -20,7 +20,7 @@ struct Inner {
     wakers: [Option<Waker>; 2],
 }
 
-/// Who waits for the word.
+/// The side that waits until it is given up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side {
     Answer = 0,
@@ -28,7 +28,7 @@ pub(crate) enum Side {
 }
 
 impl Stall {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, StallState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

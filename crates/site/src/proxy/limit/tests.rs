@@ -39,7 +39,7 @@ fn each_that_hangs_gets_half_of_what_is_left() {
     let [first, second, third] =
         [ONE, BackendId::Service(1), OTHER].map(|backend| all_of(&limit, backend, "192.0.2.1"));
     assert_eq!((first.len(), second.len(), third.len()), (32, 16, 8));
-    assert_eq!(limit.try_acquire(ONE, client("192.0.2.1")).unwrap_err(), Refused::Busy { held: 32 });
+    assert_eq!(limit.try_acquire(ONE, client("192.0.2.1")).unwrap_err(), LimitRefusal::Busy { held: 32 });
     assert_eq!(limit.counts().unavailable, 4);
     drop(first);
     assert_eq!(all_of(&limit, ONE, "192.0.2.1").len(), 20);
@@ -80,7 +80,7 @@ fn a_range_gets_its_share_and_what_is_lent_and_others_find_a_place() {
         .collect();
     assert_eq!(greedy.len(), 75);
     assert_eq!(limit.counts().over_share, 125);
-    // What is lent does not use up the share of the range around it, nor anybody else's.
+    // A lent place does not use up the share of the range around it, nor anybody else's.
     let near = all_of(&limit, ONE, "198.51.101.7");
     assert_eq!(near.len(), 5, "15 of a /16");
     let far = all_of(&limit, ONE, "203.0.113.9");
@@ -190,7 +190,7 @@ async fn who_goes_leaves_the_queue_and_who_waits_too_long_is_told() {
     assert_eq!(limit.counts().waiting, 0);
     let begun = Instant::now();
     let late = limit.acquire(ONE, client("192.0.2.3")).await;
-    assert_eq!(late.unwrap_err(), Refused::Busy { held: 1 });
+    assert_eq!(late.unwrap_err(), LimitRefusal::Busy { held: 1 });
     assert_eq!(begun.elapsed(), WAIT_MAX);
     assert_eq!((limit.counts().waiting, limit.counts().unavailable), (0, 1));
     // One whose place comes just as it goes does not take it with it.

@@ -1,7 +1,7 @@
 //! The file that bodies wait in, and which of its blocks are taken.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen. Must never:
-//! write beyond the blocks that it may have, or where the disk is nearly full.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen. Must
+//! never: write beyond the blocks that it may have, or where the disk is nearly full.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,13 +12,14 @@ use rustix::io::Errno;
 /// LIMIT: bytes of a block, and of a body that is kept in memory.
 pub(crate) const BLOCK_BYTES: usize = 64 << 10;
 
-/// LIMIT: of the disk, so much is left to others: a twentieth, at most 1 GiB. Tables of uids, logs and databases may be on it.
+/// LIMIT: of the disk, so much is left to others: a twentieth, at most 1 GiB. Tables of uids, logs and databases may be
+/// on it.
 const LEFT_PART: u64 = 20;
 const LEFT_BYTES: u64 = 1 << 30;
 /// How many blocks, 4 MiB, are taken between two looks at the disk.
 const LOOK_BLOCKS: u32 = 64;
-/// LIMIT: blocks of the file, 1 MiB, that stay as they are however long nobody needs them: what is used again costs no new
-/// pages.
+/// LIMIT: blocks of the file, 1 MiB, that stay as they are however long nobody needs them: what is used again costs no
+/// new pages.
 const STAY_BLOCKS: u32 = 16;
 /// LIMIT: blocks, 16 MiB, that are cut off at once: 2 ms.
 const CUT_BLOCKS: u32 = 256;
@@ -26,13 +27,14 @@ const CUT_BLOCKS: u32 = 256;
 /// Why a body has no place in the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Lack {
-    /// All of the file is taken, and the range of the client's address holds the most, or there is nothing to be taken from
-    /// others.
+    /// All of the file is taken, and the range of the client's address holds the most, or there is nothing to be taken
+    /// from others.
     #[error("bodies that wait take all of `spool_bytes`, and the client's range of addresses holds the most")]
     Full,
     /// The range of the client's address has as much of the file with servers as one may.
     #[error(
-        "bodies that servers have not read to the end take what the client's range of addresses may have of `spool_bytes`"
+        "bodies that servers have not read to the end take what the client's range of addresses may have of \
+         `spool_bytes`"
     )]
     Share,
     /// The disk is full, or nearly so, or fails.
@@ -42,13 +44,13 @@ pub(crate) enum Lack {
 
 /// So many bytes from the byte `from` of a block on, and of those that follow it in the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct BlockExtent {
     pub block: u32,
     pub from: usize,
     pub count: usize,
 }
 
-impl Extent {
+impl BlockExtent {
     fn offset(self) -> u64 {
         offset(self.block) + self.from as u64
     }
@@ -150,7 +152,7 @@ impl Blocks {
     }
 
     /// Writes as many bytes as the extent has.
-    pub fn write(&self, extent: Extent, mut bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, extent: BlockExtent, mut bytes: &[u8]) -> io::Result<()> {
         debug_assert_eq!(bytes.len(), extent.count);
         let mut at = extent.offset();
         while !bytes.is_empty() {
@@ -168,7 +170,7 @@ impl Blocks {
     }
 
     /// Reads what is there.
-    pub fn read(&self, extent: Extent) -> io::Result<Vec<u8>> {
+    pub fn read(&self, extent: BlockExtent) -> io::Result<Vec<u8>> {
         let count = extent.count;
         let mut bytes = Vec::with_capacity(count);
         let mut at = extent.offset();

@@ -1,7 +1,8 @@
-//! The bodies in the file: written piece by piece, then read from the beginning; and which of them goes when there is no room.
+//! The bodies in the file: written piece by piece, then read from the beginning; and which of them goes when there is
+//! no room.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen, and their
-//! addresses. Must never: keep a body longer than its request, or read what it has not written.
+//! Runs in: the site worker, under the site's uid. Untrusted input: bodies of clients, written and read unseen, and
+//! their addresses. Must never: keep a body longer than its request, or read what it has not written.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -13,17 +14,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use conditioning::{Exempt, Key, ShareLimits};
+use conditioning::{Exempt, ItemKey, ShareLimits};
 use tokio::sync::Notify;
 
-use super::blocks::{BLOCK_BYTES, Blocks, Extent, Lack};
-use super::ranges::{PassedOn, Ranges};
+use super::blocks::{BLOCK_BYTES, BlockExtent, Blocks, Lack};
+use super::ranges::{Ranges, SentBlocks};
 
 /// LIMIT: blocks of a body that weigh as much as one body more, 1 MiB: bounds what is counted of large ones.
 const WEIGHT_BLOCKS: usize = 16;
 
-/// LIMIT: how long the file stays as long as bodies needed it: to make and to free pages for each upload costs more than to
-/// copy it.
+/// LIMIT: how long the file stays as long as bodies needed it: to make and to free pages for each upload costs more
+/// than to copy it.
 pub(super) const STAY_TIME: Duration = Duration::from_secs(1);
 
 /// LIMIT: bytes that are read at once: what a record of FastCGI takes, in whole words.
@@ -31,24 +32,24 @@ const STEP_BYTES: usize = 65_528;
 
 /// The file of a worker; clones are of the same.
 #[derive(Clone)]
-pub(crate) struct Spool(Rc<RefCell<Inner>>);
+pub(crate) struct Spool(Rc<RefCell<SpoolState>>);
 
-struct Inner {
+struct SpoolState {
     blocks: Blocks,
     /// The bodies by the addresses of their clients, each as often as it weighs.
-    ranges: Ranges<Rc<Held>>,
+    ranges: Ranges<Rc<HeldBlocks>>,
     /// Told when the file has become long.
     grown: Rc<Notify>,
 }
 
-/// What a body holds.
+/// The blocks that a body holds.
 #[derive(Default)]
-struct Held {
+struct HeldBlocks {
     blocks: RefCell<Vec<u32>>,
     /// Its names among the ranges.
-    keys: RefCell<Vec<[Key; 2]>>,
-    /// What it counts for once its server has heard of it.
-    passed_on: Cell<Option<PassedOn>>,
+    keys: RefCell<Vec<[ItemKey; 2]>>,
+    /// The share that it counts for once its server has heard of it.
+    passed_on: Cell<Option<SentBlocks>>,
     /// Whether it was given up for another.
     is_lost: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -60,7 +61,7 @@ impl Spool {
         let most = u32::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
         let blocks = Blocks::new(file, most);
         let ranges = Ranges::new(most, limits, exempt);
-        Self(Rc::new(RefCell::new(Inner { blocks, ranges, grown: Rc::default() })))
+        Self(Rc::new(RefCell::new(SpoolState { blocks, ranges, grown: Rc::default() })))
     }
 
     /// Cuts off the file what no body has needed for a while; goes on for ever.
@@ -78,8 +79,8 @@ impl Spool {
     }
 
     /// The part of a body that comes from `client`: nothing yet.
-    pub fn begin(&self, client: IpAddr) -> Part {
-        Part::new(self.clone(), client)
+    pub fn begin(&self, client: IpAddr) -> SpooledBody {
+        SpooledBody::new(self.clone(), client)
     }
 
     /// Bytes that bodies take now.
@@ -89,9 +90,9 @@ impl Spool {
     }
 }
 
-impl Inner {
+impl SpoolState {
     /// Finds a block for a body, if need be one of the heaviest range's.
-    fn allot(&mut self, held: &Rc<Held>, client: IpAddr) -> Result<u32, Lack> {
+    fn allot(&mut self, held: &Rc<HeldBlocks>, client: IpAddr) -> Result<u32, Lack> {
         let was_long = self.blocks.is_long();
         let block = match self.blocks.take() {
             Err(Lack::Full) => {
@@ -111,14 +112,15 @@ impl Inner {
         Ok(block)
     }
 
-    /// Where the bytes of a body from `length` on go, of which there are `wanted`: as far as its blocks follow each other.
+    /// Where the bytes of a body from `length` on go, of which there are `wanted`: as far as its blocks follow each
+    /// other.
     fn extent(
         &mut self,
-        held: &Rc<Held>,
+        held: &Rc<HeldBlocks>,
         client: IpAddr,
         length: u64,
         wanted: usize,
-    ) -> Result<Extent, Lack> {
+    ) -> Result<BlockExtent, Lack> {
         let mut number = (length / BLOCK_BYTES as u64) as usize;
         let from = (length % BLOCK_BYTES as u64) as usize;
         let first = self.block(held, client, number)?;
@@ -132,11 +134,11 @@ impl Inner {
             last = next;
             count += BLOCK_BYTES;
         }
-        Ok(Extent { block: first, from, count: count.min(wanted) })
+        Ok(BlockExtent { block: first, from, count: count.min(wanted) })
     }
 
     /// The block of a body with this number, which is one of those that it has, or the next.
-    fn block(&mut self, held: &Rc<Held>, client: IpAddr, number: usize) -> Result<u32, Lack> {
+    fn block(&mut self, held: &Rc<HeldBlocks>, client: IpAddr, number: usize) -> Result<u32, Lack> {
         let known = held.blocks.borrow().get(number).copied();
         known.map_or_else(|| self.allot(held, client), Ok)
     }
@@ -151,7 +153,7 @@ impl Inner {
     }
 
     /// Has a body not be given up any more, if its range may have as much with servers.
-    fn keep(&mut self, held: &Held, client: IpAddr) -> Result<(), Lack> {
+    fn keep(&mut self, held: &HeldBlocks, client: IpAddr) -> Result<(), Lack> {
         if held.is_lost.get() {
             return Err(Lack::Full);
         }
@@ -164,14 +166,14 @@ impl Inner {
         Ok(())
     }
 
-    fn release(&mut self, held: &Held) {
+    fn release(&mut self, held: &HeldBlocks) {
         held.keys.take().into_iter().for_each(|keys| self.ranges.remove(keys));
         held.passed_on.take().into_iter().for_each(|passed| self.ranges.forget(passed));
         self.blocks.give_back(held.blocks.take());
     }
 }
 
-impl Held {
+impl HeldBlocks {
     /// Ready once the body was given up.
     fn poll_lost(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_lost.get() {
@@ -186,17 +188,17 @@ impl Held {
     }
 }
 
-/// One body in the file. What it holds is free again when it is dropped.
-pub(crate) struct Part {
+/// One body in the file. Its blocks are free again when it is dropped.
+pub(crate) struct SpooledBody {
     spool: Spool,
     client: IpAddr,
-    held: Rc<Held>,
+    held: Rc<HeldBlocks>,
     length: u64,
     /// How far it was read.
     read: u64,
 }
 
-impl Part {
+impl SpooledBody {
     fn new(spool: Spool, client: IpAddr) -> Self {
         Self { spool, client, held: Rc::default(), length: 0, read: 0 }
     }
@@ -252,13 +254,13 @@ impl Part {
         // Mostly, the next block of a body is the next one of the file.
         let together = if following.next() == Some(&(first + 1)) { 2 * BLOCK_BYTES } else { BLOCK_BYTES };
         let count = STEP_BYTES.min(together - from).min(usize::try_from(self.left()).unwrap_or(usize::MAX));
-        let piece = self.spool.0.borrow().blocks.read(Extent { block: first, from, count })?;
+        let piece = self.spool.0.borrow().blocks.read(BlockExtent { block: first, from, count })?;
         self.read += count as u64;
         Ok(Bytes::from(piece))
     }
 }
 
-impl Drop for Part {
+impl Drop for SpooledBody {
     fn drop(&mut self) {
         self.spool.0.borrow_mut().release(&self.held);
     }

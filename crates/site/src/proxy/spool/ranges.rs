@@ -1,20 +1,20 @@
-//! What bodies in the file hold, by range of addresses: whose it is to give way, and how much a range has of what cannot be taken
-//! back.
+//! The share of each range of addresses in the file of bodies: which range has to give way, and how many blocks of a
+//! range cannot be taken back.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: let one range take all of
-//! the file with bodies that its servers do not read, or take from a range for one that holds more.
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: let one range
+//! take all of the file with bodies that its servers do not read, or take from a range for one that holds more.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use conditioning::{Exempt, Key, Origin, Range, ShareLimits, Shares, Tree};
+use conditioning::{AddressRange, ClientOrigin, Exempt, ItemKey, ShareLimits, Shares, Tree};
 
 /// LIMIT: the part of the file that bodies beyond shares leave to others, once their servers have heard of them.
 const NOT_LENT: u32 = 4;
 
 /// How many blocks a body counts for once a server has heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PassedOn {
+pub(super) struct SentBlocks {
     client: IpAddr,
     blocks: u32,
     is_lent: bool,
@@ -22,7 +22,7 @@ pub(super) struct PassedOn {
 
 /// See the file's head.
 pub(super) struct Ranges<B> {
-    /// What may be given up.
+    /// Bodies that may be given up.
     unheard: Tree<B>,
     /// All of it.
     all: Tree<()>,
@@ -31,7 +31,7 @@ pub(super) struct Ranges<B> {
     /// Blocks of all that servers have heard of.
     passed_on: u32,
     /// How many bodies of a range these are of. LIMIT: one for each block.
-    bodies: HashMap<Range, u32>,
+    bodies: HashMap<AddressRange, u32>,
     /// Blocks of the file.
     capacity: u32,
     /// How many bits the addresses of a range have in common, of IPv4 and IPv6.
@@ -52,18 +52,18 @@ impl<B> Ranges<B> {
     }
 
     /// Counts a part of a body in; its names.
-    pub fn insert(&mut self, client: IpAddr, body: B) -> [Key; 2] {
-        let origin = Origin::from(client);
+    pub fn insert(&mut self, client: IpAddr, body: B) -> [ItemKey; 2] {
+        let origin = ClientOrigin::from(client);
         [self.unheard.insert(origin, body), self.all.insert(origin, ())]
     }
 
     /// Has a part of a body not be given up any more.
-    pub fn keep(&mut self, [key, _]: [Key; 2]) {
+    pub fn keep(&mut self, [key, _]: [ItemKey; 2]) {
         self.unheard.remove(key);
     }
 
     /// Counts a part of a body out.
-    pub fn remove(&mut self, [key, of_all]: [Key; 2]) {
+    pub fn remove(&mut self, [key, of_all]: [ItemKey; 2]) {
         self.unheard.remove(key);
         self.all.remove(of_all);
     }
@@ -85,9 +85,9 @@ impl<B> Ranges<B> {
         self.unheard.get(key)
     }
 
-    /// Lets a server hear of a body of so many blocks, if its range may have that: its share, beyond that what leaves a quarter
-    /// of the file to others, and one body in any case.
-    pub fn pass_on(&mut self, client: IpAddr, blocks: u32) -> Option<PassedOn> {
+    /// Lets a server hear of a body of so many blocks, if its range may have that: its share, beyond that what leaves a
+    /// quarter of the file to others, and one body in any case.
+    pub fn pass_on(&mut self, client: IpAddr, blocks: u32) -> Option<SentBlocks> {
         let range = self.range(client.into());
         let is_lent = self.shares.admit_all(client, blocks).is_err();
         let leaves_enough = self.passed_on + blocks <= self.capacity - self.capacity / NOT_LENT;
@@ -96,11 +96,11 @@ impl<B> Ranges<B> {
         }
         self.passed_on += blocks;
         *self.bodies.entry(range).or_default() += 1;
-        Some(PassedOn { client, blocks, is_lent })
+        Some(SentBlocks { client, blocks, is_lent })
     }
 
     /// Forgets a body that a server has heard of.
-    pub fn forget(&mut self, PassedOn { client, blocks, is_lent }: PassedOn) {
+    pub fn forget(&mut self, SentBlocks { client, blocks, is_lent }: SentBlocks) {
         let range = self.range(client.into());
         self.passed_on -= blocks;
         if !is_lent {
@@ -114,7 +114,7 @@ impl<B> Ranges<B> {
         }
     }
 
-    fn range(&self, origin: Origin) -> Range {
+    fn range(&self, origin: ClientOrigin) -> AddressRange {
         origin.range(self.bits[usize::from(origin.is_v6())])
     }
 }

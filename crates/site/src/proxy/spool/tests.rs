@@ -1,4 +1,4 @@
-//! What waits in the file, and who gives way.
+//! Bodies that wait in the file, and the ranges that give way.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ fn block(byte: u8) -> Vec<u8> {
     vec![byte; BLOCK_BYTES]
 }
 
-fn all(part: &mut Part) -> Vec<u8> {
+fn all(part: &mut SpooledBody) -> Vec<u8> {
     let mut all = Vec::new();
     while part.left() > 0 {
         all.extend_from_slice(&part.next().unwrap());

@@ -1,14 +1,14 @@
 //! The turns of those whose password is to be verified: one at a time in the whole worker.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: keep a place for a
-//! client that has gone, or leave one waiting whose turn it is. Whose turn that is says [`conditioning::Guesses`].
+//! Runs in: the site worker, under the site's uid. Untrusted input: addresses of clients. Must never: keep a place for
+//! a client that has gone, or leave one waiting whose turn it is. Whose turn that is says [`conditioning::Guesses`].
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use conditioning::Key;
+use conditioning::ItemKey;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep_until;
 
@@ -36,12 +36,12 @@ pub(super) struct Turn {
 pub(super) struct Waiter<'a> {
     guesses: &'a Rc<Guesses>,
     address: IpAddr,
-    key: Key,
+    key: ItemKey,
     turn: oneshot::Receiver<Turn>,
 }
 
-/// What became of a wait.
-pub(super) enum Waited {
+/// The outcome of a wait.
+pub(super) enum TurnOutcome {
     /// It is its turn.
     Turn(Turn),
     /// A turn of another's is over: the same may have been verified.
@@ -60,7 +60,7 @@ impl Guesses {
     /// Lets a client at `address` wait.
     pub(super) fn wait(self: &Rc<Self>, address: IpAddr) -> Waiter<'_> {
         let (sender, turn) = oneshot::channel();
-        // What has to leave is told so by being dropped.
+        // A request that has to leave learns so when its sender is dropped.
         let (key, _) = self.waiting.borrow_mut().wait(address, (address, sender));
         Waiter { guesses: self, address, key, turn }
     }
@@ -88,16 +88,16 @@ impl Guesses {
 
 impl Waiter<'_> {
     /// Waits for what comes first.
-    pub async fn wait(&mut self) -> Waited {
+    pub async fn wait(&mut self) -> TurnOutcome {
         let over = self.guesses.over.notified();
         self.guesses.give();
         let now = Instant::now();
         let at = self.guesses.waiting.borrow().may_at(self.address).filter(|at| *at > now);
         tokio::select! {
             biased;
-            turn = &mut self.turn => turn.map_or(Waited::Crowded, Waited::Turn),
-            () = over => Waited::Other,
-            () = sleep_until(at.unwrap_or(now).into()), if at.is_some() => Waited::Other,
+            turn = &mut self.turn => turn.map_or(TurnOutcome::Crowded, TurnOutcome::Turn),
+            () = over => TurnOutcome::Other,
+            () = sleep_until(at.unwrap_or(now).into()), if at.is_some() => TurnOutcome::Other,
         }
     }
 }

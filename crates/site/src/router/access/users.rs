@@ -1,4 +1,4 @@
-//! Who may log in, and what is remembered of those that have tried.
+//! The users that may log in, and a memory of the credentials that were tried.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: the `Authorization` field, and the file, which an
 //! operator wrote. Must never: keep or log a password, tell by its time whether there is such a user, or let guesses
@@ -15,7 +15,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use users::{FILE_BYTES_MAX, credentials};
 
-use super::guesses::{Guesses, Turn, Waited};
+use super::guesses::{Guesses, Turn, TurnOutcome};
 use worker::files;
 
 /// LIMIT: credentials remembered, good and bad ones each.
@@ -23,9 +23,9 @@ const REMEMBERED_MAX: usize = 1024;
 /// LIMIT: for how long the thread works on a password before others are served.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// What became of a question.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PasswordVerdict {
     /// It is a user with the right password.
     Good,
     /// It is not.
@@ -39,13 +39,13 @@ pub struct Users {
     users: users::Users,
     /// Keyed digests of credentials: what is remembered is of no use elsewhere.
     salt: [u8; 32],
-    good: RefCell<Known>,
-    bad: RefCell<Known>,
+    good: RefCell<KnownCredentials>,
+    bad: RefCell<KnownCredentials>,
 }
 
 /// Credentials of one verdict; the oldest are forgotten first. Guesses do not drive out what is right.
 #[derive(Default)]
-struct Known {
+struct KnownCredentials {
     keys: HashSet<[u8; 32]>,
     order: VecDeque<[u8; 32]>,
 }
@@ -72,9 +72,9 @@ impl Users {
     }
 
     /// Whether an `Authorization` field, from a client at `address`, names a user and the right password.
-    pub async fn verify(&self, guesses: &Rc<Guesses>, address: IpAddr, field: &[u8]) -> Verdict {
+    pub async fn verify(&self, guesses: &Rc<Guesses>, address: IpAddr, field: &[u8]) -> PasswordVerdict {
         let Some((name, password)) = credentials(field) else {
-            return Verdict::Bad;
+            return PasswordVerdict::Bad;
         };
         let key = self.key(&name, &password);
         if let Some(verdict) = self.known(&key) {
@@ -83,9 +83,9 @@ impl Users {
         let mut waiter = guesses.wait(address);
         let turn = loop {
             match waiter.wait().await {
-                Waited::Turn(turn) => break turn,
-                Waited::Crowded => return Verdict::Busy,
-                Waited::Other => {}
+                TurnOutcome::Turn(turn) => break turn,
+                TurnOutcome::Crowded => return PasswordVerdict::Busy,
+                TurnOutcome::Other => {}
             }
             if let Some(verdict) = self.known(&key) {
                 return verdict;
@@ -95,7 +95,7 @@ impl Users {
     }
 
     /// Compares, and remembers what came of it.
-    async fn compare(&self, mut turn: Turn, name: &str, password: &[u8], key: [u8; 32]) -> Verdict {
+    async fn compare(&self, mut turn: Turn, name: &str, password: &[u8], key: [u8; 32]) -> PasswordVerdict {
         let (mut verification, is_user) = self.users.verify(name, password);
         let same = loop {
             let begun = Instant::now();
@@ -109,17 +109,17 @@ impl Users {
         if same && is_user {
             self.good.borrow_mut().remember(key);
             turn.right();
-            return Verdict::Good;
+            return PasswordVerdict::Good;
         }
         self.bad.borrow_mut().remember(key);
-        Verdict::Bad
+        PasswordVerdict::Bad
     }
 
-    fn known(&self, key: &[u8; 32]) -> Option<Verdict> {
+    fn known(&self, key: &[u8; 32]) -> Option<PasswordVerdict> {
         if self.good.borrow().keys.contains(key) {
-            return Some(Verdict::Good);
+            return Some(PasswordVerdict::Good);
         }
-        self.bad.borrow().keys.contains(key).then_some(Verdict::Bad)
+        self.bad.borrow().keys.contains(key).then_some(PasswordVerdict::Bad)
     }
 
     fn key(&self, name: &str, password: &[u8]) -> [u8; 32] {
@@ -133,7 +133,7 @@ impl Users {
     }
 }
 
-impl Known {
+impl KnownCredentials {
     fn remember(&mut self, key: [u8; 32]) {
         while self.order.len() >= REMEMBERED_MAX {
             let Some(oldest) = self.order.pop_front() else { break };
@@ -177,11 +177,11 @@ mod tests {
     async fn only_who_knows_passes() {
         let (users, guesses) = users();
         for _ in 0..2 {
-            assert_eq!(users.verify(&guesses, HERE, RIGHT).await, Verdict::Good);
+            assert_eq!(users.verify(&guesses, HERE, RIGHT).await, PasswordVerdict::Good);
             // ann:wrong, bob:secret
-            assert_eq!(users.verify(&guesses, HERE, b"Basic YW5uOndyb25n").await, Verdict::Bad);
-            assert_eq!(users.verify(&guesses, HERE, b"Basic Ym9iOnNlY3JldA==").await, Verdict::Bad);
-            assert_eq!(users.verify(&guesses, HERE, b"Basic !").await, Verdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic YW5uOndyb25n").await, PasswordVerdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic Ym9iOnNlY3JldA==").await, PasswordVerdict::Bad);
+            assert_eq!(users.verify(&guesses, HERE, b"Basic !").await, PasswordVerdict::Bad);
         }
         assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 2));
     }
@@ -196,8 +196,8 @@ mod tests {
             assert_eq!(polled(other).await, None);
         }
         // The first of them has been answered, and the others rest.
-        assert_eq!((&mut others[0]).await, Verdict::Bad);
-        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+        assert_eq!((&mut others[0]).await, PasswordVerdict::Bad);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, PasswordVerdict::Good);
         assert_eq!((users.good.borrow().keys.len(), users.bad.borrow().keys.len()), (1, 1));
     }
 
@@ -214,7 +214,7 @@ mod tests {
         // Among them the one whose turn it is.
         drop(others);
         assert_eq!(guesses.len(), 0);
-        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, Verdict::Good);
+        assert_eq!(users.verify(&guesses, THERE, RIGHT).await, PasswordVerdict::Good);
     }
 
     #[tokio::test]
@@ -227,12 +227,12 @@ mod tests {
             assert_eq!(polled(other).await, None);
         }
         // The first has its turn; the one after it had to make room.
-        assert_eq!(polled(&mut others[1]).await, Some(Verdict::Busy));
+        assert_eq!(polled(&mut others[1]).await, Some(PasswordVerdict::Busy));
         let mut elsewhere = Box::pin(users.verify(&guesses, THERE, RIGHT));
         assert_eq!(polled(&mut elsewhere).await, None);
-        assert_eq!(polled(&mut others[2]).await, Some(Verdict::Busy), "for the one from elsewhere");
-        assert_eq!((&mut others[0]).await, Verdict::Bad);
-        assert_eq!(elsewhere.await, Verdict::Good);
+        assert_eq!(polled(&mut others[2]).await, Some(PasswordVerdict::Busy), "for the one from elsewhere");
+        assert_eq!((&mut others[0]).await, PasswordVerdict::Bad);
+        assert_eq!(elsewhere.await, PasswordVerdict::Good);
     }
 
     #[tokio::test]
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(polled(one).await, None);
         }
         for one in &mut all {
-            assert_eq!(one.await, Verdict::Good);
+            assert_eq!(one.await, PasswordVerdict::Good);
         }
         assert_eq!(guesses.len(), 0);
     }
@@ -263,7 +263,7 @@ mod tests {
         });
         let verdict = local.run_until(users.verify(&guesses, HERE, RIGHT)).await;
         verified.set(true);
-        assert_eq!(verdict, Verdict::Good);
+        assert_eq!(verdict, PasswordVerdict::Good);
         assert!(turns.get() > 3, "{} turns of another task", turns.get());
     }
 }

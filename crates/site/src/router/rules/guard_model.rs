@@ -1,7 +1,7 @@
 //! Every kind of rule, kind of name and spelling of it against a model of which names a rule guards.
 //!
-//! The model knows names and rules alone. What it guards, no spelling of that name reaches; and what it leaves open is open
-//! where it is written plainly.
+//! The model knows names and rules alone. No spelling of a name reaches a file that it guards; and a file that it
+//! leaves open is open where it is written plainly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,13 +29,18 @@ const NAMES: [&str; 14] = [
 const PREFIXES: [&str; 4] = ["/", "/admin/", "/uploads/", "/a"];
 const SUFFIXES: [&str; 4] = [".env", ".json", ".php", "php"];
 const PATTERNS: [&str; 4] = [r"\.env$", r"^/admin(/|$)", r"/\.[^/]*$", r"\.php$"];
-const TARGETS: [Target; 5] =
-    [Target::Files, Target::Upstream(9), Target::FastCgi(9), Target::Service(9), Target::Alias];
+const TARGETS: [RuleTarget; 5] = [
+    RuleTarget::Files,
+    RuleTarget::Upstream(9),
+    RuleTarget::FastCgi(9),
+    RuleTarget::Service(9),
+    RuleTarget::Alias,
+];
 
 /// Knuth's constants: the order is the same in every run.
-struct Seeded(u64);
+struct SeededRandom(u64);
 
-impl Seeded {
+impl SeededRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
@@ -47,7 +52,7 @@ impl Seeded {
 }
 
 /// A rule that guards, of each kind.
-fn matcher(seeded: &mut Seeded) -> Matcher {
+fn matcher(seeded: &mut SeededRandom) -> Matcher {
     let path = seeded.one(&PREFIXES);
     let suffix = seeded.one(&SUFFIXES);
     match seeded.below(4) {
@@ -58,7 +63,8 @@ fn matcher(seeded: &mut Seeded) -> Matcher {
     }
 }
 
-/// Whether the rule guards the name: names below a path, and names that end with a suffix, be they hidden or nothing but it.
+/// Whether the rule guards the name: names below a path, and names that end with a suffix, be they hidden or nothing
+/// but it.
 fn guards(matcher: &Matcher, name: &str) -> bool {
     let is_below = |prefix: &str| match prefix.strip_suffix('/') {
         Some(folder) => name.starts_with(prefix) || name == folder,
@@ -71,7 +77,7 @@ fn guards(matcher: &Matcher, name: &str) -> bool {
 }
 
 /// A spelling of the name: one that this server, or a backend that is careless, takes for it.
-fn spelling(seeded: &mut Seeded, name: &str) -> String {
+fn spelling(seeded: &mut SeededRandom, name: &str) -> String {
     let mut out = String::new();
     for (at, byte) in name.bytes().enumerate() {
         let escape = |text: &mut String, often: usize| {
@@ -109,19 +115,19 @@ fn spelling(seeded: &mut Seeded, name: &str) -> String {
     out
 }
 
-fn rules(matcher: &Matcher, target: &Target) -> Rules {
+fn rules(matcher: &Matcher, target: &RuleTarget) -> Rules {
     let mut rules = Rules::default();
-    let mut guarding = Rule::new(Some(1), matcher.clone(), Target::Files);
+    let mut guarding = Rule::new(Some(1), matcher.clone(), RuleTarget::Files);
     guarding.policy.network("0.0.0.0/0", false).unwrap();
     rules.add(guarding);
     rules.add(Rule::new(Some(2), Matcher::path("/"), target.clone()));
-    rules.add(Rule::new(Some(3), Matcher::suffix(".php"), Target::FastCgi(8)));
+    rules.add(Rule::new(Some(3), Matcher::suffix(".php"), RuleTarget::FastCgi(8)));
     rules
 }
 
 #[test]
 fn no_spelling_of_a_name_that_a_rule_guards_is_open() {
-    let (mut seeded, mut guarded, mut open) = (Seeded(1), 0, 0);
+    let (mut seeded, mut guarded, mut open) = (SeededRandom(1), 0, 0);
     for _ in 0..CASES {
         let matcher = matcher(&mut seeded);
         let target = &TARGETS[seeded.below(TARGETS.len())];

@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn rule(number: u16, matcher: Matcher, target: Target) -> Rule {
+fn rule(number: u16, matcher: Matcher, target: RuleTarget) -> Rule {
     Rule::new(Some(number), matcher, target)
 }
 
-fn path(number: u16, at: &str, target: Target) -> Rule {
+fn path(number: u16, at: &str, target: RuleTarget) -> Rule {
     rule(number, Matcher::path(at), target)
 }
 
-fn suffix(number: u16, at: &str, target: Target) -> Rule {
+fn suffix(number: u16, at: &str, target: RuleTarget) -> Rule {
     rule(number, Matcher::suffix(at), target)
 }
 
@@ -25,15 +25,15 @@ fn route<'r>(rules: &'r Rules, raw: &str) -> Result<RouteMatch<'r>, InvalidPath>
 
 fn rules() -> Rules {
     let mut rules = Rules::default();
-    rules.add(path(0, "/", Target::Files));
-    rules.add(path(1, "/app/", Target::Upstream(9)));
-    rules.add(path(2, "/app/v2/", Target::Upstream(9)));
-    rules.add(suffix(3, ".php", Target::FastCgi(9)));
-    rules.add(denying(path(4, "/admin/", Target::Files)));
-    rules.add(denying(path(5, "/secret/index.html", Target::Files)));
-    rules.add(suffix(6, ".hook", Target::Hook("h".into())));
-    rules.add(path(7, "/", Target::Rewrite(To::parse("/index.html", None).unwrap())));
-    rules.add(denying(suffix(8, ".inc.php", Target::Files)));
+    rules.add(path(0, "/", RuleTarget::Files));
+    rules.add(path(1, "/app/", RuleTarget::Upstream(9)));
+    rules.add(path(2, "/app/v2/", RuleTarget::Upstream(9)));
+    rules.add(suffix(3, ".php", RuleTarget::FastCgi(9)));
+    rules.add(denying(path(4, "/admin/", RuleTarget::Files)));
+    rules.add(denying(path(5, "/secret/index.html", RuleTarget::Files)));
+    rules.add(suffix(6, ".hook", RuleTarget::Hook("h".into())));
+    rules.add(path(7, "/", RuleTarget::Rewrite(To::parse("/index.html", None).unwrap())));
+    rules.add(denying(suffix(8, ".inc.php", RuleTarget::Files)));
     rules
 }
 
@@ -129,11 +129,11 @@ fn a_file_has_its_own_rules_beside_those_of_the_path() {
 #[test]
 fn what_is_the_source_of_a_script() {
     let mut rules = Rules::new(vec![".phps".into()]);
-    rules.add(suffix(1, ".cgi", Target::FastCgi(9)));
+    rules.add(suffix(1, ".cgi", RuleTarget::FastCgi(9)));
     rules.add(suffix(
         2,
         ".html",
-        Target::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND },
+        RuleTarget::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND },
     ));
     for (path, is) in
         [("a.cgi", true), ("d/a.CGI.gz", true), ("a.php", true), ("a.phps", false), ("a.html", false)]
@@ -145,16 +145,16 @@ fn what_is_the_source_of_a_script() {
 #[test]
 fn a_neighbour_is_as_open_as_its_file() {
     let mut rules = Rules::default();
-    rules.add(denying(path(1, "/members/", Target::Files)));
-    rules.add(denying(suffix(2, ".gz", Target::Files)));
+    rules.add(denying(path(1, "/members/", RuleTarget::Files)));
+    rules.add(denying(suffix(2, ".gz", RuleTarget::Files)));
     assert!(rules.is_as_open(b"members/a.css.br", b"members/a.css"));
     assert!(!rules.is_as_open(b"members/a.css.gz", b"members/a.css"));
     assert!(!rules.is_as_open(b"a.css.gz", b"a.css"));
     assert!(rules.is_as_open(b"a.css.br", b"a.css"));
 }
 
-/// What a backend makes of a path that decodes it twice, and takes every kind of slash for one: written without a look at
-/// the normal form.
+/// A path as read by a backend that decodes it twice, and takes every kind of slash for one: written without a look
+/// at the normal form.
 fn generous(raw: &str) -> Vec<String> {
     let decode = |text: &[u8]| {
         let mut out = Vec::new();
@@ -211,15 +211,15 @@ fn no_spelling_that_reaches_a_backends_folder_passes_by_its_rules() {
 
 #[test]
 fn services_and_servers_are_backends_and_a_function_is_passed_to_as_well() {
-    let redirect = Target::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND };
+    let redirect = RuleTarget::Redirect { to: To::parse("/", None).unwrap(), status: StatusCode::FOUND };
     for (target, backend, passes_on) in [
-        (Target::Service(3), Some(BackendId::Service(3)), true),
-        (Target::Upstream(4), Some(BackendId::Target(4)), true),
-        (Target::FastCgi(5), Some(BackendId::Target(5)), true),
-        (Target::Hook("h".into()), None, true),
-        (Target::Files, None, false),
+        (RuleTarget::Service(3), Some(BackendId::Service(3)), true),
+        (RuleTarget::Upstream(4), Some(BackendId::Target(4)), true),
+        (RuleTarget::FastCgi(5), Some(BackendId::Target(5)), true),
+        (RuleTarget::Hook("h".into()), None, true),
+        (RuleTarget::Files, None, false),
         (redirect, None, false),
-        (Target::Rewrite(To::parse("/", None).unwrap()), None, false),
+        (RuleTarget::Rewrite(To::parse("/", None).unwrap()), None, false),
     ] {
         assert_eq!(target.backend(), backend, "{target:?}");
         assert_eq!(path(1, "/", target.clone()).passes_on(), passes_on, "{target:?}");
@@ -238,10 +238,10 @@ fn each_term_by_itself_makes_a_rule_one_that_not_everybody_passes() {
 #[test]
 fn a_file_is_open_where_no_rule_acts_before_it() {
     let mut rules = Rules::default();
-    rules.add(path(1, "/", Target::Files));
-    rules.add(path(2, "/app/", Target::Upstream(9)));
-    rules.add(Rule { fallback: true, ..path(3, "/try/", Target::Upstream(9)) });
-    rules.add(denying(path(4, "/admin/", Target::Files)));
+    rules.add(path(1, "/", RuleTarget::Files));
+    rules.add(path(2, "/app/", RuleTarget::Upstream(9)));
+    rules.add(Rule { fallback: true, ..path(3, "/try/", RuleTarget::Upstream(9)) });
+    rules.add(denying(path(4, "/admin/", RuleTarget::Files)));
     for (raw, open) in [("/a", true), ("/app/a", false), ("/try/a", true), ("/admin/a", false)] {
         assert_eq!(route(&rules, raw).unwrap().is_open(), open, "{raw}");
     }
@@ -249,19 +249,20 @@ fn a_file_is_open_where_no_rule_acts_before_it() {
 
 #[test]
 fn among_rules_of_one_path_the_sites_own_is_the_weakest_and_a_service_the_strongest() {
-    let service = || Rule { number: None, ..path(9, "/", Target::Service(3)) };
-    let own =
-        || path(0, "/", Target::Redirect { to: To::parse("/x", None).unwrap(), status: StatusCode::FOUND });
-    let route_rule = || path(1, "/", Target::Upstream(4));
+    let service = || Rule { number: None, ..path(9, "/", RuleTarget::Service(3)) };
+    let own = || {
+        path(0, "/", RuleTarget::Redirect { to: To::parse("/x", None).unwrap(), status: StatusCode::FOUND })
+    };
+    let route_rule = || path(1, "/", RuleTarget::Upstream(4));
     let acts = |order: Vec<Rule>| {
         let mut rules = Rules::default();
         order.into_iter().for_each(|rule| rules.add(rule));
         route(&rules, "/a").unwrap().rule.unwrap().target.clone()
     };
-    assert_eq!(acts(vec![own(), route_rule()]), Target::Upstream(4));
-    assert_eq!(acts(vec![route_rule(), own()]), Target::Upstream(4));
-    assert_eq!(acts(vec![service(), route_rule(), own()]), Target::Service(3));
-    assert_eq!(acts(vec![own(), service(), route_rule()]), Target::Service(3));
+    assert_eq!(acts(vec![own(), route_rule()]), RuleTarget::Upstream(4));
+    assert_eq!(acts(vec![route_rule(), own()]), RuleTarget::Upstream(4));
+    assert_eq!(acts(vec![service(), route_rule(), own()]), RuleTarget::Service(3));
+    assert_eq!(acts(vec![own(), service(), route_rule()]), RuleTarget::Service(3));
 }
 
 #[test]
@@ -270,12 +271,12 @@ fn the_longest_suffix_acts_in_whatever_order_rules_stand() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
         let mut rules = Rules::default();
         for index in order {
-            rules.add(suffix(index, names[usize::from(index)], Target::Upstream(index)));
+            rules.add(suffix(index, names[usize::from(index)], RuleTarget::Upstream(index)));
         }
         for (raw, expected) in [("/a.php", 0), ("/a.inc.php", 1), ("/a.x.inc.php", 2)] {
             assert_eq!(
                 route(&rules, raw).unwrap().rule.unwrap().target,
-                Target::Upstream(expected),
+                RuleTarget::Upstream(expected),
                 "{order:?}"
             );
         }
@@ -285,17 +286,17 @@ fn the_longest_suffix_acts_in_whatever_order_rules_stand() {
 #[test]
 fn a_service_answers_whatever_a_name_below_its_path_ends_with() {
     let mut rules = Rules::default();
-    rules.add(Rule { number: None, ..path(9, "/app/", Target::Service(3)) });
-    rules.add(suffix(2, ".php", Target::FastCgi(9)));
-    rules.add(suffix(3, ".inc.php", Target::Upstream(8)));
+    rules.add(Rule { number: None, ..path(9, "/app/", RuleTarget::Service(3)) });
+    rules.add(suffix(2, ".php", RuleTarget::FastCgi(9)));
+    rules.add(suffix(3, ".inc.php", RuleTarget::Upstream(8)));
     let acts = |raw: &str| route(&rules, raw).unwrap().rule.map(|rule| rule.target.clone());
-    assert_eq!(acts("/app/a.php"), Some(Target::Service(3)));
-    assert_eq!(acts("/a.php"), Some(Target::FastCgi(9)));
-    assert_eq!(acts("/a.inc.php"), Some(Target::Upstream(8)), "the longest suffix");
-    assert_eq!(acts("/a.php/more"), Some(Target::FastCgi(9)));
+    assert_eq!(acts("/app/a.php"), Some(RuleTarget::Service(3)));
+    assert_eq!(acts("/a.php"), Some(RuleTarget::FastCgi(9)));
+    assert_eq!(acts("/a.inc.php"), Some(RuleTarget::Upstream(8)), "the longest suffix");
+    assert_eq!(acts("/a.php/more"), Some(RuleTarget::FastCgi(9)));
     assert_eq!(
         acts("/a.inc.php/more"),
-        Some(Target::FastCgi(9)),
+        Some(RuleTarget::FastCgi(9)),
         "only a script has more of the path behind it"
     );
     assert_eq!(acts("/a"), None);
@@ -308,9 +309,9 @@ fn headers_of_all_rules_that_cover_a_path_are_added_the_longest_path_last() {
         rule
     };
     let mut rules = Rules::default();
-    rules.add(with_header(path(1, "/a/", Target::Files), "one"));
-    rules.add(with_header(path(0, "/", Target::Files), "own"));
-    rules.add(with_header(path(2, "/b/", Target::Files), "two"));
+    rules.add(with_header(path(1, "/a/", RuleTarget::Files), "one"));
+    rules.add(with_header(path(0, "/", RuleTarget::Files), "own"));
+    rules.add(with_header(path(2, "/b/", RuleTarget::Files), "two"));
     let matched = route(&rules, "/a/x").unwrap();
     let values: Vec<&str> = matched.headers().map(|(_, value)| value.to_str().unwrap()).collect();
     assert_eq!(values, ["own", "one"]);
@@ -329,7 +330,7 @@ fn a_rule_is_found_by_its_number() {
 #[test]
 fn a_folder_is_guarded_with_and_without_its_slash() {
     let mut rules = Rules::default();
-    rules.add(denying(path(1, "/admin/", Target::Files)));
+    rules.add(denying(path(1, "/admin/", RuleTarget::Files)));
     for (raw, guarded) in [("/admin/", true), ("/admin", true), ("/admin/x", true), ("/administer", false)] {
         assert_eq!(route(&rules, raw).unwrap().guarded, guarded, "{raw}");
     }
@@ -340,13 +341,13 @@ fn a_folder_is_guarded_with_and_without_its_slash() {
 fn a_pattern_acts_before_a_suffix_and_the_closer_suffix_first() {
     let mut rules = Rules::default();
     let pattern =
-        |number, text| rule(number, Matcher::pattern(Pattern::new(text).unwrap()), Target::Upstream(9));
+        |number, text| rule(number, Matcher::pattern(Pattern::new(text).unwrap()), RuleTarget::Upstream(9));
     let both = |path: &str, suffix: &str| Matcher { suffix: Some(suffix.into()), ..Matcher::path(path) };
-    rules.add(path(0, "/", Target::Files));
-    rules.add(suffix(1, ".php", Target::FastCgi(1)));
-    rules.add(rule(2, both("/app/", ".php"), Target::Upstream(2)));
-    rules.add(rule(3, both("/app/very/long/path/", ".p"), Target::Upstream(3)));
-    rules.add(path(4, "/app/", Target::Upstream(4)));
+    rules.add(path(0, "/", RuleTarget::Files));
+    rules.add(suffix(1, ".php", RuleTarget::FastCgi(1)));
+    rules.add(rule(2, both("/app/", ".php"), RuleTarget::Upstream(2)));
+    rules.add(rule(3, both("/app/very/long/path/", ".p"), RuleTarget::Upstream(3)));
+    rules.add(path(4, "/app/", RuleTarget::Upstream(4)));
     rules.add(pattern(5, "^/app/x[0-9]+"));
     rules.add(pattern(6, "^/app/x"));
     for (raw, number) in [
@@ -368,8 +369,8 @@ fn a_pattern_acts_before_a_suffix_and_the_closer_suffix_first() {
 fn a_suffix_below_a_path_is_closed_in_every_spelling() {
     let mut rules = Rules::default();
     let matcher = Matcher { suffix: Some(".php".into()), ..Matcher::path("/uploads/") };
-    rules.add(denying(rule(1, matcher, Target::Files)));
-    rules.add(suffix(2, ".php", Target::FastCgi(9)));
+    rules.add(denying(rule(1, matcher, RuleTarget::Files)));
+    rules.add(suffix(2, ".php", RuleTarget::FastCgi(9)));
     let guarded = |raw| route(&rules, raw).unwrap().guarded;
     for raw in [
         "/uploads/x.php",
@@ -389,9 +390,9 @@ fn a_suffix_below_a_path_is_closed_in_every_spelling() {
 #[test]
 fn a_pattern_closes_what_backends_may_take_for_it() {
     let mut rules = Rules::default();
-    rules.add(denying(rule(1, Matcher::pattern(Pattern::new(r"^/admin(/|$)").unwrap()), Target::Files)));
-    rules.add(denying(rule(2, Matcher::pattern(Pattern::new(r"\.inc\.php$").unwrap()), Target::Files)));
-    rules.add(suffix(3, ".php", Target::FastCgi(9)));
+    rules.add(denying(rule(1, Matcher::pattern(Pattern::new(r"^/admin(/|$)").unwrap()), RuleTarget::Files)));
+    rules.add(denying(rule(2, Matcher::pattern(Pattern::new(r"\.inc\.php$").unwrap()), RuleTarget::Files)));
+    rules.add(suffix(3, ".php", RuleTarget::FastCgi(9)));
     let guarded = |raw| route(&rules, raw).unwrap().guarded;
     for raw in [
         "/admin",

@@ -1,10 +1,11 @@
-//! How a connection under TLS begins: with what the client has sent so far, to begin again where there is no signature yet.
+//! How a connection under TLS begins: with what the client has sent so far, to begin again where there is no signature
+//! yet.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the first bytes of a connection. Must never: send a client
-//! the beginnings of two answers.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the first bytes of a connection. Must never: send a
+//! client the beginnings of two answers.
 //!
-//! rustls wants a signature at once. Where the signer does not give one in time, the connection of rustls is of no use any
-//! more, but nothing of the answer has left: another one that reads the same bytes makes another answer.
+//! rustls wants a signature at once. Where the signer does not give one in time, the connection of rustls is of no use
+//! any more, but nothing of the answer has left: another one that reads the same bytes makes another answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use rustls::ServerConfig;
 
 use crate::tls::signer_channel::SignerUnavailable;
 
-/// LIMIT: bytes of a handshake that are kept: what rustls itself would keep of a message. One that is longer does not begin again.
+/// LIMIT: bytes of a handshake that are kept: what rustls itself would keep of a message. One that is longer does not
+/// begin again.
 const RECORDS_BYTES: usize = 64 << 10;
 
-/// What a handshake begins again with.
-pub(super) struct Beginning {
+/// The state from which a handshake begins again.
+pub(super) struct HandshakeRestart {
     pub(super) config: Arc<ServerConfig>,
     /// All that rustls has read.
     pub(super) records: Vec<u8>,
@@ -27,7 +29,7 @@ pub(super) struct Beginning {
     pub(super) wait: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-impl Beginning {
+impl HandshakeRestart {
     /// Of a connection that has read nothing.
     pub(super) fn new(config: Arc<ServerConfig>) -> Box<Self> {
         Box::new(Self { config, records: Vec::new(), said: 0, wait: None })
@@ -48,13 +50,13 @@ impl Beginning {
         self.said += said;
     }
 
-    /// What was kept waits for a signature.
+    /// The kept state waits for a signature.
     pub(super) fn wait_for(&mut self, signer: SignerUnavailable) {
         self.wait = Some(Box::pin(signer.end()));
     }
 }
 
-/// What the signature waits for, if a handshake has failed for want of one.
+/// The signer that a signature waits for, if a handshake has failed for want of one.
 pub(super) fn unavailable_signer_of(error: &rustls::Error) -> Option<SignerUnavailable> {
     let rustls::Error::Other(other) = error else { return None };
     other.0.downcast_ref::<SignerUnavailable>().cloned()

@@ -1,4 +1,4 @@
-//! What leaves a connection under TLS: encrypting, and having the kernel take it.
+//! Encrypts the bytes that leave a connection under TLS, and has the kernel take them.
 //!
 //! Runs in: the site worker, under the site's uid. Untrusted input: how fast the client reads. Must never: encrypt more
 //! than [`STEP_BYTES`] for a client that takes nothing.
@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 use tokio::net::TcpStream;
 
 use super::{End, OVERHEAD_BYTES, STEP_BYTES, TlsStream, append, failure};
-use crate::connection::min_rate::{self, Pace};
+use crate::connection::min_rate::{self, TransferPace};
 
 thread_local! {
     /// For records that leave.
@@ -168,7 +168,7 @@ impl TlsStream {
     }
 
     /// Waits until a client that is fast enough has taken everything.
-    pub async fn flush(&mut self, pace: &Pace) -> io::Result<()> {
+    pub async fn flush(&mut self, pace: &TransferPace) -> io::Result<()> {
         while self.unsent() {
             let (tcp, rest) = (&self.tcp, &self.outgoing[self.written..]);
             let count = min_rate::push(tcp, pace, || send(tcp, rest)).await?;
@@ -178,7 +178,7 @@ impl TlsStream {
     }
 
     /// Sends all of `bytes` to a client that is fast enough.
-    pub async fn write(&mut self, bytes: &[u8], pace: &Pace) -> io::Result<()> {
+    pub async fn write(&mut self, bytes: &[u8], pace: &TransferPace) -> io::Result<()> {
         self.flush(pace).await?;
         for piece in bytes.chunks(STEP_BYTES) {
             let mut moved = 0;

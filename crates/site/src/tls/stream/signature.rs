@@ -1,7 +1,7 @@
 //! A handshake that waits for a signature.
 //!
-//! Runs in: the site worker, under the site's uid. Untrusted input: the first bytes of a connection. Must never: send a client
-//! the beginnings of two answers.
+//! Runs in: the site worker, under the site's uid. Untrusted input: the first bytes of a connection. Must never: send a
+//! client the beginnings of two answers.
 
 use std::mem;
 use std::task::{Context, Poll, ready};
@@ -32,7 +32,8 @@ impl TlsStream {
     fn read_again(&mut self) {
         let Some(beginning) = &mut self.beginning else { return };
         let (said, mut records) = (mem::take(&mut beginning.said), mem::take(&mut beginning.records));
-        // What was said before is said alike, as it depends on nothing but what the client has sent, and is not sent again.
+        // The repeated handshake says the same bytes, as they depend on nothing but the client's, and they are not sent
+        // again.
         (self.outgoing, self.written) = (Vec::new(), said);
         let used = self.process(&mut records);
         self.incoming = records.split_off(used);
