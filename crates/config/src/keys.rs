@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! /// The field.
-//! "key" field: Type = Reader, what a reload replaces, who may set it, default in words, "rule";
+//! "key" field: Type = KeyReader, what a reload replaces, who may set it, default in words, "rule";
 //! ```
 //!
 //! The reader (`readers`) says how the value is written, with its bounds, and what holds without the key. The default
@@ -36,11 +36,11 @@ macro_rules! service_keys {
             "command" command: Vec<String> = ServiceCommand, Site, SiteFile, "",
                 "the program and its arguments; a whole or relative path, an ELF executable";
             /// The only folders it may read.
-            "read" read: Vec<PathBuf> = Folders, Site, SiteFile, "",
+            "read" read: Vec<PathBuf> = FolderList, Site, SiteFile, "",
                 "the folders that it may read; beside them it sees only [its libraries and a few \
                  devices](guide/services.md)";
             /// Folders of root's that it may read, and of whose files it may load code.
-            "libraries" libraries: Vec<PathBuf> = Folders, Site, SiteFile, "",
+            "libraries" libraries: Vec<PathBuf> = FolderList, Site, SiteFile, "",
                 "folders of root's that it may read and load code from while it runs: for \
                  [interpreters](guide/python.md). `command` may then name a program of the machine's";
             /// The most memory it may use, in bytes; `None`: not limited here.
@@ -57,18 +57,18 @@ macro_rules! service_keys {
             "cpu_percent" cpu_percent: Option<u32> = OptionalCount(&CPU_PERCENT), Site, SiteFile, "no limit",
                 "time of processors, in hundredths of one: 150 is one and a half; needs a control group";
             /// Its rights in the network; by default none.
-            "network" network: Network = Grants, Site, SiteFile, "",
+            "network" network: Network = GrantList, Site, SiteFile, "",
                 "where it may connect to: a TCP port of any host, or of one host or network \
                  (`\"tcp:10.0.0.5:5432\"`, `\"tcp:10.0.0.0/8:5432\"`, `\"tcp:[fd00::1]:443\"`); UDP to and from \
                  anywhere. [Its connector](guide/services.md#network) makes the connections. It also gets \
                  `/etc/hosts`, `/etc/resolv.conf` and certificates; without, no network at all";
             /// Whether it runs on another machine: then this is its door to data sources, a program of the server.
-            "remote" remote: bool = Door, Site, SiteFile, "",
+            "remote" remote: bool = DoorPlace, Site, SiteFile, "",
                 "the service runs on [another machine](guide/data.md#on-another-machine), and calls from there the \
                  statements that are granted to it: it has a `name` and `data`, and neither `path` nor `command`; the \
                  site has `client_ca`";
             /// The data sources of its site that it may have, by their names.
-            "data" data: Vec<String> = Names, Site, SiteFile, "",
+            "data" data: Vec<String> = NameList, Site, SiteFile, "",
                 "the data sources of its site of which it may call statements: [databases](guide/data.md)";
             /// Whether it has a folder of its own, to write files in that outlive it.
             "files" files: bool = Flag, Site, SiteFile, "",
@@ -88,7 +88,7 @@ macro_rules! service_keys {
                  both); so its paths must be absolute. After a crash the newest file is copied to `cores` of \
                  `state_dir`, for root alone, the latest four. Needs `kernel.core_pattern` without a path";
             /// The label that SELinux or AppArmor gives its program.
-            "label" program_label: Option<String> = Text(names::program_label), Site, SiteFile, "none",
+            "label" program_label: Option<String> = OptionalText(names::program_label), Site, SiteFile, "none",
                 "the SELinux context or AppArmor profile of its program; refused where neither is active";
             /// Whether the gate hands it plaintext connections instead of requests.
             "takes_connections" takes_connections: bool = Flag, Site, SiteFile, "",
@@ -224,7 +224,7 @@ macro_rules! raw_form {
             pub(crate) offset: usize,
             /// The kind and the name, such as `service "search"`, or the header of one without a name.
             pub(crate) label: String,
-            $(pub(crate) $field: <$reader as Reader>::Raw,)*
+            $(pub(crate) $field: <$reader as KeyReader>::Raw,)*
         }
     };
 }
@@ -238,7 +238,7 @@ macro_rules! reading {
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
         impl $raw {
             /// Reads the table.
-            pub(crate) fn read(from: Given<'_, '_>, problems: &mut Problems) -> Self {
+            pub(crate) fn read(from: TableSource<'_, '_>, problems: &mut Problems) -> Self {
                 $(let $field = $reader $(($argument))?.read($key, from, problems);)*
                 Self { offset: from.table.offset, label: from.table.label.clone(), $($field),* }
             }
@@ -270,7 +270,7 @@ macro_rules! plain_reading {
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
         impl $checked {
             /// Reads the table.
-            pub(crate) fn read(from: Given<'_, '_>, problems: &mut Problems) -> Self {
+            pub(crate) fn read(from: TableSource<'_, '_>, problems: &mut Problems) -> Self {
                 Self { $($field: $reader $(($argument))?.read($key, from, problems)),* }
             }
         }

@@ -15,13 +15,13 @@ use crate::schema::{Network, Workers};
 
 /// A table that is read, and the folder from which relative paths count.
 #[derive(Clone, Copy)]
-pub(crate) struct Given<'g, 't> {
+pub(crate) struct TableSource<'g, 't> {
     pub(crate) table: &'g Table<'t>,
     pub(crate) dir: &'g Path,
 }
 
 /// How a value is read.
-pub(crate) trait Reader {
+pub(crate) trait KeyReader {
     /// The value with its places.
     type Raw;
 
@@ -29,7 +29,7 @@ pub(crate) trait Reader {
     fn absent(&self) -> Self::Raw;
 
     /// The value of `key`; what is wrong is reported.
-    fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> Self::Raw;
+    fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> Self::Raw;
 }
 
 /// Makes the checked value of a raw one; `None` only if a mistake was reported.
@@ -68,18 +68,18 @@ impl Finish<bool> for Option<usize> {
     }
 }
 
-/// Implements [`Reader`] for readers of what may be left out: what holds without the key, and the value of its entry.
+/// Implements [`KeyReader`] for readers of what may be left out: what holds without the key, and the value of its entry.
 macro_rules! readers {
     ($($reader:ident => $raw:ty, $absent:expr,
         |$self:ident, $key:ident, $entry:ident, $from:ident, $problems:ident| $read:expr;)*) => {$(
-        impl Reader for $reader {
+        impl KeyReader for $reader {
             type Raw = $raw;
 
             fn absent(&self) -> $raw {
                 $absent
             }
 
-            fn read(&self, $key: &'static str, $from: Given<'_, '_>, $problems: &mut Problems) -> $raw {
+            fn read(&self, $key: &'static str, $from: TableSource<'_, '_>, $problems: &mut Problems) -> $raw {
                 let $self = self;
                 let read = |$entry: Entry<'_>| -> Option<$raw> { $read };
                 $from.table.get($key).and_then(read).unwrap_or_else(|| self.absent())
@@ -111,15 +111,15 @@ pub(crate) struct Bytes32(pub(crate) &'static Bounds);
 /// A duration that stands in two tables, and is read where both are known.
 pub(crate) struct ReadElsewhere(pub(crate) &'static Bounds);
 /// A string of this rule, or none.
-pub(crate) struct Text(pub(crate) fn(&str) -> Result<(), Fault>);
+pub(crate) struct OptionalText(pub(crate) fn(&str) -> Result<(), Fault>);
 /// Names.
-pub(crate) struct Names;
-/// Folders, absolute or from the file's folder on.
-pub(crate) struct Folders;
+pub(crate) struct NameList;
+/// FolderList, absolute or from the file's folder on.
+pub(crate) struct FolderList;
 /// Names and values.
 pub(crate) struct Variables;
 /// Rights in the network: `"tcp:443"` and the like, and `"udp"`.
-pub(crate) struct Grants;
+pub(crate) struct GrantList;
 /// A number of processes, or the least and the most.
 pub(crate) struct WorkerCount;
 
@@ -133,22 +133,22 @@ readers! {
     OptionalNumber => Option<u64>, None, |reader, _key, entry, _from, problems| Some(entry.count(reader.0, problems));
     OptionalDuration => Option<u32>, None, |reader, _key, entry, _from, problems|
         entry.duration_ms(reader.0, problems).map(|ms| Some(narrow(Some(ms))));
-    Text => Option<String>, None, |reader, _key, entry, _from, problems|
+    OptionalText => Option<String>, None, |reader, _key, entry, _from, problems|
         entry.string(reader.0, problems).map(|text| Some(text.value));
-    Names => Vec<At<String>>, Vec::new(), |_reader, _key, entry, _from, problems| entry.strings(names::name, problems);
-    Folders => Vec<At<PathBuf>>, Vec::new(), |_reader, key, _entry, from, problems|
+    NameList => Vec<At<String>>, Vec::new(), |_reader, _key, entry, _from, problems| entry.strings(names::name, problems);
+    FolderList => Vec<At<PathBuf>>, Vec::new(), |_reader, key, _entry, from, problems|
         Some(folders(key, from.table, from.dir, problems));
     Variables => Vec<(String, String)>, Vec::new(), |_reader, _key, entry, _from, problems|
         Some(entry.variables(problems));
-    Grants => Network, Network::default(), |_reader, _key, entry, _from, problems| Some(network(&entry, problems));
+    GrantList => Network, Network::default(), |_reader, _key, entry, _from, problems| Some(network(&entry, problems));
     WorkerCount => Workers, Workers::default(), |_reader, _key, _entry, from, problems|
         Some(workers(from.table, problems));
 }
 
-/// Implements [`Reader`] for readers of numbers that have a default.
+/// Implements [`KeyReader`] for readers of numbers that have a default.
 macro_rules! with_default {
     ($($reader:ident => $raw:ty, |$bounds:ident| $absent:expr, $read:ident;)*) => {$(
-        impl Reader for $reader {
+        impl KeyReader for $reader {
             type Raw = $raw;
 
             fn absent(&self) -> $raw {
@@ -156,7 +156,7 @@ macro_rules! with_default {
                 $absent
             }
 
-            fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> $raw {
+            fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> $raw {
                 from.table.$read(key, self.0, problems)
             }
         }
@@ -169,26 +169,26 @@ with_default! {
     Bytes => u64, |bounds| bounds.default.unwrap_or(0), bytes;
 }
 
-impl Reader for Bytes32 {
+impl KeyReader for Bytes32 {
     type Raw = u32;
 
     fn absent(&self) -> u32 {
         narrow(self.0.default)
     }
 
-    fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> u32 {
+    fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> u32 {
         narrow(Some(from.table.bytes(key, self.0, problems)))
     }
 }
 
-impl Reader for ReadElsewhere {
+impl KeyReader for ReadElsewhere {
     type Raw = u32;
 
     fn absent(&self) -> u32 {
         narrow(self.0.default)
     }
 
-    fn read(&self, _: &'static str, _: Given<'_, '_>, _: &mut Problems) -> u32 {
+    fn read(&self, _: &'static str, _: TableSource<'_, '_>, _: &mut Problems) -> u32 {
         self.absent()
     }
 }
@@ -213,7 +213,7 @@ pub(crate) struct ServicePath;
 /// The command of a service, unless it is a door.
 pub(crate) struct ServiceCommand;
 /// Where `remote` stands, if it is true.
-pub(crate) struct Door;
+pub(crate) struct DoorPlace;
 
 /// A command, and its program's absolute path.
 #[derive(Clone, Default)]

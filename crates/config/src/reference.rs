@@ -20,10 +20,10 @@ const END: &str = "<!-- end -->";
 const HEADER: &str = "| key | type | default | reload | by | rule |\n| --- | --- | --- | --- | --- | --- |\n";
 
 /// A table of the page: its keys in `rules`, the columns of most of them, and the rows, which tables may share.
-type Described = (rules::Keys, (Reload, Setter), &'static [&'static [Row]]);
+type PageTable = (rules::Keys, (Reload, Setter), &'static [&'static [Row]]);
 
 /// The tables of the page.
-const PAGE: &[Described] = &[
+const PAGE: &[PageTable] = &[
     (rules::SERVER, (Reload::Nothing, Setter::Operator), &[general::SERVER]),
     (rules::LISTEN, (Reload::Listeners, Setter::Operator), &[general::LISTEN]),
     (rules::TLS, (Reload::Certified, Setter::Operator), &[general::TLS]),
@@ -45,7 +45,7 @@ fn page() -> PathBuf {
 
 /// Every row with its table, and what holds for most keys of the table.
 fn rows_of_page() -> impl Iterator<Item = (&'static str, (Reload, Setter), &'static Row)> {
-    let rows = |(table, of_table, rows): &'static Described| {
+    let rows = |(table, of_table, rows): &'static PageTable| {
         rows.iter().copied().flatten().map(|row| (table.0, *of_table, row))
     };
     PAGE.iter().flat_map(rows)
@@ -102,7 +102,7 @@ fn keep(path: &Path, written: &str, text: &str) {
 /// The keys of which a reload does the same, by their tables; a table of which all keys are alike stands for them.
 fn keys_of(reload: Reload) -> String {
     let is_so = |of_table: Reload, row: &Row| row.reload.unwrap_or(of_table) == reload;
-    let of_table = |(table, (of_table, _), rows): &Described| {
+    let of_table = |(table, (of_table, _), rows): &PageTable| {
         let rows: Vec<&Row> = rows.iter().copied().flatten().collect();
         let keys: Vec<String> =
             rows.iter().filter(|row| is_so(*of_table, row)).map(|row| row.first_cell()).collect();

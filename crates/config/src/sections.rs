@@ -11,7 +11,7 @@ use crate::keys::{limits_keys, plain_reading, restart_keys};
 use crate::parse::{Fault, hosts, networks, one_of, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
-use crate::readers::{Bytes, Bytes32, Count, Duration, Given, ReadElsewhere, Reader};
+use crate::readers::{Bytes, Bytes32, Count, Duration, KeyReader, ReadElsewhere, TableSource};
 use crate::rules::{
     self, BACKOFF_MAX_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS, HANG_AFTER_MS, HEAD_BYTES,
     HEAD_TIMEOUT_MS, IDLE_TIMEOUT_MS, START_TIMEOUT_MS, WITHIN_MS,

@@ -12,9 +12,9 @@ use crate::place::At;
 use crate::programs::command_of;
 use crate::raw::site::{DOOR, RawService};
 use crate::readers::{
-    Count, Door, Finish, Flag, Folders, Given, Grants, Names, OptionalCount, OptionalDuration,
-    OptionalNumber, PlacedFlag, RawCommand, Reader, ServiceCommand, ServiceName, ServicePath, Size, Text,
-    Variables, WorkerCount,
+    Count, DoorPlace, Finish, Flag, FolderList, GrantList, KeyReader, NameList, OptionalCount,
+    OptionalDuration, OptionalNumber, OptionalText, PlacedFlag, RawCommand, ServiceCommand, ServiceName,
+    ServicePath, Size, TableSource, Variables, WorkerCount,
 };
 use crate::remote;
 use crate::rules::{CORE_MAX, CPU_PERCENT, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX, PROCESSES_MAX, REQUESTS};
@@ -40,31 +40,31 @@ impl Service {
 }
 
 /// Where `remote` stands, if the table says that it is true.
-fn door(from: Given<'_, '_>) -> Option<usize> {
+fn door(from: TableSource<'_, '_>) -> Option<usize> {
     from.table.get("remote").filter(|entry| entry.is_true()).map(|entry| entry.offset)
 }
 
-impl Reader for ServiceName {
+impl KeyReader for ServiceName {
     type Raw = Option<String>;
 
     fn absent(&self) -> Self::Raw {
         None
     }
 
-    fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> Self::Raw {
+    fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> Self::Raw {
         let name = from.table.require(key, "\"search\"", problems);
         name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value)
     }
 }
 
-impl Reader for ServicePath {
+impl KeyReader for ServicePath {
     type Raw = Option<At<String>>;
 
     fn absent(&self) -> Self::Raw {
         None
     }
 
-    fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> Self::Raw {
+    fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> Self::Raw {
         if let Some(offset) = door(from) {
             let name = from.table.get("name").and_then(|entry| entry.plain());
             return remote::path(name.filter(|name| names::name(name).is_ok()), offset);
@@ -74,14 +74,14 @@ impl Reader for ServicePath {
     }
 }
 
-impl Reader for ServiceCommand {
+impl KeyReader for ServiceCommand {
     type Raw = RawCommand;
 
     fn absent(&self) -> RawCommand {
         RawCommand::default()
     }
 
-    fn read(&self, key: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> RawCommand {
+    fn read(&self, key: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> RawCommand {
         if door(from).is_some() {
             let path = ServicePath.read("path", from, problems).map(|path| path.value);
             let words = [DOOR.to_owned()].into_iter().chain(path).collect();
@@ -93,14 +93,14 @@ impl Reader for ServiceCommand {
     }
 }
 
-impl Reader for Door {
+impl KeyReader for DoorPlace {
     type Raw = Option<usize>;
 
     fn absent(&self) -> Self::Raw {
         None
     }
 
-    fn read(&self, _: &'static str, from: Given<'_, '_>, problems: &mut Problems) -> Self::Raw {
+    fn read(&self, _: &'static str, from: TableSource<'_, '_>, problems: &mut Problems) -> Self::Raw {
         remote::door(from.table, problems)
     }
 }

@@ -12,7 +12,7 @@ use crate::diagnostic::Problems;
 use crate::parse::{hosts, names};
 use crate::place::At;
 use crate::raw::site::{HasRoot, RawService, RawSite, RawTemplates};
-use crate::readers::Given;
+use crate::readers::TableSource;
 use crate::schema::SiteLimits;
 use crate::{data, programs, routes, rules, sections, statics, tls, worker};
 
@@ -161,5 +161,5 @@ fn templates(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<R
 fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {
     table.label_by_name("service");
     table.check_keys(rules::SERVICE, problems);
-    RawService::read(Given { table: &table, dir }, problems)
+    RawService::read(TableSource { table: &table, dir }, problems)
 }

@@ -12,8 +12,9 @@ use super::parts::{RawCertificate, RawData, RawRoute, RawSiteTls, RawTerms};
 use crate::keys::{raw_form, service_keys};
 use crate::place::At;
 use crate::readers::{
-    Count, Door, Flag, Folders, Grants, Names, OptionalCount, OptionalDuration, OptionalNumber, PlacedFlag,
-    Reader, ServiceCommand, ServiceName, ServicePath, Size, Text, Variables, WorkerCount,
+    Count, DoorPlace, Flag, FolderList, GrantList, KeyReader, NameList, OptionalCount, OptionalDuration,
+    OptionalNumber, OptionalText, PlacedFlag, ServiceCommand, ServiceName, ServicePath, Size, Variables,
+    WorkerCount,
 };
 use crate::schema::{PublicValue, Recycle, Site, SiteLimits, Start, Templates, Worker, Workers};
 use crate::statics_schema::{Redirect, Statics};

@@ -3,9 +3,9 @@
 //! Runs in: `cargo test`. Input: none.
 
 use crate::readers::{
-    Bytes, Bytes32, Count, Door, Duration, Flag, Folders, Grants, Names, OptionalCount, OptionalDuration,
-    OptionalNumber, PlacedFlag, ReadElsewhere, ServiceCommand, ServiceName, ServicePath, Size, Text,
-    Variables, WorkerCount,
+    Bytes, Bytes32, Count, DoorPlace, Duration, Flag, FolderList, GrantList, NameList, OptionalCount,
+    OptionalDuration, OptionalNumber, OptionalText, PlacedFlag, ReadElsewhere, ServiceCommand, ServiceName,
+    ServicePath, Size, Variables, WorkerCount,
 };
 use crate::rules::Bounds;
 
@@ -234,7 +234,7 @@ macro_rules! described {
 described! {
     Flag: |_reader| Value::Other("boolean"), "`false`";
     PlacedFlag: |_reader| Value::Other("boolean"), "`false`";
-    Door: |_reader| Value::Other("boolean"), "`false`";
+    DoorPlace: |_reader| Value::Other("boolean"), "`false`";
     Size: |reader| Value::Number(Unit::Size, reader.0), "";
     Count: |reader| Value::Number(Unit::Count, reader.0), "";
     ReadElsewhere: |reader| Value::Number(Unit::Duration, reader.0), "";
@@ -244,11 +244,11 @@ described! {
     OptionalCount: |reader| Value::Number(Unit::Count, reader.0), "";
     OptionalNumber: |reader| Value::Number(Unit::Count, reader.0), "";
     OptionalDuration: |reader| Value::Number(Unit::Duration, reader.0), "";
-    Text: |_reader| Value::Other("string"), "";
-    Names: |_reader| Value::Other("array of strings"), "`[]`";
-    Folders: |_reader| Value::Other("array of folders"), "`[]`";
+    OptionalText: |_reader| Value::Other("string"), "";
+    NameList: |_reader| Value::Other("array of strings"), "`[]`";
+    FolderList: |_reader| Value::Other("array of folders"), "`[]`";
     Variables: |_reader| Value::Other("table of strings"), "`{}`";
-    Grants: |_reader| Value::Other("array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`"), "`[]`";
+    GrantList: |_reader| Value::Other("array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`"), "`[]`";
     WorkerCount: |_reader| Value::Other("integer, 1 to 64, or `{ min, max }`"), "`1`";
     ServiceName: |_reader| Value::Other("string"), "required";
     ServicePath: |_reader| Value::Other("string"), "required, but for `remote`";

@@ -6,8 +6,8 @@ use super::row::{Reload, Row, Setter, Unit, rows};
 use crate::keys::service_keys;
 use crate::parse::names;
 use crate::readers::{
-    Count, Door, Flag, Folders, Grants, Names, OptionalCount, OptionalDuration, OptionalNumber, PlacedFlag,
-    ServiceCommand, ServiceName, ServicePath, Size, Text, Variables, WorkerCount,
+    Count, DoorPlace, Flag, FolderList, GrantList, NameList, OptionalCount, OptionalDuration, OptionalNumber,
+    OptionalText, PlacedFlag, ServiceCommand, ServiceName, ServicePath, Size, Variables, WorkerCount,
 };
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
