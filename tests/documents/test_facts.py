@@ -93,7 +93,9 @@ class Facts(unittest.TestCase):
         keys = {key for table in rows for row in table for key in re.findall(r"`([^`]+)`", row.split("|")[1])}
         self.assertGreater(len(keys), 130)
         keys |= set(re.findall(r'"(/\d+)" = ', page))
-        sources = [path for path in TOP.glob("tests/*/*.py") if path.parent.name != "documents"]
+        # `test_reload_keys` changes every key, and sees nothing of what a key does.
+        no_effects = {"test_facts", "test_documents", "test_troubleshooting", "test_reload_keys"}
+        sources = [path for path in TOP.glob("tests/*/*.py") if path.stem not in no_effects]
         sources += TOP.glob("tests/config/acceptance-*.toml")
         written = "\n".join(path.read_text() for path in sources).replace("\\n", " ")
         is_named = lambda key: re.search(rf"(?<![\w/.]){re.escape(key)}[\"']?\s*(=(?!=)|:)", written)

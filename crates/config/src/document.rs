@@ -14,7 +14,9 @@ use crate::known::{Content, ReadFile, SiteFile};
 use crate::place::At;
 use crate::raw::site::RawSite;
 use crate::raw::{ListedSite, RawConfig, RawInclude};
+use crate::readers::TableSource;
 use crate::rules::{CONDITIONING, INCLUDED, LIMITS, LOG, RESTART, ROOT, SERVER, TLS};
+use crate::schema::{Limits, Restart};
 use crate::{conditioning, foreign, include, sections, sites, tls};
 
 /// LIMIT: after one broken line the parser may call every line broken; nobody reads past these.
@@ -65,8 +67,8 @@ pub(crate) fn read(
     let (log, error_file) = sections::log(&section(LOG, "log", problems), dir, problems);
     let server = sections::server(&section(SERVER, "server", problems), dir, problems);
     let tls = tls::tls(&section(TLS, "tls", problems), problems);
-    let restart = sections::restart(&section(RESTART, "restart", problems), problems);
-    let limits = sections::limits(&limits, head_timeout_ms, problems);
+    let restart = Restart::read(TableSource { table: &section(RESTART, "restart", problems), dir }, problems);
+    let limits = Limits { head_timeout_ms, ..Limits::read(TableSource { table: &limits, dir }, problems) };
     let conditioning = conditioning::conditioning(&policies, dir, problems);
     let least = if root.lacks("include") { sites::Least::One } else { sites::Least::None };
     let sites = sites::sites(&root, least, dir, problems).into_iter();

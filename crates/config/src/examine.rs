@@ -308,7 +308,7 @@ fn of_site<'c>(number: usize, site: &'c RawSite, subjects: &mut Vec<Subject<'c>>
     for service in &site.services {
         let named = format!("{name}/{}", service.name.as_deref().unwrap_or_default());
         let kind = ProgramKind::of_service(&service.libraries);
-        subjects.extend(service.program.iter().map(|at| program("command", at, kind)));
+        subjects.extend(service.command.program.iter().map(|at| program("command", at, kind)));
         subjects.extend(service.libraries.iter().map(|at| {
             let content = Content::Libraries { service: named.clone() };
             subject("libraries", at, content)

@@ -152,8 +152,8 @@ impl Looker<'_> {
         for service in &site.services {
             service.read.iter().for_each(|read| self.folder("read", read));
             service.libraries.iter().for_each(|at| self.folder("libraries", at));
-            if let Some(at) = &service.program {
-                self.program("command", &service.command, at);
+            if let Some(at) = &service.command.program {
+                self.program("command", &service.command.words, at);
             }
         }
     }

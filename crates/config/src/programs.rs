@@ -6,10 +6,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table};
+use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::Problems;
 use crate::parse::{Fault, names};
 use crate::place::At;
+use crate::rules;
+use crate::schema::{Recycle, Workers};
 
 /// Whether a program may make code while it runs.
 pub(crate) fn jit(table: &Table<'_>, problems: &mut Problems) -> bool {
@@ -52,4 +54,38 @@ pub(crate) fn folders(
 ) -> Vec<At<PathBuf>> {
     let elements = table.get(key).and_then(|entry| entry.elements(problems)).unwrap_or_default();
     elements.iter().filter_map(|element| element.path(dir, problems)).collect()
+}
+
+/// When the process of a site or a service is replaced.
+pub(crate) fn recycle(table: &Table<'_>, problems: &mut Problems) -> Recycle {
+    let requests = table.get("max_requests").and_then(|entry| entry.count(&rules::MAX_REQUESTS, problems));
+    let age = table.get("max_age").and_then(|entry| entry.duration_ms(&rules::MAX_AGE_MS, problems));
+    let memory = table.get("recycle_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
+    Recycle { requests, age_ms: age.map(|ms| narrow(Some(ms))), memory }
+}
+
+/// How many processes a site or a service has: a number, or the least and the most.
+pub(crate) fn workers(table: &Table<'_>, problems: &mut Problems) -> Workers {
+    let Some(entry) = table.get("workers") else { return Workers::default() };
+    let count = |entry: &Entry<'_>, problems: &mut Problems| {
+        entry.count(&rules::WORKERS, problems).map(|count| count as u16)
+    };
+    if !entry.is_table() {
+        let count = count(&entry, problems).unwrap_or(1);
+        return Workers { min: count, max: count };
+    }
+    let Some(mut table) = entry.table(rules::WORKERS_TABLE.0, problems) else { return Workers::default() };
+    table.check_keys(rules::WORKERS_TABLE, problems);
+    let min = table.get("min").map_or(Some(1), |entry| count(&entry, problems));
+    let max = table.require("max", "4", problems).and_then(|entry| count(&entry, problems));
+    let (Some(min), Some(max)) = (min, max) else { return Workers::default() };
+    if max < min {
+        let message = format!("`max` of `workers` is {max}, which is less than its `min`, {min}");
+        problems.report_help(
+            entry.offset,
+            message,
+            format!("write `workers = {{ min = {max}, max = {min} }}`"),
+        );
+    }
+    Workers { min, max }
 }

@@ -1,6 +1,7 @@
-//! The tables of docs/configuration.md: every key, with the bounds and the default that `rules` has.
+//! The tables of docs/configuration.md: every key, with the bounds and the default that `rules` has; and the table of
+//! docs/guide/operating.md of what a reload replaces.
 //!
-//! Runs in: `cargo test`; with `BLESS=1` it writes the tables into the page.
+//! Runs in: `cargo test`; with `BLESS=1` it writes the tables into the pages.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its page should panic")]
 
@@ -11,32 +12,43 @@ mod site;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use self::row::Row;
+use self::row::{Reload, Row, Setter};
 use crate::rules;
 
 const BEGIN: &str = "<!-- keys of ";
 const END: &str = "<!-- end -->";
-const HEADER: &str = "| key | type | default | rule |\n| --- | --- | --- | --- |\n";
+const HEADER: &str = "| key | type | default | reload | by | rule |\n| --- | --- | --- | --- | --- | --- |\n";
 
-/// The tables of the page, each with its keys in `rules` and what the page says of them, which several may share.
-const PAGE: &[(rules::Keys, &[&[Row]])] = &[
-    (rules::SERVER, &[general::SERVER]),
-    (rules::LISTEN, &[general::LISTEN]),
-    (rules::TLS, &[general::TLS]),
-    (rules::LOG, &[general::LOG]),
-    (rules::RESTART, &[general::RESTART]),
-    (rules::LIMITS, &[general::LIMITS]),
-    (rules::CONDITIONING, &[general::CONDITIONING]),
-    (rules::SITE, &[site::SITE, site::PROCESSES]),
-    (rules::COMPRESS, &[site::COMPRESS]),
-    (rules::ROUTE, &[site::ROUTE]),
-    (rules::DATA, &[site::DATA]),
-    (rules::TEMPLATES, &[site::TEMPLATES]),
-    (rules::SERVICE, &[site::SERVICE, site::PROCESSES]),
+/// A table of the page: its keys in `rules`, the columns of most of them, and the rows, which tables may share.
+type PageTable = (rules::Keys, (Reload, Setter), &'static [&'static [Row]]);
+
+/// The tables of the page.
+const PAGE: &[PageTable] = &[
+    (rules::SERVER, (Reload::Nothing, Setter::Operator), &[general::SERVER]),
+    (rules::LISTEN, (Reload::Listeners, Setter::Operator), &[general::LISTEN]),
+    (rules::TLS, (Reload::Certified, Setter::Operator), &[general::TLS]),
+    (rules::LOG, (Reload::Logger, Setter::Operator), &[general::LOG]),
+    (rules::RESTART, (Reload::Nothing, Setter::Operator), &[general::RESTART]),
+    (rules::LIMITS, (Reload::GatesAndSites, Setter::Operator), &[general::LIMITS]),
+    (rules::CONDITIONING, (Reload::GatesAndSites, Setter::Operator), &[general::CONDITIONING]),
+    (rules::SITE, (Reload::Site, Setter::SiteFile), &[site::SITE, site::PROCESSES]),
+    (rules::COMPRESS, (Reload::Site, Setter::Tenant), &[site::COMPRESS]),
+    (rules::ROUTE, (Reload::Site, Setter::SiteFile), &[site::ROUTE]),
+    (rules::DATA, (Reload::Site, Setter::SiteFile), &[site::DATA]),
+    (rules::TEMPLATES, (Reload::Site, Setter::SiteFile), &[site::TEMPLATES]),
+    (rules::SERVICE, (Reload::Site, Setter::SiteFile), &[site::SERVICE]),
 ];
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")
+}
+
+/// Every row with its table, and what holds for most keys of the table.
+fn rows_of_page() -> impl Iterator<Item = (&'static str, (Reload, Setter), &'static Row)> {
+    let rows = |(table, of_table, rows): &'static PageTable| {
+        rows.iter().copied().flatten().map(|row| (table.0, *of_table, row))
+    };
+    PAGE.iter().flat_map(rows)
 }
 
 /// The default of a key as the page has it.
@@ -46,10 +58,10 @@ fn default_of(rows: &[Row], key: &str) -> &'static str {
 
 #[test]
 fn every_key_has_a_row_and_every_row_a_key() {
-    let described: BTreeSet<&str> = PAGE.iter().map(|(table, _)| table.0).collect();
+    let described: BTreeSet<&str> = PAGE.iter().map(|(table, ..)| table.0).collect();
     let tables = rules::TABLES.iter().map(|table| table.0).filter(|name| *name != rules::ROOT.0);
     assert_eq!(described, tables.collect());
-    for (table, rows) in PAGE {
+    for (table, _, rows) in PAGE {
         let cells: Vec<String> = rows.iter().copied().flatten().map(Row::first_cell).collect();
         let mut named: Vec<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         let mut known = table.1.to_vec();
@@ -64,26 +76,67 @@ fn the_page_has_the_tables_of_the_code() {
     let written = std::fs::read_to_string(page()).unwrap();
     let mut text = written.clone();
     assert_eq!(text.matches(BEGIN).count(), PAGE.len(), "tables on the page");
-    for (table, rows) in PAGE {
-        let begin = format!("{BEGIN}{} -->\n", table.0);
-        let start = text.find(&begin).unwrap_or_else(|| panic!("the page has no {begin}")) + begin.len();
-        let end = start + text[start..].find(END).unwrap();
-        let lines: String = rows.iter().copied().flatten().map(Row::text).collect();
-        text.replace_range(start..end, &format!("{HEADER}{lines}"));
+    for (table, of_table, rows) in PAGE {
+        let lines: String = rows.iter().copied().flatten().map(|row| row.text(*of_table)).collect();
+        put(&mut text, &format!("{BEGIN}{} -->\n", table.0), &format!("{HEADER}{lines}"));
     }
+    keep(&page(), &written, &text);
+}
+
+/// Writes a table in the place of the one that begins so.
+fn put(text: &mut String, begin: &str, table: &str) {
+    let start = text.find(begin).unwrap_or_else(|| panic!("the page has no {begin}")) + begin.len();
+    let end = start + text[start..].find(END).unwrap();
+    text.replace_range(start..end, table);
+}
+
+/// Compares a page with what it should be, or writes it.
+fn keep(path: &Path, written: &str, text: &str) {
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(page(), text).unwrap();
+        std::fs::write(path, text).unwrap();
     } else {
-        assert_eq!(written, text, "run `BLESS=1 cargo test -p config` to renew docs/configuration.md");
+        assert!(written == text, "run `BLESS=1 cargo test -p config` to renew {}", path.display());
     }
+}
+
+/// The keys of which a reload does the same, by their tables; a table of which all keys are alike stands for them.
+fn keys_of(reload: Reload) -> String {
+    let is_so = |of_table: Reload, row: &Row| row.reload.unwrap_or(of_table) == reload;
+    let of_table = |(table, (of_table, _), rows): &PageTable| {
+        let rows: Vec<&Row> = rows.iter().copied().flatten().collect();
+        let keys: Vec<String> =
+            rows.iter().filter(|row| is_so(*of_table, row)).map(|row| row.first_cell()).collect();
+        let header = if table.0.contains('`') { table.0.to_owned() } else { format!("`{}`", table.0) };
+        match keys.len() {
+            0 => None,
+            all if all == rows.len() => Some(header),
+            _ => Some(format!("{} of {header}", keys.join(", "))),
+        }
+    };
+    PAGE.iter().filter_map(of_table).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn the_page_of_operating_has_what_a_reload_replaces() {
+    let path = page().with_file_name("guide").join("operating.md");
+    let written = std::fs::read_to_string(&path).unwrap();
+    let line = |(reload, word, replaced): &(Reload, &str, &str)| {
+        format!("| {word} | {replaced} | {} |\n", keys_of(*reload))
+    };
+    let lines: String = Reload::ALL.iter().map(line).collect();
+    let mut text = written.clone();
+    let table = format!("| *reload* | what a reload replaces | keys |\n| --- | --- | --- |\n{lines}");
+    put(&mut text, "<!-- what a reload replaces -->\n", &table);
+    keep(&path, &written, &text);
 }
 
 /// A bar would begin another cell, and a line break another row.
 #[test]
 fn a_description_keeps_to_its_cell() {
-    for row in PAGE.iter().flat_map(|(_, rows)| rows.iter().copied().flatten()) {
-        assert!(!row.text().trim_matches(['|', '\n', ' ']).contains('\n'), "{}", row.keys);
-        assert_eq!(row.text().matches('|').count(), 5, "{}", row.keys);
+    for (_, of_table, row) in rows_of_page() {
+        let text = row.text(of_table);
+        assert!(!text.trim_matches(['|', '\n', ' ']).contains('\n'), "{}", row.keys);
+        assert_eq!(text.matches('|').count(), 7, "{}", row.keys);
     }
 }
 
@@ -147,7 +200,7 @@ fn every_key_with_a_path_has_a_class() {
             && kind != "as of a site"
     };
     let mut found: BTreeSet<(&str, &str)> = [("", "include")].into();
-    for (table, rows) in PAGE {
+    for (table, _, rows) in PAGE {
         for row in rows.iter().copied().flatten() {
             let row::Value::Other(kind) = row.value else { continue };
             if !is_path(kind) {

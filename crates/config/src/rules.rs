@@ -3,6 +3,7 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: none. Must never: hold a bound that the
 //! documentation does not state.
 
+use crate::keys::{key_list, limits_keys, restart_keys, service_keys};
 use crate::statics_schema::{Compress, Encoding};
 
 /// The least, the most, and what holds when the key is absent (`None`: it has no fixed default).
@@ -252,19 +253,8 @@ pub(crate) const TLS: Keys = (
 );
 pub(crate) const LOG: Keys =
     ("[log]", &["access_format", "flush", "daily", "error_file", "error_syslog", "access_bytes"]);
-pub(crate) const RESTART: Keys = ("[restart]", &["broken_after", "within", "backoff_max", "hang_after"]);
-pub(crate) const LIMITS: Keys = (
-    "[limits]",
-    &[
-        "head_bytes",
-        "head_timeout",
-        "body_bytes",
-        "idle_timeout",
-        "start_timeout",
-        "drain_timeout",
-        "connections",
-    ],
-);
+pub(crate) const RESTART: Keys = restart_keys!(key_list);
+pub(crate) const LIMITS: Keys = limits_keys!(key_list);
 pub(crate) const CONDITIONING: Keys = (
     "[conditioning]",
     &[
@@ -405,32 +395,4 @@ pub(crate) const TEMPLATES: Keys = ("[site.templates]", &["folder", "values"]);
 /// LIMIT: public values of a site, and bytes of one that is text; `templates` and `wire` have the same.
 pub(crate) const PUBLIC_VALUES_MAX: usize = 256;
 pub(crate) const PUBLIC_TEXT_MAX: usize = 4096;
-pub(crate) const SERVICE: Keys = (
-    "[[site.service]]",
-    &[
-        "name",
-        "path",
-        "command",
-        "read",
-        "libraries",
-        "memory_max",
-        "memory_high",
-        "processes_max",
-        "core_max",
-        "cpu_percent",
-        "network",
-        "remote",
-        "data",
-        "files",
-        "templates",
-        "jit",
-        "label",
-        "takes_connections",
-        "requests",
-        "environment",
-        "workers",
-        "max_requests",
-        "max_age",
-        "recycle_memory",
-    ],
-);
+pub(crate) const SERVICE: Keys = service_keys!(key_list);

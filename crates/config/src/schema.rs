@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::data_schema::DataSource;
 use crate::diagnostic::Diagnostic;
+use crate::keys::{checked_form, limits_keys, restart_keys, service_keys};
 use crate::shared_list::SharedList;
 use crate::statics_schema::{Redirect, Route, Statics, Terms};
 
@@ -253,18 +254,7 @@ pub struct Log {
     pub access_bytes: u64,
 }
 
-/// `[restart]`: when a process that keeps dying is given up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restart {
-    /// This many unclean exits ...
-    pub broken_after: u32,
-    /// ... within this many milliseconds make a partition broken.
-    pub within_ms: u32,
-    /// The longest pause before a restart, in milliseconds.
-    pub backoff_max_ms: u32,
-    /// After how many milliseconds without a word a process that is in use is ended.
-    pub hang_after_ms: u32,
-}
+restart_keys!(checked_form);
 
 /// When a process is replaced by a new one though nothing is wrong with it; `None`: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -292,24 +282,7 @@ impl Default for Workers {
     }
 }
 
-/// `[limits]`: what one request or connection may cost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest request head, in bytes.
-    pub head_bytes: u32,
-    /// The longest a client may take to send a head, in milliseconds; also `[conditioning].head_timeout`.
-    pub head_timeout_ms: u32,
-    /// The longest request body, in bytes; 0 refuses bodies.
-    pub body_bytes: u64,
-    /// The longest a connection may be silent, in milliseconds.
-    pub idle_timeout_ms: u32,
-    /// The longest a request waits for a worker to start before it gets 503, in milliseconds.
-    pub start_timeout_ms: u32,
-    /// The longest a retired worker may take to finish, in milliseconds.
-    pub drain_timeout_ms: u32,
-    /// Connections one worker holds at once.
-    pub connections: u32,
-}
+limits_keys!(checked_form);
 
 /// In which order requests that wait are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -535,56 +508,7 @@ pub enum PublicValue {
     Bool(bool),
 }
 
-/// `[[site.service]]`: a program that answers for one path of its site.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// Unique in its site; the rule of a site's name.
-    pub name: String,
-    /// Inside the site's path; covers itself and what is below it, at a segment's border.
-    pub path: String,
-    /// The argument vector as written, program first.
-    pub command: Vec<String>,
-    /// `command[0]` as an absolute path.
-    pub program: PathBuf,
-    /// The only folders it may read.
-    pub read: Vec<PathBuf>,
-    /// Folders of root's that it may read, and of whose files it may load code.
-    pub libraries: Vec<PathBuf>,
-    /// The most memory it may use, in bytes; `None`: not limited here.
-    pub memory_max: Option<u64>,
-    /// The memory above which it is slowed down, in bytes; `None`: not limited here.
-    pub memory_high: Option<u64>,
-    /// How many processes and threads it may have, itself included.
-    pub processes_max: u32,
-    /// The largest core file that it may write, in bytes; `None`: it writes none.
-    pub core_max: Option<u64>,
-    /// The most time of processors that it may use, in hundredths of one; `None`: not limited here.
-    pub cpu_percent: Option<u32>,
-    /// What it may do in the network; by default nothing.
-    pub network: Network,
-    /// Whether it runs on another machine: then this is its door to data sources, a program of the server's own.
-    pub remote: bool,
-    /// The data sources of its site that it may have, by their names.
-    pub data: Vec<String>,
-    /// Whether it has a folder of its own, to write files in that outlive it.
-    pub files: bool,
-    /// Whether it has its site's templates.
-    pub templates: bool,
-    /// Whether it may make code while it runs.
-    pub jit: bool,
-    /// The label that SELinux or AppArmor gives its program.
-    pub label: Option<String>,
-    /// Whether the gate hands it plaintext connections instead of requests.
-    pub takes_connections: bool,
-    /// How many requests its site's worker may pass on to it at once; `None`: a share of the worker's connections.
-    pub requests: Option<u32>,
-    /// Its whole environment, sorted by name.
-    pub environment: Vec<(String, String)>,
-    /// When its process is replaced.
-    pub recycle: Recycle,
-    /// How many processes it has.
-    pub workers: Workers,
-}
+service_keys!(checked_form);
 
 impl Service {
     /// The folder of its own files, if it has one.

@@ -5,16 +5,24 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::decode::{Entry, Table, narrow};
+use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
+use crate::keys::{limits_keys, plain_reading, restart_keys};
 use crate::parse::{Fault, hosts, networks, one_of, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
-use crate::rules;
-use crate::schema::{AccessFormat, Isolation, Limits, Log, Recycle, Restart, Start, Workers};
+use crate::readers::{Bytes, Bytes32, Count, Duration, KeyReader, ReadElsewhere, TableSource};
+use crate::rules::{
+    self, BACKOFF_MAX_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS, DRAIN_TIMEOUT_MS, HANG_AFTER_MS, HEAD_BYTES,
+    HEAD_TIMEOUT_MS, IDLE_TIMEOUT_MS, START_TIMEOUT_MS, WITHIN_MS,
+};
+use crate::schema::{AccessFormat, Isolation, Limits, Log, Restart, Start};
 
 /// The folder of what must outlive a restart, unless the file names another.
 pub(crate) const STATE_DIR: &str = "state";
+
+limits_keys!(plain_reading);
+restart_keys!(plain_reading);
 
 pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> RawServer {
     let user_range = match table.get("user_range") {
@@ -39,40 +47,6 @@ pub(crate) fn server(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> 
         start: start(table, problems).unwrap_or(Start::Always),
         idle_stop_ms: table.duration_ms("idle_stop", &rules::IDLE_STOP_MS, problems),
     }
-}
-
-/// When the process of a site or a service is replaced.
-pub(crate) fn recycle(table: &Table<'_>, problems: &mut Problems) -> Recycle {
-    let requests = table.get("max_requests").and_then(|entry| entry.count(&rules::MAX_REQUESTS, problems));
-    let age = table.get("max_age").and_then(|entry| entry.duration_ms(&rules::MAX_AGE_MS, problems));
-    let memory = table.get("recycle_memory").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems));
-    Recycle { requests, age_ms: age.map(|ms| narrow(Some(ms))), memory }
-}
-
-/// How many processes a site or a service has: a number, or the least and the most.
-pub(crate) fn workers(table: &Table<'_>, problems: &mut Problems) -> Workers {
-    let Some(entry) = table.get("workers") else { return Workers::default() };
-    let count = |entry: &Entry<'_>, problems: &mut Problems| {
-        entry.count(&rules::WORKERS, problems).map(|count| count as u16)
-    };
-    if !entry.is_table() {
-        let count = count(&entry, problems).unwrap_or(1);
-        return Workers { min: count, max: count };
-    }
-    let Some(mut table) = entry.table(rules::WORKERS_TABLE.0, problems) else { return Workers::default() };
-    table.check_keys(rules::WORKERS_TABLE, problems);
-    let min = table.get("min").map_or(Some(1), |entry| count(&entry, problems));
-    let max = table.require("max", "4", problems).and_then(|entry| count(&entry, problems));
-    let (Some(min), Some(max)) = (min, max) else { return Workers::default() };
-    if max < min {
-        let message = format!("`max` of `workers` is {max}, which is less than its `min`, {min}");
-        problems.report_help(
-            entry.offset,
-            message,
-            format!("write `workers = {{ min = {max}, max = {min} }}`"),
-        );
-    }
-    Workers { min, max }
 }
 
 /// When processes of sites start, if the table says so.
@@ -200,27 +174,5 @@ fn access_format(text: &str) -> Result<AccessFormat, Fault> {
         "combined" => Ok(AccessFormat::Combined),
         "json" => Ok(AccessFormat::Json),
         _ => Err(one_of("the formats are", text, &["common", "combined", "json"])),
-    }
-}
-
-pub(crate) fn restart(table: &Table<'_>, problems: &mut Problems) -> Restart {
-    Restart {
-        broken_after: table.count("broken_after", &rules::BROKEN_AFTER, problems),
-        within_ms: table.duration_ms("within", &rules::WITHIN_MS, problems),
-        backoff_max_ms: table.duration_ms("backoff_max", &rules::BACKOFF_MAX_MS, problems),
-        hang_after_ms: table.duration_ms("hang_after", &rules::HANG_AFTER_MS, problems),
-    }
-}
-
-/// `head_timeout_ms` was read elsewhere, as it has a key in two tables.
-pub(crate) fn limits(table: &Table<'_>, head_timeout_ms: u32, problems: &mut Problems) -> Limits {
-    Limits {
-        head_bytes: narrow(Some(table.bytes("head_bytes", &rules::HEAD_BYTES, problems))),
-        head_timeout_ms,
-        body_bytes: table.bytes("body_bytes", &rules::BODY_BYTES, problems),
-        idle_timeout_ms: table.duration_ms("idle_timeout", &rules::IDLE_TIMEOUT_MS, problems),
-        start_timeout_ms: table.duration_ms("start_timeout", &rules::START_TIMEOUT_MS, problems),
-        drain_timeout_ms: table.duration_ms("drain_timeout", &rules::DRAIN_TIMEOUT_MS, problems),
-        connections: table.count("connections", &rules::CONNECTIONS, problems),
     }
 }

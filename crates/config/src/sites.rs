@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, exactly, narrow};
 use crate::diagnostic::Problems;
-use crate::parse::{grants, hosts, names};
+use crate::parse::{hosts, names};
 use crate::place::At;
-use crate::programs::{command_of, folders, jit};
 use crate::raw::site::{HasRoot, RawService, RawSite, RawTemplates};
-use crate::schema::{Network, SiteLimits};
-use crate::{data, remote, routes, rules, sections, statics, tls, worker};
+use crate::readers::TableSource;
+use crate::schema::SiteLimits;
+use crate::{data, programs, routes, rules, sections, statics, tls, worker};
 
 /// How many sites a file has at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ fn site(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawSite {
         redirect: table.get("redirect").and_then(|entry| routes::redirect(&entry, None, problems)),
         statics: statics::statics(&table, problems),
         limits: limits(&table, problems),
-        recycle: sections::recycle(&table, problems),
-        workers: sections::workers(&table, problems),
+        recycle: programs::recycle(&table, problems),
+        workers: programs::workers(&table, problems),
         start: sections::start(&table, problems),
         idle_stop_ms: table
             .get("idle_stop")
@@ -161,66 +161,5 @@ fn templates(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<R
 fn service(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawService {
     table.label_by_name("service");
     table.check_keys(rules::SERVICE, problems);
-    let name = table.require("name", "\"search\"", problems);
-    let name = name.and_then(|entry| entry.string(names::name, problems)).map(|name| name.value);
-    let remote = remote::door(&table, problems);
-    let path = match remote {
-        Some(offset) => remote::path(name.as_deref(), offset),
-        None => {
-            let path = table.require("path", "\"/search\"", problems);
-            path.and_then(|entry| entry.string(names::url_path, problems))
-        }
-    };
-    let command = match remote {
-        Some(_) => None,
-        None => table.require("command", "[\"bin/search\"]", problems),
-    };
-    let (command, program) = command.and_then(|entry| command_of(&entry, dir, problems)).unzip();
-    let takes_connections = table.get("takes_connections").and_then(|entry| entry.boolean(problems));
-    let environment = table.get("environment").map(|entry| entry.variables(problems));
-    RawService {
-        offset: table.offset,
-        name,
-        path,
-        command: command.unwrap_or_default(),
-        program,
-        read: folders("read", &table, dir, problems),
-        libraries: folders("libraries", &table, dir, problems),
-        memory_max: table.get("memory_max").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
-        memory_high: table.get("memory_high").and_then(|entry| entry.bytes(&rules::MEMORY_MAX, problems)),
-        processes_max: table.count("processes_max", &rules::PROCESSES_MAX, problems),
-        core_max: table.get("core_max").and_then(|entry| entry.bytes(&rules::CORE_MAX, problems)),
-        cpu_percent: table.optional_count("cpu_percent", &rules::CPU_PERCENT, problems),
-        requests: table.optional_count("requests", &rules::REQUESTS, problems),
-        network: network(&table, problems),
-        remote,
-        data: table.get("data").and_then(|entry| entry.strings(names::name, problems)).unwrap_or_default(),
-        files: table.get("files").and_then(|entry| entry.boolean(problems)).unwrap_or(false),
-        templates: table
-            .get("templates")
-            .and_then(|entry| entry.boolean(problems).filter(|has| *has).map(|_| entry.offset)),
-        jit: jit(&table, problems),
-        label_of_program: table
-            .get("label")
-            .and_then(|entry| entry.string(names::program_label, problems))
-            .map(|label| label.value),
-        takes_connections: takes_connections.unwrap_or(false),
-        environment: environment.unwrap_or_default(),
-        recycle: sections::recycle(&table, problems),
-        workers: sections::workers(&table, problems),
-        label: table.label,
-    }
-}
-
-/// What it may do in the network: `"tcp:443"` and the like, and `"udp"`.
-fn network(table: &Table<'_>, problems: &mut Problems) -> Network {
-    let elements = table.get("network").and_then(|entry| entry.elements(problems)).unwrap_or_default();
-    let mut network = Network::default();
-    for grant in elements.iter().filter_map(|element| element.parsed(grants::network_grant, problems)) {
-        match grant.value {
-            Some(grant) => network.tcp.push(grant),
-            None => network.udp = true,
-        }
-    }
-    network
+    RawService::read(TableSource { table: &table, dir }, problems)
 }

@@ -34,24 +34,7 @@ fn service(name: &str, path: &str, command: &[&str], program: &str, read: &[&str
         command: strings(command),
         program: program.into(),
         read: read.iter().map(PathBuf::from).collect(),
-        libraries: Vec::new(),
-        memory_max: None,
-        memory_high: None,
-        processes_max: 256,
-        core_max: None,
-        cpu_percent: None,
-        network: config::Network::default(),
-        data: Vec::new(),
-        files: false,
-        templates: false,
-        jit: false,
-        label: None,
-        remote: false,
-        takes_connections: false,
-        requests: None,
-        environment: Vec::new(),
-        recycle: config::Recycle::default(),
-        workers: config::Workers::default(),
+        ..Service::default()
     }
 }
 

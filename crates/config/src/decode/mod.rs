@@ -210,6 +210,11 @@ impl<'t> Entry<'t> {
         self.value.as_str()
     }
 
+    /// Whether it is `true`, without a word if it is of another type.
+    pub(crate) fn is_true(&self) -> bool {
+        self.value.as_bool() == Some(true)
+    }
+
     /// Whether it is `[]`.
     pub(crate) fn is_empty_array(&self) -> bool {
         self.value.as_array().is_some_and(|array| array.is_empty())

@@ -9,10 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::parts::{RawCertificate, RawData, RawRoute, RawSiteTls, RawTerms};
+use crate::keys::{raw_form, service_keys};
 use crate::place::At;
-use crate::schema::{
-    Network, PublicValue, Recycle, Service, Site, SiteLimits, Start, Templates, Worker, Workers,
+use crate::readers::{
+    Count, DoorPlace, Flag, FolderList, GrantList, KeyReader, NameList, OptionalCount, OptionalDuration,
+    OptionalNumber, OptionalText, PlacedFlag, ServiceCommand, ServiceName, ServicePath, Size, Variables,
+    WorkerCount,
 };
+use crate::schema::{PublicValue, Recycle, Site, SiteLimits, Start, Templates, Worker, Workers};
 use crate::statics_schema::{Redirect, Statics};
 
 /// The program of a door, which is the server's own.
@@ -95,39 +99,7 @@ pub(crate) struct RawTemplates {
     pub(crate) values: Vec<(String, PublicValue)>,
 }
 
-/// `[[site.service]]`.
-#[derive(Clone)]
-pub(crate) struct RawService {
-    /// Where the header stands.
-    pub(crate) offset: usize,
-    /// `service "search"`, or the header of a service without a name.
-    pub(crate) label: String,
-    pub(crate) name: Option<String>,
-    pub(crate) path: Option<At<String>>,
-    pub(crate) command: Vec<String>,
-    pub(crate) program: Option<At<PathBuf>>,
-    pub(crate) read: Vec<At<PathBuf>>,
-    pub(crate) libraries: Vec<At<PathBuf>>,
-    pub(crate) memory_max: Option<u64>,
-    pub(crate) memory_high: Option<u64>,
-    pub(crate) processes_max: u32,
-    pub(crate) core_max: Option<u64>,
-    pub(crate) cpu_percent: Option<u32>,
-    pub(crate) network: Network,
-    /// Where `remote` stands, if it is true.
-    pub(crate) remote: Option<usize>,
-    pub(crate) data: Vec<At<String>>,
-    pub(crate) files: bool,
-    /// Where `templates` stands, if it is true.
-    pub(crate) templates: Option<usize>,
-    pub(crate) jit: bool,
-    pub(crate) label_of_program: Option<String>,
-    pub(crate) takes_connections: bool,
-    pub(crate) requests: Option<u32>,
-    pub(crate) environment: Vec<(String, String)>,
-    pub(crate) recycle: Recycle,
-    pub(crate) workers: Workers,
-}
+service_keys!(raw_form);
 
 impl RawSite {
     /// The folder of files, if there is a good one.
@@ -243,40 +215,5 @@ impl RawWorker {
             user: self.user.map(|user| user.value),
             program: self.program.map(|(command, program)| (command, program.value)),
         }
-    }
-}
-
-impl RawService {
-    fn finish(self) -> Option<Service> {
-        let path = self.path?.value;
-        let (command, program) = match self.remote {
-            Some(_) => (vec![DOOR.to_owned(), path.clone()], PathBuf::from(DOOR)),
-            None => (self.command, self.program?.value),
-        };
-        Some(Service {
-            name: self.name?,
-            path,
-            command,
-            program,
-            read: self.read.into_iter().map(|folder| folder.value).collect(),
-            libraries: self.libraries.into_iter().map(|folder| folder.value).collect(),
-            memory_max: self.memory_max,
-            memory_high: self.memory_high,
-            processes_max: self.processes_max,
-            core_max: self.core_max,
-            cpu_percent: self.cpu_percent,
-            network: self.network,
-            remote: self.remote.is_some(),
-            data: self.data.into_iter().map(|name| name.value).collect(),
-            files: self.files,
-            templates: self.templates.is_some(),
-            jit: self.jit,
-            label: self.label_of_program,
-            takes_connections: self.takes_connections,
-            requests: self.requests,
-            environment: self.environment,
-            recycle: self.recycle,
-            workers: self.workers,
-        })
     }
 }

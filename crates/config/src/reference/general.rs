@@ -2,7 +2,9 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::row::{Row, Unit};
+use super::row::{Reload, Row, Setter, Unit, rows};
+use crate::keys::{limits_keys, restart_keys};
+use crate::readers::{Bytes, Bytes32, Count, Duration, ReadElsewhere};
 use crate::rules::{
     ACCESS_BYTES, BACKOFF_MAX_MS, BAN_AFTER, BAN_TIME_MS, BODY_BYTES, BROKEN_AFTER, CONNECTIONS,
     DRAIN_TIMEOUT_MS, FIRST_BYTE_TIMEOUT_MS, FLUSH_MS, GATES, HANG_AFTER_MS, HEAD_BYTES, HEAD_TIMEOUT_MS,
@@ -23,35 +25,37 @@ pub(super) const SERVER: &[Row] = &[
         "folder",
         "`\"state\"`",
         "what must outlive a restart: the uid table, whose the names of sites are, files and data of services, and core files. Keep it",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "run_dir",
         "folder",
         "`\"run\"`",
         "`admin.sock`, `admin.secret` (what an order begins with), `bulkheadd.pid`, the empty root. The \
          path of `admin.sock` has at most 107 bytes",
-    ),
-    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs"),
-    Row::number("gates", Unit::Count, &GATES, "processes that accept connections").absent("one per core"),
+    ).reload(Reload::Restart),
+    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs").reload(Reload::Logger),
+    Row::number("gates", Unit::Count, &GATES, "processes that accept connections")
+        .reload(Reload::Restart)
+        .absent("one per core"),
     Row::other(
         "isolation",
         "`\"strict\"` or `\"degraded\"`",
         "`\"strict\"`",
         "as root: refuse to start a process one of whose [layers](internals/jail.md) cannot be applied, or \
          start it without, which the start and `bulkhead status` say. Without root it is always degraded",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "danger_without",
         "array of layers",
         "`[]`",
         "layers that are left out on purpose, for tests; only with `\"degraded\"`",
-    ),
+    ).reload(Reload::Restart),
     Row::other(
         "start",
         "`\"always\"` or `\"on-demand\"`",
         "`\"always\"`",
         "when the processes of sites start: with the server, or with [the first connection](guide/operating.md#start-on-demand)",
-    ),
+    ).reload(Reload::Sites),
     Row::number(
         "idle_stop",
         Unit::Duration,
@@ -74,7 +78,8 @@ pub(super) const LISTEN: &[Row] = &[
         "`true` behind a load balancer that mixes users on one connection: the address of the peer then \
          says nothing, so there are no shares, rates and bans here, and services with `takes_connections` \
          are reached through their site's worker",
-    ),
+    )
+    .reload(Reload::Sites),
     Row::other(
         "tls",
         "boolean",
@@ -146,7 +151,7 @@ pub(super) const TLS: &[Row] = &[
         "array of networks",
         "`[\"127.0.0.0/8\"]`",
         "clients that are never refused for this; 256 of them, as in `exempt`",
-    ),
+    ).reload(Reload::Gates),
     Row::other(
         "hsts",
         "string",
@@ -162,7 +167,7 @@ pub(super) const TLS: &[Row] = &[
          `[[site.data]]`, `statements`, `password`, `server_ca`, `certificate` and `key` are checked for changes; `bulkhead reload` \
          checks them at once. A changed file is used from then on; a file with a mistake is reported in the \
          error log, and the old contents stay",
-    ),
+    ).reload(Reload::Nothing),
     Row::other(
         "resumption",
         "`\"tickets\"`, `\"stateful\"`, `\"off\"`",
@@ -175,13 +180,14 @@ pub(super) const TLS: &[Row] = &[
         "boolean",
         "`true`",
         "OCSP stapling; needs a responder URL in the certificate ([below](#ocsp-stapling))",
-    ),
+    ).reload(Reload::Stapler),
     Row::other(
         "ocsp_ports",
         "array of 1 to 16 ports",
         "`[80]`",
         "the ports at which responders may be asked",
-    ),
+    )
+    .reload(Reload::Stapler),
 ];
 
 pub(super) const LOG: &[Row] = &[
@@ -191,7 +197,8 @@ pub(super) const LOG: &[Row] = &[
         "`\"combined\"`",
         "the shape of a line in access logs",
     ),
-    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory"),
+    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory")
+        .reload(Reload::GatesAndSites),
     Row::other(
         "daily",
         "boolean",
@@ -221,69 +228,9 @@ pub(super) const LOG: &[Row] = &[
     ),
 ];
 
-pub(super) const RESTART: &[Row] = &[
-    Row::number("broken_after", Unit::Count, &BROKEN_AFTER, "this many unclean exits ..."),
-    Row::number("within", Unit::Duration, &WITHIN_MS, "... in this time make a site or service broken"),
-    Row::number(
-        "backoff_max",
-        Unit::Duration,
-        &BACKOFF_MAX_MS,
-        "the longest pause before a restart; also capped at `within / (broken_after + 1)`",
-    ),
-    Row::number(
-        "hang_after",
-        Unit::Duration,
-        &HANG_AFTER_MS,
-        "a process that does not say a word for so long, though it has a processor, is ended, and started again; a gate has less",
-    ),
-];
+pub(super) const RESTART: &[Row] = restart_keys!(rows);
 
-pub(super) const LIMITS: &[Row] = &[
-    Row::number(
-        "head_bytes",
-        Unit::Size,
-        &HEAD_BYTES,
-        "the longest request head; above it, 431, or 414 where the target alone is longer",
-    ),
-    Row::number(
-        "head_timeout",
-        Unit::Duration,
-        &HEAD_TIMEOUT_MS,
-        "an older place of `head_timeout` in `[conditioning]`; if both are given, they are the same",
-    ),
-    Row::number(
-        "body_bytes",
-        Unit::Size,
-        &BODY_BYTES,
-        "the longest request body; above it, 413. 0 refuses bodies",
-    ),
-    Row::number(
-        "idle_timeout",
-        Unit::Duration,
-        &IDLE_TIMEOUT_MS,
-        "how long a kept-alive connection may be silent (60 s in a gate)",
-    ),
-    Row::number(
-        "start_timeout",
-        Unit::Duration,
-        &START_TIMEOUT_MS,
-        "how long a request waits for a worker before 503; how long a relaunched process may take to be \
-         ready",
-    ),
-    Row::number(
-        "drain_timeout",
-        Unit::Duration,
-        &DRAIN_TIMEOUT_MS,
-        "how long a retired process may take to finish",
-    ),
-    Row::number(
-        "connections",
-        Unit::Count,
-        &CONNECTIONS,
-        "connections that one process (gate, site, service) holds at once; half of them may wait for one \
-         site or service",
-    ),
-];
+pub(super) const LIMITS: &[Row] = limits_keys!(rows);
 
 pub(super) const CONDITIONING: &[Row] = &[
     Row::number(
@@ -377,5 +324,6 @@ pub(super) const CONDITIONING: &[Row] = &[
         "array of filters, 16 of them",
         "`[]`",
         "programs through which every request goes, in this order",
-    ),
+    )
+    .reload(Reload::Filters),
 ];

@@ -2,7 +2,13 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::row::{Row, Unit};
+use super::row::{Reload, Row, Setter, Unit, rows};
+use crate::keys::service_keys;
+use crate::parse::names;
+use crate::readers::{
+    Count, DoorPlace, Flag, FolderList, GrantList, NameList, OptionalCount, OptionalDuration, OptionalNumber,
+    OptionalText, PlacedFlag, ServiceCommand, ServiceName, ServicePath, Size, Variables, WorkerCount,
+};
 use crate::rules::{
     ANSWER_TIMEOUT_MS, BODY_BYTES, COMPRESS_BYTES, CONNECTIONS, CORE_MAX, CPU_PERCENT, DATA_CONNECTIONS,
     DATA_MEMORY_MAX, DYNAMIC_LEVEL, IDLE_STOP_MS, IDLE_TIMEOUT_MS, MAX_AGE_MS, MAX_REQUESTS, MEMORY_MAX,
@@ -57,54 +63,54 @@ pub(super) const SITE: &[Row] = &[
         "array of file names",
         "`[\"index.html\"]`",
         "tried in this order for a folder; `[]` for none",
-    ),
+    ).tenant(),
     Row::other(
         "cache_control",
         "duration in whole seconds, up to a year",
         "says nothing",
         "how long a browser may use a copy of a file unasked; shared caches three times as long; `\"0s\"` \
          is `no-cache`",
-    ),
+    ).tenant(),
     Row::number(
         "stat_interval",
         Unit::Duration,
         &STAT_INTERVAL_MS,
         "how long a file in the cache is not looked at, if the kernel does not tell of a change before",
-    )
+    ).tenant()
     .absent("120 s where changes are told, else 1 s"),
-    Row::other("compress", "table, or boolean", "all of it", "[below](#compression)"),
+    Row::other("compress", "table, or boolean", "all of it", "[below](#compression)").tenant(),
     Row::other(
         "error_page",
         "table of files",
         "none",
         "`{ 404 = \"errors/404.html\" }`: files or scripts below `root`, by status (400 to 599)",
-    ),
+    ).tenant(),
     Row::other(
         "listing",
         "boolean",
         "`false`",
         "a folder without an index file is listed, as JSON for who asks for that",
-    ),
+    ).tenant(),
     Row::other(
         "send_sources",
         "array of suffixes",
         "`[]`",
         "scripts with these suffixes are sent as files, where no route runs them: \
          [scripts](guide/static.md#scripts-and-hidden-files)",
-    ),
+    ).tenant(),
     Row::other(
         "media_types",
         "table of strings",
         "`{}`",
         "media types of files by suffix, before those that are built in: `{ \".wasm\" = \"application/wasm\" }`",
-    ),
+    ).tenant(),
     Row::other(
         "send_hidden",
         "array of names",
         "`[]`",
         "names that begin with a dot and are served all the same, of files or folders; `.well-known` \
          always is",
-    ),
+    ).tenant(),
     Row::other(
         "php",
         "target, or array",
@@ -120,32 +126,32 @@ pub(super) const SITE: &[Row] = &[
         "none",
         "every request is sent there, but for files below `/.well-known/acme-challenge/`; status 302 if it \
          does not say",
-    ),
+    ).tenant(),
     Row::other(
         "headers",
         "table of strings",
         "`{}`",
         "header lines of every answer; not those that the server itself writes",
-    ),
+    ).tenant(),
     Row::other(
         "request_headers",
         "table of strings",
         "`{}`",
         "headers of requests for backends and functions, in place of what clients say; `\"\"` takes one away. Not those \
          that the server itself writes: `X-Forwarded-*`, `Forwarded` and what belongs to the body or the connection",
-    ),
+    ).tenant(),
     Row::other(
         "hide_headers",
         "array of names",
         "`[]`",
         "headers of backends' answers that clients do not see, such as `\"X-Powered-By\"`",
-    ),
+    ).tenant(),
     Row::other(
         "`allow`, `deny`",
         "arrays of networks, or `\"all\"`",
         "`[]`",
         "clients that may ask, and that may not: [access rules](guide/static.md#access-rules)",
-    ),
+    ).tenant(),
     Row::other(
         "auth",
         "`{ users, realm }`",
@@ -197,8 +203,8 @@ pub(super) const SITE: &[Row] = &[
     ),
     Row::other("service", "`[[site.service]]`", "none", "see below"),
     Row::other("data", "`[[site.data]]`", "none", "see below"),
-    Row::other("templates", "`[site.templates]`", "none", "see below"),
-    Row::other("route", "`[[site.route]]`", "none", "see below"),
+    Row::other("templates", "`[site.templates]`", "none", "see below").tenant(),
+    Row::other("route", "`[[site.route]]`", "none", "see below").tenant(),
     Row::number("body_bytes", Unit::Size, &BODY_BYTES, "the longest body of a request")
         .absent("as of `[limits]`"),
     Row::number(
@@ -266,20 +272,23 @@ pub(super) const COMPRESS: &[Row] = &[
         "array of `\"br\"`, `\"zstd\"`, `\"gzip\"`",
         "`[\"br\", \"zstd\", \"gzip\"]`",
         "the encodings that are used, the preferred one first",
-    ),
+    )
+    .tenant(),
     Row::number(
         "static_level",
         Unit::Count,
         &STATIC_LEVEL,
         "the effort for files, which are compressed once",
-    ),
+    )
+    .tenant(),
     Row::number(
         "dynamic_level",
         Unit::Count,
         &DYNAMIC_LEVEL,
         "the effort for answers that are made for each request",
-    ),
-    Row::number("max_bytes", Unit::Size, &COMPRESS_BYTES, "what is larger is not compressed"),
+    )
+    .tenant(),
+    Row::number("max_bytes", Unit::Size, &COMPRESS_BYTES, "what is larger is not compressed").tenant(),
 ];
 
 pub(super) const ROUTE: &[Row] = &[
@@ -289,14 +298,14 @@ pub(super) const ROUTE: &[Row] = &[
         "one is required",
         "requests at or below a path (inside the site's), whose last name ends so (`\".php\"`, `\".env\"`), or both; no two \
          routes with the same",
-    ),
+    ).tenant(),
     Row::other(
         "pattern",
         "regular expression",
         "none",
         "in place of `path` and `suffix`: requests in whose decoded path the expression finds something, as in \
          `'^/article/(\\d+)$'`; at most 512 bytes, [its syntax](guide/static.md#patterns)",
-    ),
+    ).tenant(),
     Row::other(
         "alias",
         "folder",
@@ -311,8 +320,8 @@ pub(super) const ROUTE: &[Row] = &[
         "sends the client to `to`; `status` is 301, 302, 303, 307 or 308, and 302 if it is left out. If \
          `path` and `to` end with `/`, what follows is added. [Variables](guide/static.md#variables) stand for \
          parts of the request; its query goes along, unless `to` ends with `?`",
-    ),
-    Row::other("rewrite", "path", "none", "answers as for this path, made in the same way"),
+    ).tenant(),
+    Row::other("rewrite", "path", "none", "answers as for this path, made in the same way").tenant(),
     Row::other(
         "try_files",
         "array of 2 to 8 paths",
@@ -320,7 +329,7 @@ pub(super) const ROUTE: &[Row] = &[
         "answers as for the first of these paths at which there is a file, or a folder with an index file, or as \
          for the last, which may be a status: `[\"$uri\", \"$uri.html\", \"=404\"]`. A status alone, `[\"=503\"]`, is the answer in \
          any case, also where there is no `root`",
-    ),
+    ).tenant(),
     Row::other(
         "upstream",
         "target, or array",
@@ -335,20 +344,20 @@ pub(super) const ROUTE: &[Row] = &[
         "`false`",
         "acts only where there is no such file that may be sent; needs a `root` or `vhosts`. A suffix with \
          `upstream` or `fastcgi` acts with and without: its files are programs",
-    ),
+    ).tenant(),
     Row::other(
         "internal",
         "boolean",
         "`false`",
         "clients get 404; only an index file, an error page, a `rewrite` to a whole path or a server's \
          `X-Accel-Redirect` leads here, as with nginx's `internal`",
-    ),
+    ).tenant(),
     Row::other(
         "strip_prefix",
         "boolean",
         "`false`",
         "with `upstream`, `hook`: they get the path without the route's, and that in `X-Forwarded-Prefix`",
-    ),
+    ).tenant(),
     Row::other(
         "`headers`, `request_headers`, `hide_headers`, `allow`, `deny`, `auth`",
         "as of a site",
@@ -401,7 +410,7 @@ pub(super) const TEMPLATES: &[Row] = &[
         "table of strings, integers and booleans",
         "`{}`",
         "at most 256 public values for templates and services; names of letters, digits and `_`; a string has at most 4096 bytes",
-    ),
+    ).tenant(),
 ];
 
 pub(super) const DATA: &[Row] = &[
@@ -466,160 +475,7 @@ pub(super) const DATA: &[Row] = &[
     ),
 ];
 
-pub(super) const SERVICE: &[Row] = &[
-    Row::other("name", "string", "required", "unique in its site; the rule of a site's name"),
-    Row::other(
-        "path",
-        "string",
-        "required, but for `remote`",
-        "inside the site's `path`; no two services of a site with the same; see below",
-    ),
-    Row::other(
-        "command",
-        "array of strings, a program first",
-        "required, but for `remote`",
-        "the program and its arguments; a whole or relative path, an ELF executable",
-    ),
-    Row::other(
-        "read",
-        "array of folders",
-        "`[]`",
-        "the folders that it may read; beside them it sees only [its libraries and a few \
-         devices](guide/services.md)",
-    ),
-    Row::other(
-        "libraries",
-        "array of folders",
-        "`[]`",
-        "folders of root's that it may read and load code from while it runs: for [interpreters](guide/python.md). \
-         `command` may then name a program of the machine's",
-    ),
-    Row::number(
-        "memory_max",
-        Unit::Size,
-        &MEMORY_MAX,
-        "memory of all processes of a worker, where a control group can be made; and private writable memory of \
-         each of them (`RLIMIT_DATA`). This and the next three hold for each of its `workers`",
-    )
-    .absent("no limit"),
-    Row::number(
-        "memory_high",
-        Unit::Size,
-        &MEMORY_MAX,
-        "above this it is slowed down; needs a control group",
-    )
-    .absent("no limit"),
-    Row::number("processes_max", Unit::Count, &PROCESSES_MAX, "processes and threads, itself included"),
-    Row::number(
-        "cpu_percent",
-        Unit::Count,
-        &CPU_PERCENT,
-        "time of processors, in hundredths of one: 150 is one and a half; needs a control group",
-    )
-    .absent("no limit"),
-    Row::other(
-        "network",
-        "array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`",
-        "`[]`",
-        "where it may connect to: a TCP port of any host, or of one host or network \
-         (`\"tcp:10.0.0.5:5432\"`, `\"tcp:10.0.0.0/8:5432\"`, `\"tcp:[fd00::1]:443\"`); UDP to and from \
-         anywhere. [Its connector](guide/services.md#network) makes the connections. It also gets \
-         `/etc/hosts`, `/etc/resolv.conf` and certificates; without, no network at all",
-    ),
-    Row::other(
-        "remote",
-        "boolean",
-        "`false`",
-        "the service runs on [another machine](guide/data.md#on-another-machine), and calls from there the statements that are \
-         granted to it: it has a `name` and `data`, and neither `path` nor `command`; the site has `client_ca`",
-    ),
-    Row::other(
-        "data",
-        "array of strings",
-        "`[]`",
-        "the data sources of its site of which it may call statements: [databases](guide/data.md)",
-    ),
-    Row::other(
-        "files",
-        "boolean",
-        "`false`",
-        "it has a folder of its own, to keep files in: `files/SITE/NAME` of `state_dir`, which it sees as `/files`. Nothing in \
-         it is executed: [uploads](guide/service-toolkit.md#uploads)",
-    ),
-    Row::other(
-        "templates",
-        "boolean",
-        "`false`",
-        "it has the [templates](guide/templates.md) and public values of its site",
-    ),
-    Row::other(
-        "jit",
-        "boolean",
-        "`false`",
-        "it may make code while it runs, as Node.js, PyPy, LuaJIT, Java and .NET do: [executable \
-         memory](guide/services.md#executable-memory)",
-    ),
-    Row::number(
-        "core_max",
-        Unit::Size,
-        &CORE_MAX,
-        "the largest core file. It then starts in `/cores`, a folder of its own in memory with room for 15 \
-         files and so many bytes, which count as the service's memory (`memory_max` must have room for \
-         both); so its paths must be absolute. After a crash the newest file is copied to `cores` of \
-         `state_dir`, for root alone, the latest four. Needs `kernel.core_pattern` without a path",
-    )
-    .absent("none"),
-    Row::other(
-        "label",
-        "string",
-        "none",
-        "the SELinux context or AppArmor profile of its program; refused where neither is active",
-    ),
-    Row::other(
-        "takes_connections",
-        "boolean",
-        "`false`",
-        "the gate hands connections straight to it; [the price](guide/services.md#takes_connections--true)",
-    ),
-    Row::number(
-        "requests",
-        Unit::Count,
-        &REQUESTS,
-        "requests that its site's worker may pass on to it at once; the next wait, and get 503 after 10 s, \
-         [as for servers behind a site](guide/proxy.md#what-goes-wrong)",
-    )
-    .absent("a share of `connections`"),
-    Row::other(
-        "environment",
-        "table of strings",
-        "`{}`",
-        "its whole environment; names of letters, digits and `_`",
-    ),
-];
+pub(super) const SERVICE: &[Row] = service_keys!(rows);
 
 /// Keys of a site and of a service alike: how many processes it has, and when one takes the place of another.
-pub(super) const PROCESSES: &[Row] = &[
-    Row::other(
-        "workers",
-        "integer, 1 to 64, or `{ min, max }`",
-        "`1`",
-        "its processes: [so many, or as many as there is work for](guide/operating.md#several-processes)",
-    ),
-    Row::number(
-        "max_requests",
-        Unit::Count,
-        &MAX_REQUESTS,
-        "after so many requests a new process takes its place",
-    )
-    .absent("never"),
-    Row::number("max_age", Unit::Duration, &MAX_AGE_MS, "after so long a new process takes its place")
-        .absent("never"),
-    Row::number(
-        "recycle_memory",
-        Unit::Size,
-        &MEMORY_MAX,
-        "with so much memory of its own a new process takes its place; a service cannot exceed its `memory_max`. \
-         Its old name, `max_memory`, is still read, with a warning",
-    )
-    .absent("never"),
-];
+pub(super) const PROCESSES: &[Row] = SERVICE.split_at(SERVICE.len() - 4).1;

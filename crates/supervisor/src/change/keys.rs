@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root. Sees: two checked configurations. A field that is in no list here is not compiled.
 
 use config::{
-    CertificateFiles, Conditioning, Filter, Limits, Listener, Log, Matcher, Recycle, Restart, Route, Server,
-    Service, Site, SiteLimits, SiteTls, Statics, Talk, Terms, Tls, Worker,
+    CertificateFiles, Conditioning, Filter, Listener, Log, Matcher, Recycle, Route, Server, Site, SiteLimits,
+    SiteTls, Statics, Talk, Terms, Tls, Worker,
 };
 
 /// The keys of those fields that differ, in the order of the list; `_` is for fields that others make up.
@@ -151,40 +151,6 @@ pub(super) fn certificate(old: &CertificateFiles, new: &CertificateFiles) -> Vec
     differing!(old, new, CertificateFiles { certificate: "certificate", key: "key" })
 }
 
-pub(super) fn service(old: &Service, new: &Service) -> Vec<&'static str> {
-    let mut keys = differing!(
-        old,
-        new,
-        Service {
-            name: "name",
-            path: "path",
-            command: "command",
-            program: _,
-            read: "read",
-            libraries: "libraries",
-            memory_max: "memory_max",
-            memory_high: "memory_high",
-            processes_max: "processes_max",
-            core_max: "core_max",
-            cpu_percent: "cpu_percent",
-            network: "network",
-            remote: "remote",
-            data: "data",
-            files: "files",
-            templates: "templates",
-            jit: "jit",
-            label: "label",
-            takes_connections: "takes_connections",
-            requests: "requests",
-            environment: "environment",
-            recycle: _,
-            workers: "workers",
-        }
-    );
-    keys.extend(recycle(&old.recycle, &new.recycle));
-    keys
-}
-
 fn recycle(old: &Recycle, new: &Recycle) -> Vec<&'static str> {
     differing!(old, new, Recycle { requests: "max_requests", age_ms: "max_age", memory: "recycle_memory" })
 }
@@ -271,22 +237,6 @@ pub(super) fn tls(old: &Tls, new: &Tls) -> Vec<&'static str> {
     )
 }
 
-pub(super) fn limits(old: &Limits, new: &Limits) -> Vec<&'static str> {
-    differing!(
-        old,
-        new,
-        Limits {
-            head_bytes: "head_bytes",
-            head_timeout_ms: "head_timeout",
-            body_bytes: "body_bytes",
-            idle_timeout_ms: "idle_timeout",
-            start_timeout_ms: "start_timeout",
-            drain_timeout_ms: "drain_timeout",
-            connections: "connections",
-        }
-    )
-}
-
 pub(super) fn conditioning(old: &Conditioning, new: &Conditioning) -> Vec<&'static str> {
     differing!(
         old,
@@ -305,19 +255,6 @@ pub(super) fn conditioning(old: &Conditioning, new: &Conditioning) -> Vec<&'stat
             ban_after: "ban_after",
             ban_time_ms: "ban_time",
             filters: _,
-        }
-    )
-}
-
-pub(super) fn restart(old: &Restart, new: &Restart) -> Vec<&'static str> {
-    differing!(
-        old,
-        new,
-        Restart {
-            broken_after: "broken_after",
-            within_ms: "within",
-            backoff_max_ms: "backoff_max",
-            hang_after_ms: "hang_after"
         }
     )
 }

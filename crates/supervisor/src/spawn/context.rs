@@ -176,7 +176,7 @@ impl SpawnContext {
     pub fn recycle(&self, spec: &ProcessSpec) -> config::Recycle {
         match (spec.role, self.config.sites.get(usize::from(spec.site))) {
             (Role::Site, Some(site)) => site.recycle,
-            _ => self.service(spec).map(|(_, service)| service.recycle).unwrap_or_default(),
+            _ => self.service(spec).map(|(_, service)| service.recycle()).unwrap_or_default(),
         }
     }
 
@@ -221,28 +221,12 @@ pub fn chain(config: &Config) -> Vec<Service> {
     let filters = config.conditioning.filters.iter().enumerate();
     let service = |(index, filter): (usize, &config::Filter)| Service {
         name: format!("filter {index}"),
-        path: String::new(),
         command: filter.command.clone(),
         program: filter.program.clone(),
         read: filter.read.clone(),
-        libraries: Vec::new(),
-        memory_max: None,
-        memory_high: None,
         processes_max: FILTER_PROCESSES,
-        core_max: None,
-        cpu_percent: None,
-        network: config::Network::default(),
-        remote: false,
-        data: Vec::new(),
-        files: false,
-        templates: false,
         jit: filter.jit,
-        label: None,
-        takes_connections: false,
-        requests: None,
-        environment: Vec::new(),
-        recycle: config::Recycle::default(),
-        workers: config::Workers::default(),
+        ..Service::default()
     };
     filters.map(service).collect()
 }

@@ -70,7 +70,7 @@ impl SpawnContext {
             oom_score: Some(self.oom_score(spec.role.oom_step())),
             filter: self.filters.get(policy)?,
             calls,
-            label: service.and_then(|service| service.label.clone()),
+            label: service.and_then(|service| service.program_label.clone()),
             without,
         })
     }

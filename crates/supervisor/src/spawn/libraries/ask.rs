@@ -118,7 +118,7 @@ impl SpawnContext {
         let limits = self.limits_of(question.spec);
         let may_run = [question.program, question.loader.2];
         let mut jail = self.jail_of_loader(question.spec.identity, limits, &may_run, descriptors)?;
-        jail.label.clone_from(&question.service.label);
+        jail.label.clone_from(&question.service.program_label);
         let child =
             sys::process::start(&program, jail.pids(), || jail::enter(&jail)).map_err(Error::Start)?;
         // The launcher's own copies of the writing end would keep the pipe from ending.
