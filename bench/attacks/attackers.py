@@ -22,7 +22,8 @@ from frames import DATA, END_HEADERS, HEADERS, SETTINGS, block, frame
 from tls_server import insecure
 
 PING = 6
-#: The number of an attack, and of the process that makes it: the server bans an address, and the next round is to show as well.
+#: The number of an attack, and of the process that makes it: the server bans an address, and the next round is to show
+#: as well.
 FROM = "127.77.{}.{}"
 #: Seconds until an attack must have shown; an order may wait for its deadlines.
 SHOWS = 60

@@ -2,8 +2,8 @@
 
 import multiprocessing
 
-# There is no lock: an attacker is killed at any moment, and if it held one, the run would wait for ever. A count may be lost when two
-# processes count at once.
+# There is no lock: an attacker is killed at any moment, and if it held one, the run would wait for ever. A count may be
+# lost when two processes count at once.
 _SEEN = multiprocessing.get_context("fork").RawValue("Q", 0)
 
 

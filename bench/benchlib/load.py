@@ -33,8 +33,8 @@ def children_seconds():
 class Command:
     """A load that is a client's command line; `lines` are run at once, and their figures added up."""
 
-    #: Whether there is load before a measurement; whether an answer is checked first; whether requests are logged; whether
-    #: the servers have one core, and the clients the other.
+    #: Whether there is load before a measurement; whether an answer is checked first; whether requests are logged;
+    #: whether the servers have one core, and the clients the other.
     warms, checks, logged, pinned = True, True, True, True
 
     def seconds(self, options):

@@ -23,8 +23,8 @@ FEW = [source for second in range(1, 5) for source in addresses(f"20.{second}.0.
 #: Attackers who have machines everywhere: 24 addresses in each of eleven /8s.
 MANY = [source for turn in range(24) for first in range(20, 31)
         for source in addresses(f"{first}.{turn}.0.0/16", 24)[turn:turn + 1]]
-#: They are many, as an address has 55,000 ports, and a port that a server has closed rests for a minute: with few addresses,
-#: clients of fast servers look for a port most of the time.
+#: They are many, as an address has 55,000 ports, and a port that a server has closed rests for a minute: with few
+#: addresses, clients of fast servers look for a port most of the time.
 OTHERS = [f"{first}.77.7.{last}" for last in range(1, 65) for first in range(31, 40)]
 
 

@@ -35,7 +35,8 @@ def receive(channel):
     try:
         data, fds, _, _ = socket.recv_fds(channel, MESSAGE_MAX, 1)
     except ConnectionResetError:
-        # A process that ended without having read all: the kernel says so once, ahead of what that process had given back.
+        # A process that ended without having read all: the kernel says so once, ahead of what that process had given
+        # back.
         return receive(channel)
     return (data, fds[0] if fds else -1) if data else None
 

@@ -1,4 +1,5 @@
-//! Commands of the administrator: whatever a client says on the socket, it is refused in words or is one of the commands.
+//! Commands of the administrator: whatever a client says on the socket, it is refused in words or is one of the
+//! commands.
 //!
 //! The answers to a command are made of what was understood, so this looks at that too.
 

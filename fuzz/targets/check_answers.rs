@@ -1,5 +1,5 @@
-//! What `signer check` prints: whatever the bytes, there are as many answers as questions or none, and nothing in them that a
-//! terminal would obey.
+//! What `signer check` prints: whatever the bytes, there are as many answers as questions or none, and nothing in them
+//! that a terminal would obey.
 //!
 //! A made-up file may have taken over the process that prints.
 

@@ -1,4 +1,5 @@
-//! Parameters of a FastCGI request: a server reads the pairs that were written, each name once, and none that a client chose.
+//! Parameters of a FastCGI request: a server reads the pairs that were written, each name once, and none that a client
+//! chose.
 //!
 //! The lines are the script, what follows it, the host, and header fields.
 

@@ -1,4 +1,5 @@
-//! Responses of HTTP/1 as the site worker writes them: however they are made and sent, a client reads the same ones again.
+//! Responses of HTTP/1 as the site worker writes them: however they are made and sent, a client reads the same ones
+//! again.
 
 // The modules need nothing else of the site worker, which is large.
 #[allow(dead_code)]

@@ -1,5 +1,5 @@
-//! What a publisher has kept for its successor: a version that is whole, and that has its number, or why not. What is read is read
-//! again from its parts.
+//! What a publisher has kept for its successor: a version that is whole, and that has its number, or why not. What is
+//! read is read again from its parts.
 
 use publisher::kept::read;
 

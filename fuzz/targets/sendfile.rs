@@ -1,4 +1,5 @@
-//! `X-Accel-Redirect` and `X-Sendfile`: whatever a server names, it is a path of the site, and its file is below the root.
+//! `X-Accel-Redirect` and `X-Sendfile`: whatever a server names, it is a path of the site, and its file is below the
+//! root.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,5 @@
-//! A file of statements, in whatever dialect: every line of every mistake is there, and what is accepted keeps its text.
+//! A file of statements, in whatever dialect: every line of every mistake is there, and what is accepted keeps its
+//! text.
 
 use statements::{Dialect, Engine, WordPart};
 

@@ -1,5 +1,5 @@
-//! Templates: what is compiled can be rendered within its limits, and every mistake is in a file that is there. Two templates, divided
-//! by a NUL, may name each other as `a` and `b`.
+//! Templates: what is compiled can be rendered within its limits, and every mistake is in a file that is there. Two
+//! templates, divided by a NUL, may name each other as `a` and `b`.
 
 use templates::{PAGE_BYTES_MAX, Sources, TemplateSet};
 

@@ -149,7 +149,8 @@ class _Proxy:
         self._later: deque[Call] = deque()
         self._number = 0
         self._is_welcome = self._is_last = False
-        #: How long calls may take, in seconds, as the proxy says: a proxy that hangs says nothing more. None: nobody knows.
+        #: How long calls may take, in seconds, as the proxy says: a proxy that hangs says nothing more. None: nobody
+        #: knows.
         self._usual: Optional[float] = None
         self._timeouts: dict[str, float] = {}
         self._timer: Optional[asyncio.TimerHandle] = None

@@ -16,7 +16,7 @@ SITES = [
     site("main", [service(read=["data"]), service("direct", "/direct", takes=True)]),
     site("other"),
 ]
-NAMES = ["bulkheadd", "gate", "main", "main/probe", "main/direct", "other", "logger", "admin"]
+NAMES = ["bulkheadd", "gate", "main", "main/probe", "main/direct", "other", "admin", "logger"]
 #: What a process is called in its command line.
 TITLES = {"main": "site main", "other": "site other", "main/probe": "bin/probe", "main/direct": "bin/direct"}
 

@@ -138,7 +138,8 @@ class Pooled(WithTypes):
     """A source behind a pooler."""
 
     mode = "transaction"
-    # The library asks the server of a parameter's type by a statement of its own, which it keeps by name: not for connections that others have.
+    # The library asks the server of a parameter's type by a statement of its own, which it keeps by name: not for
+    # connections that others have.
     any_statements = WithTypes.any_statements.replace("= :mood", "= (:mood::text)::mood")
 
     def settings(self):

@@ -165,7 +165,8 @@ class Remote(Machines):
 
     def test_large_results(self):
         with Holder(self.papers) as holder, Web(self.papers, holder.tls) as web:
-            # So many at once that parts of them alternate, and that together they have more than may wait for the other machine.
+            # So many at once that parts of them alternate, and that together they have more than may wait for the other
+            # machine.
             found = []
             threads = [threading.Thread(target=lambda: found.append(web.ask("many", "large", 6000))) for _ in range(12)]
             for thread in threads:

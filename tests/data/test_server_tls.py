@@ -285,7 +285,8 @@ class Cases:
                 server.write(name, text)
             server.renew("own.key", engine.at.at("own.key").read_text(), HOLDS)
             self.assertTrue(server.answers_anew(), server.log())
-            # The check of a key beside another certificate refuses the reload, or the data proxy waits for the other half.
+            # The check of a key beside another certificate refuses the reload, or the data proxy waits for the other
+            # half.
             pair = engine.pair("ca")
             server.write("own.key", pair["own.key"])
             server.command("reload", "--run-dir", "run")

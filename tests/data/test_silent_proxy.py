@@ -17,7 +17,8 @@ pytestmark = pytest.mark.alone
 
 #: A statement that is fast, and may take no longer.
 QUICK = "\n-- name: quick :one\n-- services: asker\n-- timeout: 300ms\nSELECT 1 AS one;\n"
-#: When a call has to have ended, in seconds: its timeout, and a tenth of a second; and how long a request and its answer take here.
+#: When a call has to have ended, in seconds: its timeout, and a tenth of a second; and how long a request and its
+#: answer take here.
 TIMEOUT, WORD, WAY = 0.3, 0.1, 0.25
 
 

@@ -62,8 +62,8 @@ class Unread(Machines):
                 self.assertEqual(writing.failed, {})
                 self.assertTrue(until(lambda: "does not read its answers" in holder.log(), 20), holder.log())
                 ends, lengths = self.read(door)
-                # Some have come whole before the door was full. A door does not know which calls change something, so it says that
-                # one whose end has come may have.
+                # Some have come whole before the door was full. A door does not know which calls change something, so
+                # it says that one whose end has come may have.
                 self.assertIn("Busy", ends)
                 self.assertLessEqual(set(ends), {"Busy", "Done", "Lost"})
                 self.assertTrue(all(length > LENGTH for length in lengths), lengths)

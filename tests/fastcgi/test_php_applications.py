@@ -121,8 +121,8 @@ class WordPress(Application):
         cls.mariadb.ask("create database wordpress")
         # Debian's own reads /etc/wordpress; without it, the wizard of WordPress asks.
         (cls.public / "wp-config.php").unlink()
-        # A browser asks for it at a time of its own. WordPress would lead it to the installer, which answers with 500 while
-        # another request makes the tables.
+        # A browser asks for it at a time of its own. WordPress would lead it to the installer, which answers with 500
+        # while another request makes the tables.
         (cls.public / "favicon.ico").write_bytes(png((208, 16, 16), 16))
 
     def test_the_first_day(self):

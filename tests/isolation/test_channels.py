@@ -35,7 +35,8 @@ UNREAD = 150
 ANSWERS_OF_ITS_OWN, GOOD_ANSWERS = 13, (7, 8, 9, 12)
 #: The stages of a rogue, and by when each is over.
 STAGES = {"deeds": 15, "silence": 10, "end": 40}
-#: Seconds that the launcher may take for an answer while a rogue is at work, on a machine that is busy with the tests as well.
+#: Seconds that the launcher may take for an answer while a rogue is at work, on a machine that is busy with the tests
+#: as well.
 LAUNCHER_MAX = 5
 #: A rogue does not go when it is asked to.
 LIMITS = {"start_timeout": "2s", "drain_timeout": "1s", "connections": 400}
@@ -129,7 +130,8 @@ class Channels(unittest.TestCase):
             with self.subTest(process=process):
                 self.assertLessEqual(after[process][0], descriptors + DESCRIPTORS_MORE, process.descriptors())
                 self.assertLessEqual(after[process][1], memory + MEMORY_MORE_KIB)
-        # A gate that does not answer while connections come is replaced before it has done everything; the last one does it.
+        # A gate that does not answer while connections come is replaced before it has done everything; the last one
+        # does it.
         until(lambda: all(re.search(pattern, server.log()) for pattern in refused), STAGES["end"])
         log = server.log()
         for pattern in refused:

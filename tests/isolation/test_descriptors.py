@@ -39,7 +39,8 @@ def lingering(count, port):
 """
 exec(LINGERING)  # The same function here.
 
-#: A server that answers, and sends its guard on request what lingers: alone, many at once, and with bytes that are none.
+#: A server that answers, and sends its guard on request what lingers: alone, many at once, and with bytes that are
+#: none.
 SERVER = LINGERING + """
 import array, os, signal, socket, sys
 def hostile():

@@ -14,7 +14,8 @@ from harness import Server, children, rootless_too, service, site, wait_for_time
 
 pytestmark = pytest.mark.alone
 
-#: "A sibling's p99 at most doubles" (docs/security/attempts.md, F), and what a scheduler's tick adds on a machine with few cores.
+#: "A sibling's p99 at most doubles" (docs/security/attempts.md, F), and what a scheduler's tick adds on a machine with
+#: few cores.
 SLOWER, TICK = 2.0, 0.010
 #: Programs that are no services of ours do not end when they are asked to.
 DRAIN = {"drain_timeout": "300ms"}

@@ -62,13 +62,15 @@ DEVIATES["broker"] = {
 }
 DEVIATES["keeper"] = {"fds-directory": "the folder of core files that it copies from", "fds-file": "the copy that it writes"}
 DEVIATES["inspector"] = {"fds-file": "where it prints, which is a pipe to the launcher and here a file of the test's"}
-#: A loader has the policy of a service's calls, and sees the machine's files; of these it can open those in folders of libraries alone.
+#: A loader has the policy of a service's calls, and sees the machine's files; of these it can open those in folders of
+#: libraries alone.
 DEVIATES["loader"] = dict.fromkeys(
     ("dev-fd", "o-path", "dotdot-cwd", "channel-reopen", "exec-machine"),
     "it sees which files there are, and can open and execute those in folders of libraries alone",
 ) | {"fds-file": "where it prints, which is a pipe to the launcher and here a file of the test's"}
 DEVIATES["signer check"] = {}
-#: The reaper is root, as it ends processes of any uid; it is started before anybody else, reads nothing, and can call next to nothing.
+#: The reaper is root, as it ends processes of any uid; it is started before anybody else, reads nothing, and can call
+#: next to nothing.
 DEVIATES["reaper"] = dict.fromkeys(
     ("dumpable", "rlimit-processes", "caps-effective", "caps-permitted", "caps-bounding", "uid-root", "groups"),
     "it is root, in the launcher's place",
@@ -77,7 +79,8 @@ DEVIATES["reaper"] = dict.fromkeys(
 DEVIATES["closer"] = dict.fromkeys(
     ("dumpable", "rlimit-processes", "caps-bounding", "uid-root", "groups"), "it is root, in the launcher's place",
 )
-#: A gate and the logger may have as many descriptors as the launcher, which takes as many as it may need where it is allowed to.
+#: A gate and the logger may have as many descriptors as the launcher, which takes as many as it may need where it is
+#: allowed to.
 MANY = {"rlimit-descriptors": "one for each worker, and one for each connection"}
 MAY_RAISE = not ROOTLESS and int(Process(os.getpid()).status()["CapEff"], 16) >> CAP_SYS_RESOURCE & 1
 if MAY_RAISE or resource.getrlimit(resource.RLIMIT_NOFILE)[1] > 65536:

@@ -27,8 +27,9 @@ from topology import LAUNCHER, Topology
 
 #: Kinds of the short form where none is taken.
 FEW = 3
-#: Receivers that are not swept. What they are sent comes from the gate or from the filter before, which see all that they see; they are
-#: the operator's own programs, which may wait for a message for as long as they like, and whom nobody waits for in a call.
+#: Receivers that are not swept. What they are sent comes from the gate or from the filter before, which see all that
+#: they see; they are the operator's own programs, which may wait for a message for as long as they like, and whom
+#: nobody waits for in a call.
 OPERATORS = {"filter"}
 #: So that processes that were killed come back at once.
 RESTART = {"broken_after": 1000, "within": "1h", "backoff_max": "10ms"}
@@ -196,8 +197,8 @@ class OfServices(Sweeping):
 
 @unittest.skipUnless(CAN_SEND, WHY_NOT)
 class OfAGuard(Sweeping):
-    #: Each process that it starts closes a copy at its exec, and each close is a `flush`. A command that has mounted a file system may
-    #: have its own guard wait for that: docs/security/threat-model.md.
+    #: Each process that it starts closes a copy at its exec, and each close is a `flush`. A command that has mounted a
+    #: file system may have its own guard wait for that: docs/security/threat-model.md.
     LEFT_OUT = (IN_FUSE,)
 
     @classmethod

@@ -222,7 +222,8 @@ LIMITED = {
     "folders of templates": ("folders in the folder of templates", 0, template_folders),
     "public values": ("public values of a site", 0, values),
 }
-#: What has none, and is handled in batches: the rows of these, and the configuration with so many, of which some are wrong.
+#: What has none, and is handled in batches: the rows of these, and the configuration with so many, of which some are
+#: wrong.
 SIGNER = ("files that one `signer check` reads", 0)
 NUMBERS = ("numbers in a message", 0)
 BATCHED = {

@@ -13,8 +13,8 @@ class Counting:
     def __init__(self, name, connect, target, host, clients=2, close=False):
         self.name, self.connect, self.target, self.host, self.close = name, connect, target, host, close
         self.answered, self.failed, self.asked_by = {}, {}, {}
-        # Since when a request may have been on the way to a process: on a connection that is kept, from the request before, as
-        # nobody knows when the answer to that came which was read so late.
+        # Since when a request may have been on the way to a process: on a connection that is kept, from the request
+        # before, as nobody knows when the answer to that came which was read so late.
         self.since = {}
         self.under_way, self.stopped = {}, threading.Event()
         self.lock, self.number = threading.Lock(), 0

@@ -20,17 +20,18 @@ from topology import carriers, peers, send
 
 WHOLE = os.environ.get("BULKHEAD_SWEEP") == "whole"
 SEED = int(os.environ.get("BULKHEAD_SEED", random.randrange(1 << 32)))
-#: Cases of the short form on each edge that takes descriptors, with nonsense and well framed; and of one batch, after which its sender is another.
+#: Cases of the short form on each edge that takes descriptors, with nonsense and well framed; and of one batch, after
+#: which its sender is another.
 CASES, FRAMED, BATCH = 38, 20, 20
 #: What is sent in any case.
 WORST = ("TCP, lingering", IN_FUSE)
 #: How often it is seen for how long a receiver is away when nothing is sent.
 QUIET = 2
-#: Seconds that a receiver may be asleep in a call, and away beyond that for each second that it is away when nothing is sent: on a
-#: machine with two processors and as many tests, one that would be there is not always seen there.
+#: Seconds that a receiver may be asleep in a call, and away beyond that for each second that it is away when nothing is
+#: sent: on a machine with two processors and as many tests, one that would be there is not always seen there.
 BAR, FACTOR = 0.05, 4
-#: How often a batch is tried whose receiver stood still, or was killed as one that hangs while we had it stopped: what a sender can
-#: do, it can do again.
+#: How often a batch is tried whose receiver stood still, or was killed as one that hangs while we had it stopped: what
+#: a sender can do, it can do again.
 TRIES = 3
 DESCRIPTORS_MAX = 253
 #: More than any message of ours.

@@ -16,8 +16,8 @@ PATIENCE = 20
 class Guarded:
     """A guarded command; use it with `with`. `command` makes it of the port, in a folder that is `self.folder`."""
 
-    #: The program, and the word that makes it guard. `bulkhead-guard` has no such word, and takes a whole configuration as an
-    #: option.
+    #: The program, and the word that makes it guard. `bulkhead-guard` has no such word, and takes a whole configuration
+    #: as an option.
     program, verb = "bulkhead", ("guard",)
 
     def __init__(self, command, *options, files=None, port=None, settled=True):

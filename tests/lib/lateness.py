@@ -3,7 +3,8 @@
 import threading
 import time
 
-#: How long each sleep is, in seconds, and processes that one request passes, each of which may have to wait for a processor.
+#: How long each sleep is, in seconds, and processes that one request passes, each of which may have to wait for a
+#: processor.
 SLEEP, PASSED = 0.005, 4
 
 

@@ -188,7 +188,8 @@ class Recorded:
         def is_gone():
             now = self.outside()
             more = [line for line in now - outside if not (given and given.match(line))]
-            # What an upgrade before had yet to close, and children that have yet to execute their programs, are missed by nobody.
+            # What an upgrade before had yet to close, and children that have yet to execute their programs, are missed
+            # by nobody.
             fewer = [line for line in outside - now if not re.match(r"descriptor|process  ", line)]
             found[:] = [f"+ {line}" for line in more] + [f"- {line}" for line in fewer]
             return not found

@@ -265,7 +265,8 @@ class H2Load:
     def __init__(self, port, target="/", host="steady.test", seconds=4, connections=4, words=()):
         command = ["h2load", "-D", str(seconds), "-c", str(connections), f"--connect-to=127.0.0.1:{port}", *words]
         self.what, self.seconds = f"h2load {' '.join(words)} {host}{target}", seconds
-        # Its worker says GOAWAY, or `Connection: close`: h2load then opens no other connection, and what it cannot begin has failed.
+        # Its worker says GOAWAY, or `Connection: close`: h2load then opens no other connection, and what it cannot
+        # begin has failed.
         self.not_begun = connections * (int(words[words.index("-m") + 1]) if "-m" in words else 1)
         self.process = subprocess.Popen(
             [*command, f"https://{host}:{port}{target}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

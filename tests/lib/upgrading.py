@@ -9,7 +9,8 @@ from client import until
 from harness import NOBODY, ROLES, ROOTLESS, program
 from reloading import Reloading
 
-#: A launcher that behaves as `bulkheadd` does up to a point. REAL is a true one, and ELSEWHERE a copy without programs beside it.
+#: A launcher that behaves as `bulkheadd` does up to a point. REAL is a true one, and ELSEWHERE a copy without programs
+#: beside it.
 FALSE = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

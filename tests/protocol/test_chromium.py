@@ -107,7 +107,8 @@ class Browser(unittest.TestCase):
             self.assertEqual(browser.evaluate("ended"), "1001 true")
             self.assertEqual(browser.evaluate(f"open({talk!r})"), "open echo.v1")
             self.assertEqual(browser.evaluate("echo(['again'])"), "1 of 1")
-            # A page of another origin gets none, though it is of the same server; its WebSocket has a connection of its own.
+            # A page of another origin gets none, though it is of the same server; its WebSocket has a connection of its
+            # own.
             refused = f"wss://localhost:{server.tls_port}/talk"
             self.assertEqual(browser.evaluate(f"open({refused!r})"), "never open 1006")
             self.assertTrue(until(lambda: '"GET /talk HTTP/1.1" 403 ' in server.log("main.access"), 10), server.log("main.access"))

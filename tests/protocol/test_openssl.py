@@ -82,7 +82,8 @@ class OpenSsl(unittest.TestCase):
         for signatures, kind in (("ECDSA+SHA256", "ecdsa"), ("RSA-PSS+SHA256", "rsa"), ("RSA-PSS+SHA256:ECDSA+SHA256", "ecdsa")):
             for flag in ("-tls1_2", "-tls1_3"):
                 with self.subTest(signatures, version=flag):
-                    # The whole chain is signed by ECDSA, which only matters to those who take signature_algorithms for it.
+                    # The whole chain is signed by ECDSA, which only matters to those who take signature_algorithms for
+                    # it.
                     text = self.ask(flag, "-sigalgs", signatures, "-showcerts", request="")
                     certificate = (certificates() / f"{kind}.crt").read_text().strip().split("\n")
                     lines = [line for line in certificate if line and not line.startswith("-")]

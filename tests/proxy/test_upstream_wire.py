@@ -153,7 +153,8 @@ class Closing(unittest.TestCase):
                         dying.arm()
                         answer = server.get("/app/x", method=method, body=LONG)
                         return answer.status, [request.body for request in other.requests if request.line.startswith(method)]
-                    # Which of the two has its turn is the connector's to say, and whether its connection is kept, time's.
+                    # Which of the two has its turn is the connector's to say, and whether its connection is kept,
+                    # time's.
                     for _ in range(20):
                         for _ in range(4):
                             self.assertEqual(server.get("/app/first").status, 200)

@@ -25,7 +25,8 @@ BODY = b"0123456789"
 HELD = {"site": 1, "service": 1, "broker": 1, "dataproxy": 1, "publisher": 1, "connector": 2}
 #: What drains at once, unless it is stopped: those that work for all sites.
 STOPPED = ("gate", "filter", "signer", "stapler", "logger")
-#: What passes on the order that replaces it, so that it cannot be stopped before, and ends within a second, whatever is under way.
+#: What passes on the order that replaces it, so that it cannot be stopped before, and ends within a second, whatever is
+#: under way.
 PASSES_ON = ("admin",)
 #: Titles of programs that are no roles' own.
 PROGRAMS = {"bin/probe": "service", "bin/pass": "filter"}

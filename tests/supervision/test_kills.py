@@ -42,7 +42,8 @@ SEED = int(os.environ.get("BULKHEAD_SEED", random.randrange(1 << 32)))
 CLIENTS = 2
 #: What a process may keep before it tells the logger, and what a busy machine adds.
 FLUSH, MARGIN = 0.05, 0.3
-#: A process that has lived so long is started again at once; with more than 30 unclean exits in 50 s it would be given up.
+#: A process that has lived so long is started again at once; with more than 30 unclean exits in 50 s it would be given
+#: up.
 HEALTHY = 1.1 if KILLS <= 30 else 1.8
 
 #: Whose connections a process has in its hands, by its title.

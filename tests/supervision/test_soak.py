@@ -26,9 +26,9 @@ SECONDS = int(os.environ.get("BULKHEAD_SOAK", 14))
 PAUSE = 5 if SECONDS > 60 else 0
 #: What is measured after so many rounds, each of which makes every kind of change, is compared.
 WARM_UP = 2 if SECONDS > 60 else 1
-#: LIMIT: what a process may have more at the end: KiB of what its allocator keeps, and descriptors of as many sites as may
-#: end at once. A number that is not used again costs the logger a descriptor, three in each round. And one thread: that which
-#: closes what others have sent begins with the first that has to wait.
+#: LIMIT: what a process may have more at the end: KiB of what its allocator keeps, and descriptors of as many sites as
+#: may end at once. A number that is not used again costs the logger a descriptor, three in each round. And one thread:
+#: that which closes what others have sent begins with the first that has to wait.
 MORE = {"KiB": 1024, "descriptors": 5, "threads": 1}
 
 

@@ -209,7 +209,8 @@ class Upgrade(unittest.TestCase):
             self.assertTrue(server.all_are_new(), server.old_ones())
             self.assertTrue(until(lambda: len(server.processes("gate")) == 2, 10))
             counts.append(launcher())
-        # What processes that end leave to be read, and the upgrade's own connection, may count at any look, and not for long.
+        # What processes that end leave to be read, and the upgrade's own connection, may count at any look, and not for
+        # long.
         self.assertTrue(until(lambda: launcher() <= min(counts) + 4, 10), (counts, launcher()))
 
     def refuses(self, kind, because):
@@ -402,7 +403,8 @@ class WithTls(unittest.TestCase):
             tunnel.send("after")
             self.assertEqual(tunnel.recv(), "after")
             said = load.communicate(timeout=30)[0]
-            # After GOAWAY h2load opens no other connection: each of its streams fails once to begin, and nothing else does.
+            # After GOAWAY h2load opens no other connection: each of its streams fails once to begin, and nothing else
+            # does.
             done, failed, late = (client.number(rf"(\d+) {what}", said) for what in ("succeeded", "failed", "timeout"))
             self.assertGreater(done, 100, said)
             self.assertTrue(failed <= 4 * 4 and not late and " 0 3xx, 0 4xx, 0 5xx" in said, said)

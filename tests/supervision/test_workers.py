@@ -69,8 +69,8 @@ class Shared(unittest.TestCase):
         self.assertEqual(server.count("site main"), 2)
 
     def test_one_that_is_blocked_keeps_nobody_waiting(self):
-        # Each gate, and each worker of a site, knows what it has given out itself; a few requests may come before it is seen that one
-        # is blocked.
+        # Each gate, and each worker of a site, knows what it has given out itself; a few requests may come before it is
+        # seen that one is blocked.
         for host, name in (("one.test", "one/probe"), ("direct.test", "direct/taker")):
             finish = self.at_once(1, "/probe/block?ms=4000", host)
             load = Load(self.server.port, "/probe", host, seconds=2, connections=8)

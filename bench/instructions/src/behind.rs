@@ -1,5 +1,5 @@
-//! What is behind a site: a service, a connector, and servers of HTTP/1.1 and FastCGI. They say the same to every request,
-//! and keep their connections.
+//! What is behind a site: a service, a connector, and servers of HTTP/1.1 and FastCGI. They say the same to every
+//! request, and keep their connections.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,8 +16,8 @@ pub type Server = Sender<UnixStream>;
 /// A response with 200 and a length.
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
-/// A worker that answers everything with [`RESPONSE`], closing the connection if `closes`; `from_site` says from where its
-/// connections come. What is returned is the other end of its channel.
+/// A worker that answers everything with [`RESPONSE`], closing the connection if `closes`; `from_site` says from where
+/// its connections come. What is returned is the other end of its channel.
 pub fn worker(from_site: bool, closes: bool) -> OwnedFd {
     let (ours, theirs) = sys::seqpacket::pair().unwrap();
     std::thread::spawn(move || {

@@ -19,8 +19,8 @@ pub enum Policies {
     Off,
 }
 
-/// Has a gate pass `count` connections on, one after the other, after some that are not counted. The gate is in this thread;
-/// `counted` and what is returned are as for [`crate::requests::serve`].
+/// Has a gate pass `count` connections on, one after the other, after some that are not counted. The gate is in this
+/// thread; `counted` and what is returned are as for [`crate::requests::serve`].
 pub fn pass(policies: Policies, count: u32, counted: impl Fn() -> u64) -> Vec<u64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, async {

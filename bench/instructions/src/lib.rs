@@ -1,5 +1,5 @@
-//! What users have done most often – a request on a kept-alive connection, a connection through a gate – in one thread, for
-//! the work of that thread to be counted: its instructions, its allocations.
+//! What users have done most often – a request on a kept-alive connection, a connection through a gate – in one thread,
+//! for the work of that thread to be counted: its instructions, its allocations.
 //!
 //! The site and the gate are the real ones, over real sockets. The clients, the launcher's part, and all that is behind
 //! them, have threads of their own.

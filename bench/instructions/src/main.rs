@@ -1,8 +1,8 @@
 //! Does one thing a number of times, for its instructions to be counted.
 //!
-//! Run by `bench/check` under `count.c`: `instructions CASE COUNT FOLDER`. The program stops itself (SIGSTOP) before each of
-//! COUNT requests, and after each. What is measured is in the first thread. FOLDER has `cert.pem` and `key.pem`, of a.example.
-//! Without arguments the program prints the names of the cases.
+//! Run by `bench/check` under `count.c`: `instructions CASE COUNT FOLDER`. The program stops itself (SIGSTOP) before
+//! each of COUNT requests, and after each. What is measured is in the first thread. FOLDER has `cert.pem` and
+//! `key.pem`, of a.example. Without arguments the program prints the names of the cases.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on fails")]
 
 use std::path::Path;

@@ -27,11 +27,11 @@ const UPSTREAM: u16 = 1;
 /// The rule of the FastCGI server at `/run/`.
 const FASTCGI: u16 = 2;
 
-/// Has a site answer `count` of these requests on one connection, after some that are not counted; under TLS with `tls`, for a
-/// client with `over`.
+/// Has a site answer `count` of these requests on one connection, after some that are not counted; under TLS with
+/// `tls`, for a client with `over`.
 ///
-/// The site is in this thread. `counted` says what this thread has done so far; what is returned is what the thread has done
-/// for each request.
+/// The site is in this thread. `counted` says what this thread has done so far; what is returned is what the thread has
+/// done for each request.
 pub fn serve(
     request: Request,
     over: Over,

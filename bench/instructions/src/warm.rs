@@ -7,8 +7,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Requests, or connections, before those that are counted: tables and buffers get their size, and TLS its keys.
 const BEFORE: u32 = 50;
-/// Requests before each one that is counted: what is done once a second, or for many at a time, is done with these. Counting one
-/// takes seconds.
+/// Requests before each one that is counted: what is done once a second, or for many at a time, is done with these.
+/// Counting one takes seconds.
 const BETWEEN: u32 = 3;
 
 /// The client's end.
@@ -34,7 +34,8 @@ pub fn warm_up() -> (WarmUp, Start) {
 }
 
 impl WarmUp {
-    /// Does `act` so many times that everything is warm, and then `count` times between two marks, some more before each.
+    /// Does `act` so many times that everything is warm, and then `count` times between two marks, some more before
+    /// each.
     pub fn then(self, count: u32, mut act: impl FnMut()) {
         (0..BEFORE).for_each(|_| act());
         for _ in 0..count {

@@ -28,8 +28,8 @@ const ANSWER_MAX: u64 = 32 << 20;
 /// What is said of an order that may have been taken.
 pub const UNANSWERED: &str = "the connection was closed before an answer";
 
-/// LIMIT: how often an order is given to admin processes that end, and after which pause: one that ends still takes connections for some
-/// milliseconds, until it has noticed.
+/// LIMIT: how often an order is given to admin processes that end, and after which pause: one that ends still takes
+/// connections for some milliseconds, until it has noticed.
 const ASKED_MAX: u32 = 10;
 const AGAIN_PAUSE: Duration = Duration::from_millis(30);
 
@@ -73,8 +73,8 @@ pub fn list<T: DeserializeOwned>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks, and asks again if the admin process is ending (after `relaunch admin` or `upgrade`) and its successor can answer: where the
-/// order was not begun, or changes nothing.
+/// Asks, and asks again if the admin process is ending (after `relaunch admin` or `upgrade`) and its successor can
+/// answer: where the order was not begun, or changes nothing.
 fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> {
     let mut attempt = 1;
     loop {
@@ -139,8 +139,8 @@ fn ask_once(run_dir: &Path, command: &Value, wait: Duration) -> Result<Asked, Fa
 
 /// A connection to the admin role.
 ///
-/// SECURITY: the kernel lets nothing but bytes through, where it has the option for that. A socket that lingers would hold this
-/// process, which closes it without having asked for it.
+/// SECURITY: the kernel lets nothing but bytes through, where it has the option for that. A socket that lingers would
+/// hold this process, which closes it without having asked for it.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Before there is anybody to send one.
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(error, "no server is running: nobody answers at /nonexistent/admin.sock");
     }
 
-    /// Gives an order to a server that treats one connection after the other like this, and how many connections there were.
+    /// Gives an order to a server that treats one connection after the other like this, and how many connections there
+    /// were.
     fn given(command: &Value, treatments: &[fn(UnixStream)]) -> (Result<Value, Fault>, usize) {
         let run_dir = tempfile::tempdir().unwrap();
         std::fs::write(run_dir.path().join("admin.secret"), "secret\n").unwrap();

@@ -1,7 +1,7 @@
 //! `bulkhead relaunch`, `bulkhead reopen` and `bulkhead stop`.
 //!
-//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid
-//! file. Never: signals a process because of a pid file, which may be old: only one of which the start is known as well.
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role, and the pid file.
+//! Never: signals a process because of a pid file, which may be old: only one of which the start is known as well.
 
 use std::fs;
 use std::path::Path;

@@ -198,8 +198,8 @@ impl Target {
     }
 }
 
-/// What a path may be called where a server has written it down: as it was named, or without symbolic links. The file may
-/// be gone, but hardly the folder that it was in.
+/// What a path may be called where a server has written it down: as it was named, or without symbolic links. The file
+/// may be gone, but hardly the folder that it was in.
 fn names_of(path: &Path) -> Vec<PathBuf> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.into());
     let in_folder = absolute.parent().and_then(|folder| folder.canonicalize().ok());

@@ -67,7 +67,8 @@ pub struct Guard {
     /// Send every request through this program first: its path and arguments, split at blanks; may be repeated.
     #[arg(long = "filter", value_name = "PROGRAM ARGS")]
     pub filters: Vec<String>,
-    /// With filters: also serve connections on which they see no requests, those under TLS. Without this they are refused.
+    /// With filters: also serve connections on which they see no requests, those under TLS. Without this they are
+    /// refused.
     #[arg(long)]
     pub unfiltered: bool,
     /// Let filters read this folder; may be repeated.

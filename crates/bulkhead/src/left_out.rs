@@ -1,8 +1,8 @@
 //! Files of sites that are left out: as a server says, or as this command finds when it reads a configuration.
 //!
-//! Runs in: the `bulkhead` command. Sees: answers of the admin role, which may be compromised: its words are printed with control
-//! characters escaped; and the operator's files, with copies of those that were good last, as far as this user may read them. Never: has
-//! one site's file keep a command from answering for another site.
+//! Runs in: the `bulkhead` command. Sees: answers of the admin role, which may be compromised: its words are printed
+//! with control characters escaped; and the operator's files, with copies of those that were good last, as far as this
+//! user may read them. Never: has one site's file keep a command from answering for another site.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +18,8 @@ use crate::locate;
 
 /// The exit code if files of sites were left out, and all else is done.
 pub const LEFT_OUT: u8 = 3;
-/// LIMIT: files that are said by a command which reads a configuration; there may be thousands, and `bulkhead check` says all.
+/// LIMIT: files that are said by a command which reads a configuration; there may be thousands, and `bulkhead check`
+/// says all.
 const SAID_MAX: usize = 20;
 
 /// A file of sites that was left out.
@@ -40,8 +41,8 @@ pub struct LeftOut {
 #[derive(Debug)]
 pub struct LeftOutFiles(pub Vec<LeftOut>);
 
-/// Reads a configuration as a start would take it in. If a command is about sites that it names (as SITE, or SITE/SOMETHING), only what
-/// was left out of these sites is said.
+/// Reads a configuration as a start would take it in. If a command is about sites that it names (as SITE, or
+/// SITE/SOMETHING), only what was left out of these sites is said.
 pub fn read<N: AsRef<str>>(path: &Path, names: &[N]) -> Result<(Config, LeftOutFiles), Fault> {
     let judged = locate::load_good(path)?;
     let left_out = LeftOutFiles(judged.left_out.iter().map(LeftOut::from).collect());

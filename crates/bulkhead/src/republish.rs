@@ -1,7 +1,7 @@
 //! `bulkhead republish`: the templates of a site, or of all, as they are now.
 //!
-//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: reports of publishers, which may be compromised, by way of
-//! the admin role. Never: prints a control character of theirs.
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: reports of publishers, which may be
+//! compromised, by way of the admin role. Never: prints a control character of theirs.
 
 use std::path::Path;
 use std::process::ExitCode;

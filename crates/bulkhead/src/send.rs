@@ -1,7 +1,7 @@
 //! `bulkhead send`: an order to one, some or all services.
 //!
-//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of services, which may be compromised, by way of the
-//! admin role. Never: prints a control character of theirs.
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of services, which may be compromised,
+//! by way of the admin role. Never: prints a control character of theirs.
 
 use std::collections::BTreeSet;
 use std::path::Path;

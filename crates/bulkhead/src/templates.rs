@@ -1,7 +1,7 @@
 //! Templates, as `bulkhead check` looks at them.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's templates. Never: runs in the launcher, which leaves
-//! it to publishers to read them.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's templates. Never: runs in the launcher,
+//! which leaves it to publishers to read them.
 //!
 //! These are warnings: whatever they say, the server runs, and everything else is served.
 

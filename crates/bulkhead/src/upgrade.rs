@@ -1,7 +1,8 @@
 //! `bulkhead upgrade`: other programs in the place of those that run.
 //!
-//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role. Never: gives a path to the
-//! admin role, which the launcher would not take from it: the path is a link in the run directory, which is the owner's alone.
+//! Runs in: the `bulkhead` command, as root or the server's owner. Sees: answers of the admin role. Never: gives a path
+//! to the admin role, which the launcher would not take from it: the path is a link in the run directory, which is the
+//! owner's alone.
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The words with which a launcher executes the program that is to take its place.
 //!
-//! Runs in: the launcher, as root. Sees: its own command line. Never: takes what is behind these words for one of them: they come
-//! first, and the words with which the server was started follow.
+//! Runs in: the launcher, as root. Sees: its own command line. Never: takes what is behind these words for one of them:
+//! they come first, and the words with which the server was started follow.
 //!
 //! | words | what the program does |
 //! | --- | --- |

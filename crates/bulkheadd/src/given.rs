@@ -1,7 +1,7 @@
 //! What a service manager gives to the launcher: where to report to, how often, and listening sockets.
 //!
-//! Runs in: the launcher, before it opens anything. Sees: its environment, which its starter has made. Never: passes any of
-//! the variables on: every program that the launcher starts gets an environment of its own.
+//! Runs in: the launcher, before it opens anything. Sees: its environment, which its starter has made. Never: passes
+//! any of the variables on: every program that the launcher starts gets an environment of its own.
 //!
 //! Protocols: sd_notify(3), sd_watchdog_enabled(3) and sd_listen_fds(3) of systemd.
 
@@ -29,8 +29,8 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// Takes what there is; works once. Descriptors that were passed move away from the numbers at which children find theirs,
-    /// and these numbers are occupied before anything else is opened.
+    /// Takes what there is; works once. Descriptors that were passed move away from the numbers at which children find
+    /// theirs, and these numbers are occupied before anything else is opened.
     ///
     /// # Errors
     /// A variable has a value that it cannot have, or a descriptor that one counts is not open.

@@ -5,8 +5,9 @@
 //! the network, a string from a child, TLS, HTTP, JSON, a database, a second thread.
 //!
 //! From the bottom: the crate `supervisor` starts the processes in their jails, owns them, and says what each is sent
-//! before it serves; `components` are the launcher's other concerns, one a file, and `transactions` the changes under way; `launcher` has the event loop, and is alone
-//! in knowing all of them. Each uses only what is below. The guard, a program of its own, is built on `supervisor` as well.
+//! before it serves; `components` are the launcher's other concerns, one a file, and `transactions` the changes under
+//! way; `launcher` has the event loop, and is alone in knowing all of them. Each uses only what is below. The guard, a
+//! program of its own, is built on `supervisor` as well.
 //!
 //! Design: `okld` in Krohn, *Building Secure High-Performance Web Services with OKWS*, USENIX ATC 2004, section 4.1.
 
@@ -40,7 +41,8 @@ use supervisor::opened_files::OpenedFiles;
 const USAGE: &str = "usage: bulkheadd CONFIG\n\nThe launcher of Bulkhead. It is started by `bulkhead run CONFIG`, \
                      which also explains what is wrong with a configuration.";
 
-/// LIMIT: mistakes in files of sites that a start says: each may be one tenant's, and whoever reads this looks for another's.
+/// LIMIT: mistakes in files of sites that a start says: each may be one tenant's, and whoever reads this looks for
+/// another's.
 const MISTAKES_SAID_MAX: usize = 100;
 /// LIMIT: bytes of each: a path is said as a whole, however long it is.
 const MISTAKE_BYTES_MAX: usize = 8 << 10;

@@ -1,11 +1,12 @@
 //! What has happened in the folder of files of sites since they were read, as far as the kernel says so.
 //!
-//! Runs in: the launcher, as root. Sees: names of files in a folder of the operator's. Never: reads a file; says that nothing has
-//! happened where the kernel might not have said so.
+//! Runs in: the launcher, as root. Sees: names of files in a folder of the operator's. Never: reads a file; says that
+//! nothing has happened where the kernel might not have said so.
 //!
-//! Nobody waits for this: what the kernel has to say is taken when a reload begins. Where it says nothing, as on a network file system,
-//! or could not say all, every file is looked at. A file that is written through a mapping in memory, or in a place where another file
-//! is mounted over it, is seen by a reload that looks at every file; see decision 71.
+//! Nobody waits for this: what the kernel has to say is taken when a reload begins. Where it says nothing, as on a
+//! network file system, or could not say all, every file is looked at. A file that is written through a mapping in
+//! memory, or in a place where another file is mounted over it, is seen by a reload that looks at every file; see
+//! decision 71.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -24,8 +25,8 @@ const CHANGED_MAX: usize = 1000;
 /// LIMIT: bytes of what the kernel says that are taken at once; more than the longest name needs.
 const EVENT_BYTES: usize = 4096;
 
-/// Kinds of file systems that belong to this machine alone, so that whatever changes there is said: ext4, XFS, Btrfs, F2FS, tmpfs,
-/// ramfs, ZFS, bcachefs, overlayfs.
+/// Kinds of file systems that belong to this machine alone, so that whatever changes there is said: ext4, XFS, Btrfs,
+/// F2FS, tmpfs, ramfs, ZFS, bcachefs, overlayfs.
 const LOCAL: [u32; 9] = [
     0xef53,
     0x5846_5342,
@@ -58,7 +59,8 @@ struct Watched {
 }
 
 impl SiteWatch {
-    /// Takes what has happened in the folder that a configuration includes. What happens from here on is for the next time.
+    /// Takes what has happened in the folder that a configuration includes. What happens from here on is for the next
+    /// time.
     pub(crate) fn look(&mut self, config: &Path) {
         if let Some(watched) = &mut self.watched {
             watched.take_events();
@@ -75,8 +77,8 @@ impl SiteWatch {
         self.watched.as_ref().filter(|watched| watched.is_whole).map(|watched| &watched.changed)
     }
 
-    /// All files were read after the last look, or all those that may have changed; but those of which nothing was taken in are read
-    /// again the next time.
+    /// All files were read after the last look, or all those that may have changed; but those of which nothing was
+    /// taken in are read again the next time.
     pub(crate) fn all_is_read(&mut self, config: &Config, left_out: impl Iterator<Item = OsString>) {
         let folder = config.include.as_ref().map(|include| include.folder.as_path());
         self.watched.take_if(|watched| Some(watched.folder.as_path()) != folder);

@@ -1,6 +1,7 @@
 //! What a changed configuration has made before it holds: one owner of all of it, which holds or is undone once.
 //!
-//! Runs in: the launcher. Sees: no input. Never: does anything by itself; the launcher makes and undoes each step, in `staging`.
+//! Runs in: the launcher. Sees: no input. Never: does anything by itself; the launcher makes and undoes each step, in
+//! `staging`.
 
 use supervisor::slots::Running;
 use supervisor::spawn::uid_range::UidRange;
@@ -33,8 +34,8 @@ impl Staged {
         self.steps.push(step);
     }
 
-    /// Processes are about to be started: from here on a program may have been given to a uid, or a file be of it, so that the uid
-    /// stays whose it is.
+    /// Processes are about to be started: from here on a program may have been given to a uid, or a file be of it, so
+    /// that the uid stays whose it is.
     pub(crate) fn launches(&mut self) {
         self.steps.retain(|step| !matches!(step, Step::Uids(_)));
     }

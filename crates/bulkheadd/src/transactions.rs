@@ -123,8 +123,8 @@ impl Transactions {
         self.open.values().find_map(|transaction| transaction.reload.as_ref()?.staged.before())
     }
 
-    /// Whether a publisher that is started goes on with the version that holds: it does if nobody has asked for the process, and in an
-    /// upgrade. A relaunch and a reload are orders to have what the folder has.
+    /// Whether a publisher that is started goes on with the version that holds: it does if nobody has asked for the
+    /// process, and in an upgrade. A relaunch and a reload are orders to have what the folder has.
     pub(crate) fn keeps_templates(&self, ticket: Option<u32>) -> bool {
         let is_upgrade = |id| self.open.get(&id).is_some_and(|of| matches!(of.asker, Asker::Upgrade));
         ticket.is_none_or(is_upgrade)
@@ -182,7 +182,8 @@ impl Transactions {
         }
     }
 
-    /// Notes why the change of a file of sites cannot hold; others are started all the same, so that all such files are known.
+    /// Notes why the change of a file of sites cannot hold; others are started all the same, so that all such files are
+    /// known.
     pub(crate) fn refuse(&mut self, id: u32, file: OsString, reason: String) {
         if let Some(transaction) = self.open.get_mut(&id) {
             transaction.refused.entry(file).or_insert(reason);

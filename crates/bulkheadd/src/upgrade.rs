@@ -1,7 +1,7 @@
 //! A launcher that takes the place of another: as a rehearsal, in earnest, and back.
 //!
-//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: serves before all of the record was understood;
-//! ends while the launcher before can be put back.
+//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: serves before all of the record was
+//! understood; ends while the launcher before can be put back.
 
 use std::ffi::OsString;
 use std::os::fd::RawFd;

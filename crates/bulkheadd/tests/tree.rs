@@ -1,13 +1,13 @@
-//! The dependencies of the root process, and of the guard, which an administrator may start as root: the whole list, so that
-//! none joins it unnoticed.
+//! The dependencies of the root process, and of the guard, which an administrator may start as root: the whole list, so
+//! that none joins it unnoticed.
 //!
 //! Runs in: `cargo test`. Sees: `cargo tree`. Never: passes because cargo did not run.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Everything that is linked into `bulkheadd` and `bulkhead-guard`, and the procedural macros that it is built with. No runtime, no TLS,
-/// HTTP, JSON or database code is among it.
+/// Everything that is linked into `bulkheadd` and `bulkhead-guard`, and the procedural macros that it is built with. No
+/// runtime, no TLS, HTTP, JSON or database code is among it.
 const ALLOWED: [&str; 33] = [
     "bitflags",
     "bulkheadd",

@@ -1,7 +1,7 @@
 //! Servers behind a site: the keys of a route that go with `upstream` and `fastcgi`.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: take a key
-//! that means nothing to the kind of server that the route has.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: take a
+//! key that means nothing to the kind of server that the route has.
 
 use crate::decode::Table;
 use crate::diagnostic::Problems;

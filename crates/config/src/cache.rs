@@ -1,7 +1,7 @@
 //! The files of sites as they were read last, so that a change of one of thousands reads one.
 //!
-//! Runs in: the launcher (root). Input: the operator's files. Must never: take a file for what it was that may have changed since, or
-//! keep what was not found right.
+//! Runs in: the launcher (root). Input: the operator's files. Must never: take a file for what it was that may have
+//! changed since, or keep what was not found right.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -33,8 +33,8 @@ pub(crate) fn folder_stamp(found: &Metadata) -> FolderStamp {
     (found.dev(), found.ino(), found.uid(), found.mode())
 }
 
-/// What `Config::load_again` has read. A file in it that has not changed is not read again, and its sites are looked at only
-/// beside others that have changed: what they name on disk is not looked for once more.
+/// The result of `Config::load_again`. A file in it that has not changed is not read again, and its sites are looked at
+/// only beside others that have changed: what they name on disk is not looked for once more.
 #[cfg_attr(test, derive(Clone))]
 #[derive(Default)]
 pub struct Cache {

@@ -1,10 +1,11 @@
 //! A configuration of which a few files have changed: these are read, and looked at beside what all others have.
 //!
-//! Runs in: the launcher (root). Input: the operator's files, and the names of those that may have changed. Must never: accept what
-//! a look at all files would refuse, or report a mistake: whoever gets nothing from here looks at all files, and says what is wrong.
+//! Runs in: the launcher (root). Input: the operator's files, and the names of those that may have changed. Must never:
+//! accept what a look at all files would refuse, or report a mistake: whoever gets nothing from here looks at all
+//! files, and says what is wrong.
 //!
-//! All checks are made of a small configuration: the main file, with the files that have changed. What remains is what these
-//! must not have in common with files that have not: `Taken` says whether there is anything of that.
+//! All checks are made of a small configuration: the main file, with the files that have changed. What remains is what
+//! these must not have in common with files that have not: `Taken` says whether there is anything of that.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -51,7 +52,8 @@ pub(crate) struct Changed {
     problems: Problems,
 }
 
-/// The configuration, if nothing is wrong with it. `changed` are names of files that may have changed since `cache` was filled.
+/// The configuration, if nothing is wrong with it. `changed` are names of files that may have changed since `cache` was
+/// filled.
 pub(crate) fn load(
     path: &Path,
     examine: &dyn Examine,

@@ -1,7 +1,7 @@
 //! `[[site.data]]`: databases, of which services call named statements.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a password stand
-//! in the configuration, which many may read.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a
+//! password stand in the configuration, which many may read.
 
 use std::path::{Path, PathBuf};
 

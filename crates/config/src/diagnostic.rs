@@ -9,8 +9,9 @@ use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// LIMIT: mistakes of one file that are said, and warnings: nobody corrects more at a time. A file of 1 MiB can have hundreds of thousands,
-/// and it may be one tenant's among those of thousands: whoever reads all files is not to wait for these.
+/// LIMIT: mistakes of one file that are said, and warnings: nobody corrects more at a time. A file of 1 MiB can have
+/// hundreds of thousands, and it may be one tenant's among those of thousands: whoever reads all files is not to wait
+/// for these.
 pub(crate) const SAID_MAX: usize = 100;
 
 /// How bad it is.
@@ -395,8 +396,8 @@ impl Problems {
     }
 }
 
-/// What is said of a mistake, or warning, before which so many were noted of its file: it, or in the place of all further ones that there
-/// are more, or nothing.
+/// What is said of a mistake, or warning, before which so many were noted of its file: it, or in the place of all
+/// further ones that there are more, or nothing.
 fn enough(before: usize, what: &str, message: String, helps: Vec<String>) -> Option<(String, Vec<String>)> {
     match before.cmp(&SAID_MAX) {
         Ordering::Less => Some((message, helps)),
@@ -493,7 +494,8 @@ mod tests {
             problems.warn(bases[0] + 2 * line, "odd", "look");
         }
         problems.report(bases[1], "another's");
-        // What two files want is found beside all others' mistakes, and a file that cannot be read has no mistakes but that.
+        // What two files want is found beside all others' mistakes, and a file that cannot be read has no mistakes but
+        // that.
         for other in 0..2 * SAID_MAX {
             problems.report_conflict((bases[0], bases[1]), &other.to_string(), "both", "choose");
             problems.report_conflict((bases[0], 0), &other.to_string(), "both", "choose");

@@ -1,10 +1,11 @@
-//! Which files of sites are not as they were: what the kernel says of each name in the folder is compared with what was read last.
+//! Which files of sites are not as they were: what the kernel says of each name in the folder is compared with what was
+//! read last.
 //!
-//! Runs in: the launcher (root), and its copies. Input: the folder of `include`, and its names. Must never: open a file; take a file for
-//! what it was that may have changed since.
+//! Runs in: the launcher (root), and its copies. Input: the folder of `include`, and its names. Must never: open a
+//! file; take a file for what it was that may have changed since.
 //!
-//! Thousands of files are a call each that way, and only those are read and parsed that differ. Links, and files of two names, are left
-//! to whoever reads those that differ, and looks at them each time.
+//! Thousands of files are a call each that way, and only those are read and parsed that differ. Links, and files of two
+//! names, are left to whoever reads those that differ, and looks at them each time.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -26,8 +27,8 @@ const DIFFERING_MAX: usize = 1000;
 const LISTED_AT_ONCE: usize = 32 << 10;
 
 impl Cache {
-    /// The names of the files that differ from what is known of the configuration at `main`; `None` if all are to be read: nothing is
-    /// known, the folder is another one, or too many differ.
+    /// The names of the files that differ from what is known of the configuration at `main`; `None` if all are to be
+    /// read: nothing is known, the folder is another one, or too many differ.
     pub fn differing(&self, main: &Path) -> Option<BTreeSet<OsString>> {
         let (folder, before) = self.folder()?;
         let main = std::path::absolute(main).ok()?;
@@ -47,8 +48,8 @@ impl Cache {
                 differing.insert(name.clone());
             }
         }
-        // To look each name up takes longer than to count them. A name that comes while another one goes is seen by the watch
-        // of the folder.
+        // To look each name up takes longer than to count them. A name that comes while another one goes is seen by the
+        // watch of the folder.
         if listed != there {
             let mut add = |name: &OsStr| {
                 if self.file(name).is_none() {

@@ -42,8 +42,8 @@ fn parse<'t>(text: &'t str, base: usize, problems: &mut Problems) -> Option<Pars
     errors.iter().all(leaves_the_rest_sound).then_some(parsed)
 }
 
-/// Decodes the text of the file in `dir`, and the files that it includes. Mistakes are in `problems`; `None` if the syntax
-/// left nothing to decode.
+/// Decodes the text of the file in `dir`, and the files that it includes. Mistakes are in `problems`; `None` if the
+/// syntax left nothing to decode.
 pub(crate) fn read(
     text: &str,
     dir: &Path,

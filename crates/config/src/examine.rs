@@ -1,7 +1,7 @@
 //! What is in the files and folders that a configuration names: whom to ask, and where the answers belong.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: findings about files, in words. Must never: open one of
-//! these files; who examines them does, in a process for it.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: findings about files, in words. Must never: open one
+//! of these files; who examines them does, in a process for it.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,8 @@ pub trait Examine {
     /// What is to be said of `subjects`, each with its number.
     fn examine(&self, setting: &Setting<'_>, subjects: &[Subject<'_>]) -> Vec<(usize, Finding)>;
 
-    /// Whether what is said was found by a process that waits for file systems of others: one that does not leaves out what lies there.
+    /// Whether what is said was found by a process that waits for file systems of others: one that does not leaves out
+    /// what lies there.
     fn has_waited(&self) -> bool {
         false
     }

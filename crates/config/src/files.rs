@@ -62,7 +62,8 @@ impl fmt::Display for Unread {
     }
 }
 
-/// The text of a file that was named on the command line. Nothing but a file: what else there is would keep the launcher waiting.
+/// The text of a file that was named on the command line. Nothing but a file: what else there is would keep the
+/// launcher waiting.
 pub(crate) fn text(path: &Path) -> Result<String, Unread> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(Unread::Io)?;

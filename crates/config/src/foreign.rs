@@ -1,7 +1,7 @@
 //! Keys of other servers' configurations, and what this one has in their place.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: an unknown key of the operator's file. Must never: name
-//! a key of ours that does not exist; the tests read every line of the table as a configuration.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: an unknown key of the operator's file. Must never:
+//! name a key of ours that does not exist; the tests read every line of the table as a configuration.
 
 use crate::rules::{CONDITIONING, Keys, LIMITS, LISTEN, LOG, ROUTE, SERVER, SERVICE, SITE, TLS};
 

@@ -1,7 +1,7 @@
 //! Sites in files of their own: which folder `include` means, and its files.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's files. Must never: read a file that somebody
-//! else may have written.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's files. Must never: read a file that
+//! somebody else may have written.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -229,8 +229,8 @@ pub(crate) fn open_plain(folder: &File, name: &OsStr) -> rustix::io::Result<File
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
 }
 
-/// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the main file's
-/// folder, who could say so there.
+/// SECURITY: who may write in the folder says which programs run, and as whom: nobody but root and the owner of the
+/// main file's folder, who could say so there.
 fn alone(path: &Path, found: &Metadata, opener: &Opener, offset: usize, problems: &mut Problems) {
     if !opener.trusts(found.uid()) {
         let (shown, uid) = (show_path(path), found.uid());
@@ -244,7 +244,8 @@ fn alone(path: &Path, found: &Metadata, opener: &Opener, offset: usize, problems
 
 /// Who owns a folder, or a file of `owner`'s folder.
 ///
-/// SECURITY: who may write here says which programs run, and which keys are used: the folder's owner and root, nobody else.
+/// SECURITY: who may write here says which programs run, and which keys are used: the folder's owner and root, nobody
+/// else.
 fn safe(
     path: &Path,
     (uid, mode): (u32, u32),

@@ -39,8 +39,8 @@ use crate::schema::Config;
 use crate::source::Source;
 use crate::{Built, changed, check_built, files, finish_built};
 
-/// LIMIT: how often a configuration is built for one judgement; each time after the first, at least one file more is left out, and
-/// most often all that are.
+/// LIMIT: how often a configuration is built for one judgement; each time after the first, at least one file more is
+/// left out, and most often all that are.
 const BUILDS_MAX: usize = 64;
 
 /// LIMIT: mistakes that are said of a file that is left out, in the log, in `status` and as the answer to an order.
@@ -79,8 +79,8 @@ pub struct LeftOut {
 }
 
 impl Config {
-    /// The configuration without those files of sites that have a mistake. What was found right is kept in `cache`. If it is known
-    /// which files can have changed, others are not looked at unless something is wrong.
+    /// The configuration without those files of sites that have a mistake. What was found right is kept in `cache`. If
+    /// it is known which files can have changed, others are not looked at unless something is wrong.
     ///
     /// # Errors
     /// Every mistake found, if not all of them are to blame on files of sites, or if nothing is to be left out.
@@ -274,7 +274,8 @@ impl<'j> Judge<'j> {
         let (of_files, of_main): (Vec<Blame>, Vec<Blame>) =
             own.into_iter().partition(|blame| self.name_of(&blame.file).is_some());
         let losers = match (of_files.is_empty(), of_main.is_empty()) {
-            // One of these may be why something is wrong with the whole: a file can have more sites than there are uids.
+            // One of these may be why something is wrong with the whole: a file can have more sites than there are
+            // uids.
             (false, _) => of_files.into_iter().map(Loser::of).collect(),
             (true, false) => return Err(self.all_mistakes()),
             (true, true) => self.losers(contests),

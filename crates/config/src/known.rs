@@ -18,8 +18,8 @@ use crate::schema::{self, Site};
 pub(crate) struct SiteFile {
     pub(crate) path: Rc<Path>,
     pub(crate) stamp: FileVersion,
-    /// Whether whoever watches the folder sees each change: a link leads elsewhere, and a file of two names can be written
-    /// under the other one.
+    /// Whether whoever watches the folder sees each change: a link leads elsewhere, and a file of two names can be
+    /// written under the other one.
     pub(crate) is_seen: bool,
     pub(crate) content: Content,
 }

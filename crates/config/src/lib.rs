@@ -1,4 +1,5 @@
-//! The configuration file, and the files of sites that it includes: TOML text in, a checked `Config` or every mistake at once out.
+//! The configuration file, and the files of sites that it includes: TOML text in, a checked `Config` or every mistake
+//! at once out.
 //!
 //! Runs in: the launcher, as root, before it starts anything; and the `bulkhead` command, as whoever types
 //! it. Input: the operator's file, which is trusted to mean well and not to be right. Must never: stop at
@@ -101,8 +102,8 @@ impl Config {
         loaded.map(|(config, _)| config)
     }
 
-    /// The same, with what `examine` finds in the files and folders that the file names. What is to run is loaded so, and
-    /// what `bulkhead check` checks: one refuses what the other does.
+    /// The same, with what `examine` finds in the files and folders that the file names. What is to run is loaded so,
+    /// and what `bulkhead check` checks: one refuses what the other does.
     ///
     /// # Errors
     ///
@@ -111,8 +112,8 @@ impl Config {
         Self::load_again(path, examine, &mut Cache::default()).map(|(config, _)| config)
     }
 
-    /// The same, once more: of files of sites that are as `cache` remembers them, nothing is read, and nothing that they name
-    /// is looked for. What is found right is kept in `cache`. The texts come along.
+    /// The same, once more: of files of sites that are as `cache` remembers them, nothing is read, and nothing that
+    /// they name is looked for. What is found right is kept in `cache`. The texts come along.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl Config {
         })
     }
 
-    /// The same, if of the files in the folder of `include` only those of these names can have changed since `cache` was last
-    /// filled: others are not even looked at. If anything is wrong, all are, so that all is said.
+    /// The same, if of the files in the folder of `include` only those of these names can have changed since `cache`
+    /// was last filled: others are not even looked at. If anything is wrong, all are, so that all is said.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ impl Config {
         }
     }
 
-    /// The configuration of texts that were read before, whatever is in the files now. With `examine`, what these texts name
-    /// on disk is examined as well.
+    /// The configuration of texts that were read before, whatever is in the files now. With `examine`, what these texts
+    /// name on disk is examined as well.
     ///
     /// # Errors
     ///
@@ -163,8 +164,8 @@ impl Config {
         build(&source.main, dir, included, problems, check).map(|built| built.config)
     }
 
-    /// Checks `text` without touching the file system: what it includes is not read. `name` is what diagnostics call the
-    /// file; `dir`, which must be absolute, is where relative paths count from.
+    /// Checks `text` without touching the file system: what it includes is not read. `name` is what diagnostics call
+    /// the file; `dir`, which must be absolute, is where relative paths count from.
     ///
     /// # Errors
     ///

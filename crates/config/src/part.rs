@@ -1,8 +1,9 @@
-//! A configuration as far as one site has to do with it: of thousands of files, those are decoded that may say something which
-//! it, or what falls with it, is told of.
+//! A configuration as far as one site has to do with it: of thousands of files, those are decoded that may say
+//! something which it, or what falls with it, is told of.
 //!
-//! Runs in: the `bulkhead` command. Input: the operator's files. Must never: leave out a site that a look at all files would find to
-//! have something to do with this one; take part in what the launcher decides by, as mistakes in other files are not seen.
+//! Runs in: the `bulkhead` command. Input: the operator's files. Must never: leave out a site that a look at all files
+//! would find to have something to do with this one; take part in what the launcher decides by, as mistakes in other
+//! files are not seen.
 //!
 //! A file of which it is not certain is decoded. What is decoded is then checked like a configuration of its own.
 
@@ -31,9 +32,10 @@ use kin::{Kin, Near};
 use reading::Texts;
 
 impl Config {
-    /// The configuration as far as the site called `site` has to do with it, with all sites that have a host or an account in common
-    /// with it, or a folder that is inside of one of its own or around it; `None` if there is no such site. `others` is asked with
-    /// `run_dir`, and names more sites of which the same is wanted, or says by `None` that no part is wanted.
+    /// The configuration as far as the site called `site` has to do with it, with all sites that have a host or an
+    /// account in common with it, or a folder that is inside of one of its own or around it; `None` if there is no such
+    /// site. `others` is asked with `run_dir`, and names more sites of which the same is wanted, or says by `None` that
+    /// no part is wanted.
     ///
     /// # Errors
     ///
@@ -96,7 +98,8 @@ struct Part {
 }
 
 impl Part {
-    /// Finds all that has to do with what has been found so far, until there is no more. `None` if a file cannot be decoded.
+    /// Finds all that has to do with what has been found so far, until there is no more. `None` if a file cannot be
+    /// decoded.
     fn grow(
         &mut self,
         raw: &RawConfig,

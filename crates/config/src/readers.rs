@@ -68,7 +68,8 @@ impl Finish<bool> for Option<usize> {
     }
 }
 
-/// Implements [`KeyReader`] for readers of what may be left out: what holds without the key, and the value of its entry.
+/// Implements [`KeyReader`] for readers of what may be left out: what holds without the key, and the value of its
+/// entry.
 macro_rules! readers {
     ($($reader:ident => $raw:ty, $absent:expr,
         |$self:ident, $key:ident, $entry:ident, $from:ident, $problems:ident| $read:expr;)*) => {$(

@@ -186,7 +186,8 @@ const NO_PATHS: &[&str] = &[
     "table of strings",
 ];
 
-/// A key with a path that is missing in the table would be opened by the strictest rule, and no test would plant a link there.
+/// A key with a path that is missing in the table would be opened by the strictest rule, and no test would plant a link
+/// there.
 #[test]
 fn every_key_with_a_path_has_a_class() {
     use crate::paths::PATH_KEYS;

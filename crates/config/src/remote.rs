@@ -1,7 +1,7 @@
 //! Databases that other machines hold, and the doors at which services of other machines call for those of this one.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a door stand open to
-//! whoever comes, or a data proxy speak to another machine without a certificate of its own.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: let a
+//! door stand open to whoever comes, or a data proxy speak to another machine without a certificate of its own.
 
 use std::path::Path;
 

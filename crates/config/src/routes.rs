@@ -196,8 +196,8 @@ fn try_files(entry: &Entry<'_>, pattern: Option<&Pattern>, problems: &mut Proble
     parsed.into_iter().map(|at| at.map(|at| at.value)).collect()
 }
 
-/// What `php` stands for: scripts are run, and one of them answers for what is no file. A route of the file for the same
-/// requests takes the place of either.
+/// The meaning of `php`: scripts are run, and one of them answers for what is no file. A route of the file for the
+/// same requests takes the place of either.
 pub(crate) fn php(
     entry: &Entry<'_>,
     (site, dir): (&str, &Path),

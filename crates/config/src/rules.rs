@@ -46,8 +46,8 @@ pub(crate) const HANG_AFTER_MS: Bounds = Bounds::new(5 * SECOND, HOUR, 30 * SECO
 pub(crate) const MAX_REQUESTS: Bounds = Bounds { min: 100, max: 1 << 40, default: None };
 /// LIMIT: under 10 s a worker would be replaced before it is warm; over 30 days it is as good as never.
 pub(crate) const MAX_AGE_MS: Bounds = Bounds { min: 10 * SECOND, max: 30 * 24 * HOUR, default: None };
-/// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand. 32 KiB is what nginx
-/// takes by default.
+/// LIMIT: under 1 KiB browsers' heads fail; 64 KiB times every connection is memory anyone can demand. 32 KiB is what
+/// nginx takes by default.
 pub(crate) const HEAD_BYTES: Bounds = Bounds::new(KIB, 64 * KIB, 32 * KIB);
 /// LIMIT: under 100 ms distant clients fail; a slow head holds a connection for this long.
 pub(crate) const HEAD_TIMEOUT_MS: Bounds = Bounds::new(100, HOUR, 10 * SECOND);
@@ -92,9 +92,11 @@ pub(crate) const CERTIFICATES_MAX: usize = 64;
 pub(crate) const CLIENT_CRL_MAX: usize = 64;
 /// LIMIT: 0 refuses bodies; 1 TiB is far above any upload and far below what u64 arithmetic can overflow.
 pub(crate) const BODY_BYTES: Bounds = Bounds::new(0, TIB, 2 * MIB);
-/// LIMIT: under 64 KiB a log tells of some hundred requests; a TiB is more than most disks have for logs. 4 GiB are some 30 million lines.
+/// LIMIT: under 64 KiB a log tells of some hundred requests; a TiB is more than most disks have for logs. 4 GiB are
+/// some 30 million lines.
 pub(crate) const ACCESS_BYTES: Bounds = Bounds::new(64 * KIB, TIB, 4 * 1024 * MIB);
-/// LIMIT: under 1 MiB a handful of forms fills it; as much as the longest body. Without the key, see `SiteLimits::spool_bytes`.
+/// LIMIT: under 1 MiB a handful of forms fills it; as much as the longest body. Without the key, see
+/// `SiteLimits::spool_bytes`.
 pub(crate) const SPOOL_BYTES: Bounds = Bounds { min: MIB, max: TIB, default: None };
 /// LIMIT: under 100 ms kept-alive connections never serve twice; a day is as good as never.
 pub(crate) const IDLE_TIMEOUT_MS: Bounds = Bounds::new(100, 24 * HOUR, 60 * SECOND);
@@ -115,8 +117,8 @@ pub(crate) const MEMORY_MAX: Bounds = Bounds { min: 4 * MIB, max: 16 * TIB, defa
 pub(crate) const CORE_MAX: Bounds = Bounds { min: 64 * KIB, max: 16 * TIB, default: None };
 /// LIMIT: a program is one process; 32768 is the kernel's usual number of all.
 pub(crate) const PROCESSES_MAX: Bounds = Bounds::new(1, 32768, 256);
-/// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant.
-/// LIMIT: with less than 64 MiB a few large calls at once have no room; half of it is SQLite's, which has 16 MiB for one value.
+/// LIMIT: of one core; under 1 nothing starts, and 1024 cores are above any machine meant. LIMIT: with less than 64 MiB
+/// a few large calls at once have no room; half of it is SQLite's, which has 16 MiB for one value.
 pub(crate) const DATA_MEMORY_MAX: Bounds = Bounds::new(64 * MIB, 16 * TIB, 512 * MIB);
 pub(crate) const DATA_CONNECTIONS: Bounds = Bounds { min: 1, max: 64, default: Some(4) };
 /// LIMIT: `databases` of redis.conf may be any number; nobody has so many.

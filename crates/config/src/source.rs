@@ -1,6 +1,7 @@
 //! The texts that a configuration was read from, so that a program that takes the place of this one reads the same.
 //!
-//! Runs in: the launcher (root). Input: texts that were read from the operator's files. Must never: look at the files again.
+//! Runs in: the launcher (root). Input: texts that were read from the operator's files. Must never: look at the files
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -29,7 +30,8 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// The source of these files, the main one first; nothing without a file. The path of the main file must be absolute.
+    /// The source of these files, the main one first; nothing without a file. The path of the main file must be
+    /// absolute.
     pub fn new(files: impl IntoIterator<Item = (PathBuf, String)>) -> Option<Self> {
         let mut files = files.into_iter();
         let (path, main) = files.next()?;

@@ -1,5 +1,5 @@
-//! Decoding of what `[[site]]` says of its files: `cache_control`, `stat_interval`, `compress`, `error_page`, `listing`,
-//! `send_hidden`, `send_sources`.
+//! Decoding of what `[[site]]` says of its files: `cache_control`, `stat_interval`, `compress`, `error_page`,
+//! `listing`, `send_hidden`, `send_sources`.
 //!
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: tables of the operator's file. Must never: round a
 //! duration, or take an encoding that the worker does not have.

@@ -1,9 +1,9 @@
-//! What the sites of all files have that no other site may have: whether a new one has any of it is asked for each key, and not for
-//! each site.
+//! What the sites of all files have that no other site may have: whether a new one has any of it is asked for each key,
+//! and not for each site.
 //!
-//! Runs in: the launcher (root). Input: sites that were found right beside each other. Must never: miss what `check` would find. What
-//! it finds may be nothing: two keys can have one number, and two sites one host on different listeners. So whoever asks looks at
-//! all sites then, and reports nothing by this.
+//! Runs in: the launcher (root). Input: sites that were found right beside each other. Must never: miss what `check`
+//! would find. What it finds may be nothing: two keys can have one number, and two sites one host on different
+//! listeners. So whoever asks looks at all sites then, and reports nothing by this.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

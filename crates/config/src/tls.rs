@@ -141,8 +141,8 @@ pub(crate) fn site(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Op
     })
 }
 
-/// The certificates of a site, and where they stand; `None` if it has none. A single one may be the site's own `certificate`
-/// and `key`, as an authority's client leaves the two files.
+/// The certificates of a site, and where they stand; `None` if it has none. A single one may be the site's own
+/// `certificate` and `key`, as an authority's client leaves the two files.
 fn certificates(
     table: &Table<'_>,
     dir: &Path,

@@ -81,12 +81,13 @@ fn descriptors(jail: &Jail) -> io::Result<()> {
     Ok(())
 }
 
-/// A session of its own (no terminal to push input into), files that only their owner may read, and its place among those that the
-/// kernel kills when memory runs out.
+/// A session of its own (no terminal to push input into), files that only their owner may read, and its place among
+/// those that the kernel kills when memory runs out.
 fn session(jail: &Jail) -> io::Result<()> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     rustix::process::setsid()?;
-    // While the machine's `/proc` is in sight, and with the capability by which the process cannot lower its score later.
+    // While the machine's `/proc` is in sight, and with the capability by which the process cannot lower its score
+    // later.
     match jail.oom_score.map(sys::oom::set) {
         // A user's own launcher may be one that only root may look into.
         Some(Err(error)) if jail.identity.is_some() || error.kind() != io::ErrorKind::PermissionDenied => {

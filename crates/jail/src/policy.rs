@@ -80,7 +80,8 @@ pub enum Policy {
     Service(Grants),
 }
 
-/// The kinds of process, as tables of their calls are called; each other policy is one of these with more or less granted.
+/// The kinds of process, as tables of their calls are called; each other policy is one of these with more or less
+/// granted.
 pub const KINDS: &[(&str, Policy)] = &[
     ("gate", Policy::Gate),
     ("site", Policy::Site),
@@ -219,8 +220,8 @@ impl When {
 const SENDING: u64 = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR) as u64;
 /// All flags but those.
 ///
-/// The receiving calls have no such condition: no flag of theirs connects, makes a socket or sends. Without one the kernel
-/// answers from its table of calls that are allowed whatever their arguments, and runs no program.
+/// The receiving calls have no such condition: no flag of theirs connects, makes a socket or sends. Without one the
+/// kernel answers from its table of calls that are allowed whatever their arguments, and runs no program.
 const NO_OTHER_SENDING: u64 = !SENDING & 0xffff_ffff;
 
 /// The second argument of `socket` without the flags that may come with a type.

@@ -121,8 +121,8 @@ fn set_attributes(mount: BorrowedFd<'_>, set: u64, flags: libc::c_int) -> io::Re
 
 /// Moves the process into a mount namespace of its own whose root has nothing in it but what is bound there.
 ///
-/// SECURITY: the namespace is a copy of one in which nothing of the machine is mounted, so nothing of it is to be reached
-/// from here, whatever descriptor or way up the process may find.
+/// SECURITY: the namespace is a copy of one in which nothing of the machine is mounted, so nothing of it is to be
+/// reached from here, whatever descriptor or way up the process may find.
 pub(crate) fn enter(jail: &Jail) -> io::Result<()> {
     let Some(root) = &jail.root else { return Ok(()) };
     root.template.enter_copy()?;
@@ -202,8 +202,8 @@ fn furnish(frame: BorrowedFd<'_>, bind: &Bind) -> io::Result<()> {
     attach(&bind.tree, frame, at)
 }
 
-/// A new, empty directory in memory that belongs to `identity`, in which there is room for so many bytes and files; to be
-/// bound into one root, or to be looked at afterwards.
+/// A new, empty directory in memory that belongs to `identity`, in which there is room for so many bytes and files; to
+/// be bound into one root, or to be looked at afterwards.
 ///
 /// # Errors
 /// The kernel is older than 5.2, or the caller is not root.

@@ -1,10 +1,10 @@
 //! A namespace of mounts with nothing of the machine in it, made once, of which each jail has a copy.
 //!
-//! Runs in: `MountTemplate::make` in the launcher and a child of it that ends at once, as root; the rest in a child between
-//! fork and exec. Sees no untrusted bytes. Never: has anything of the machine mounted in it.
+//! Runs in: `MountTemplate::make` in the launcher and a child of it that ends at once, as root; the rest in a child
+//! between fork and exec. Sees no untrusted bytes. Never: has anything of the machine mounted in it.
 //!
-//! A process that begins with a copy has no old root to get rid of. `pivot_root` looks at every thread of the machine, so
-//! that each start would cost more than the one before.
+//! A process that begins with a copy has no old root to get rid of. `pivot_root` looks at every thread of the machine,
+//! so that each start would cost more than the one before.
 
 use std::fs::File;
 use std::io;
@@ -32,8 +32,8 @@ impl From<OwnedFd> for MountTemplate {
 }
 
 impl MountTemplate {
-    /// Makes the namespace. `staging` is a directory of the launcher's, over which the new root is mounted, out of everybody's
-    /// view.
+    /// Makes the namespace. `staging` is a directory of the launcher's, over which the new root is mounted, out of
+    /// everybody's view.
     ///
     /// # Errors
     /// That the layer `root` failed, and why.

@@ -1,11 +1,11 @@
-//! Whether there is room for a process beside what is kept for roles, and what becomes of a slot for which there is none: the slot
-//! waits, and those that would send it requests answer with 503 meanwhile.
+//! Whether there is room for a process beside what is kept for roles, and what becomes of a slot for which there is
+//! none: the slot waits, and those that would send it requests answer with 503 meanwhile.
 //!
-//! Runs in: the launcher, as root. Sees: the kernel's figures. Never: has a role wait for what sites leave; takes a slot that waits
-//! for one whose program fails.
+//! Runs in: the launcher, as root. Sees: the kernel's figures. Never: has a role wait for what sites leave; takes a
+//! slot that waits for one whose program fails.
 //!
-//! Processes, descriptors and memory are the server's as a whole, so that sites could take all of them. A gate that ends then would
-//! never come back, and an upgrade or a relaunch could start nothing beside what runs.
+//! Processes, descriptors and memory are the server's as a whole, so that sites could take all of them. A gate that
+//! ends then would never come back, and an upgrade or a relaunch could start nothing beside what runs.
 
 use std::time::Instant;
 
@@ -19,7 +19,8 @@ use crate::need::{self, DESCRIPTORS_EACH, DESCRIPTORS_SENT};
 use crate::process::Stage;
 use crate::setup::links;
 
-/// LIMIT: processes for which a successor of a site's process leaves room; the one that it replaces goes a moment later.
+/// LIMIT: processes for which a successor of a site's process leaves room; the one that it replaces goes a moment
+/// later.
 const LEFT_BY_SUCCESSORS: u64 = 4;
 /// LIMIT: descriptors that sites leave to the launcher: those that a start, a reload and an upgrade need for a moment.
 const DESCRIPTORS_LEFT: u64 = 64;
@@ -31,7 +32,8 @@ const TRIED_MAX: usize = 8;
 pub enum Claim {
     /// Where there is none.
     New,
-    /// Where there was no room for one before: some more has to be free, or what has room now would be killed for want of memory again.
+    /// Where there was no room for one before: some more has to be free, or what has room now would be killed for want
+    /// of memory again.
     Waiting,
     /// In the place of another.
     Successor,
@@ -46,7 +48,8 @@ impl Supervisor {
         self.figures.look(now, self.serial);
         let lack = self.lack_of_processes(slot, claim).map(|why| (Lack::Processes, why));
         let lack = lack.or_else(|| self.lack_of_descriptors(claim).map(|why| (Lack::Descriptors, why)));
-        // Where memory is short, those of sites on demand go that nobody uses, and their starts wait for that (`scarcity`).
+        // Where memory is short, those of sites on demand go that nobody uses, and their starts wait for that
+        // (`scarcity`).
         let has_own_rule = self.is_on_demand(slot);
         lack.or_else(|| {
             let why = (!has_own_rule).then(|| self.lack_of_memory(claim, now)).flatten();
@@ -113,7 +116,8 @@ impl Supervisor {
         need::role_count(&self.context.config, self.listeners.first().map_or(1, Vec::len))
     }
 
-    /// Whether there is no room for a successor of a slot's process, and will be, as others of this launcher's processes go.
+    /// Whether there is no room for a successor of a slot's process, and will be, as others of this launcher's
+    /// processes go.
     pub fn is_room_coming(&mut self, slot: usize, now: Instant) -> bool {
         self.lack_of_room(slot, Claim::Successor, now).is_some()
             && self.processes.values().any(|process| process.stage == Stage::Retiring)
@@ -203,8 +207,8 @@ impl Supervisor {
                 .all(|&slot| self.slots[slot].current.is_none() && !self.starts.contains_key(&slot))
     }
 
-    /// Tells those that send requests to the partition of a slot that there is no room for its process. They know by themselves when
-    /// there is one: they are given a channel to it.
+    /// Tells those that send requests to the partition of a slot that there is no room for its process. They know by
+    /// themselves when there is one: they are given a channel to it.
     fn tell_of_no_room(&mut self, slot: usize) {
         let spec = &self.specs[slot];
         if !spec.role.is_worker() || !self.is_partition_without_room(slot) {

@@ -1,7 +1,7 @@
 //! When the server says that it serves: what is waited for at its start, and what is not.
 //!
-//! Runs in: the launcher, as root. Sees: which processes are ready, and the clock. Never: has all wait for one site whose program fails
-//! or hangs, or for which there is no room.
+//! Runs in: the launcher, as root. Sees: which processes are ready, and the clock. Never: has all wait for one site
+//! whose program fails or hangs, or for which there is no room.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use crate::{Slot, Supervisor};
 
 /// How often it is looked whether all is up that is waited for, until it is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// LIMIT: starts in a row of a site's process that have failed, until nobody waits for it; after `start_timeout`, one is enough.
+/// LIMIT: starts in a row of a site's process that have failed, until nobody waits for it; after `start_timeout`, one
+/// is enough.
 const FAILED_MAX: u32 = 3;
 /// LIMIT: names in a line of what is not up.
 const NAMES_MAX: usize = 8;

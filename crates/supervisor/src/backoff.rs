@@ -58,7 +58,8 @@ impl Backoff {
         Self { unclean, failures_in_a_row }
     }
 
-    /// How many failures there were in a row, and when it ended uncleanly: the last times, as many as a message has numbers.
+    /// How many failures there were in a row, and when it ended uncleanly: the last times, as many as a message has
+    /// numbers.
     pub fn past(&self) -> (u32, impl Iterator<Item = Instant>) {
         let skipped = self.unclean.len().saturating_sub(wire::NUMBERS_MAX);
         (self.failures_in_a_row, self.unclean.iter().skip(skipped).copied())

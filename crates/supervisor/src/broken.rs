@@ -1,6 +1,7 @@
 //! Slots whose processes keep ending: who is told that a partition is broken, and when it is whole again.
 //!
-//! Runs in: the launcher, as root. Sees: nothing of what children say. Never: starts a process that is broken by itself.
+//! Runs in: the launcher, as root. Sees: nothing of what children say. Never: starts a process that is broken by
+//! itself.
 
 use wire::{LauncherToGate, LauncherToSite, Role};
 

@@ -1,8 +1,8 @@
 //! The chain of filters: every request goes from a gate through each of them, and from the last one to a gate.
 //!
 //! Runs in: the launcher, as root. Sees: exits of filters, and what gates say of the chain: its number. Never: says
-//! anything to a filter, or hears it: a filter is any program, which has bundles to read and to write, and works as soon
-//! as it runs.
+//! anything to a filter, or hears it: a filter is any program, which has bundles to read and to write, and works as
+//! soon as it runs.
 //!
 //! A filter that has lost a neighbour is of no use to anybody: when one ends, all do, and come back together, with new
 //! channels between them. What was in the old ones is lost; the gates close these connections. The same goes for a last
@@ -167,8 +167,8 @@ impl Supervisor {
         chain.into_iter().chain(start).chain(self.staged_chain.as_ref().and_then(StagedChain::look_at)).min()
     }
 
-    /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing for
-    /// these clients any more.
+    /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing
+    /// for these clients any more.
     pub fn chain_on_time(&mut self, now: Instant) {
         self.look_at_staged_chain(now);
         self.look_at_starting_chain(now);
@@ -226,7 +226,8 @@ impl Supervisor {
         self.announce();
     }
 
-    /// Gives a deadline to each filter of a chain that has not come up, and takes it from those that have: they wait for the others.
+    /// Gives a deadline to each filter of a chain that has not come up, and takes it from those that have: they wait
+    /// for the others.
     fn set_start_deadlines(&mut self, filters: impl Iterator<Item = (Option<u64>, bool)>, since: Instant) {
         let until = since + self.first_start_max();
         for (serial, is_up) in filters.filter_map(|(serial, is_up)| Some((serial?, is_up))) {

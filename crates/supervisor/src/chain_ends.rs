@@ -1,6 +1,7 @@
 //! A chain of filters: what a gate is sent of it, and what the launcher keeps.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two filters.
+//! Runs in: the launcher, as root, and the guard. Sees no untrusted bytes. Never: gives a gate a channel between two
+//! filters.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -57,8 +58,8 @@ impl Chain {
     }
 }
 
-/// A chain whose filters are begun one after the other, each when the one before executes its program: those of one program are given
-/// that in turn, and no gate hears of a chain before all of it is there.
+/// A chain whose filters are begun one after the other, each when the one before executes its program: those of one
+/// program are given that in turn, and no gate hears of a chain before all of it is there.
 #[derive(Debug)]
 pub(crate) struct GrowingChain {
     pub(crate) number: u32,

@@ -1,11 +1,12 @@
 //! Whether the filters of a chain have come up that gates use already.
 //!
-//! Runs in: the launcher, as root. Sees: the state that the kernel shows of each filter, and whether a filter reads. Never: keeps requests
-//! from a chain for it: they wait there.
+//! Runs in: the launcher, as root. Sees: the state that the kernel shows of each filter, and whether a filter reads.
+//! Never: keeps requests from a chain for it: they wait there.
 //!
-//! A filter is any program and says nothing. It has come up when it has read something, or rests: all of its work begins with a read
-//! that waits for a request. One that spins, waits for a disk or is stopped has not, and is ended when it should have. One that
-//! sleeps before it reads cannot be told from one that waits for a request, until there is one.
+//! A filter is any program and says nothing. It has come up when it has read something, or rests: all of its work
+//! begins with a read that waits for a request. One that spins, waits for a disk or is stopped has not, and is ended
+//! when it should have. One that sleeps before it reads cannot be told from one that waits for a request, until there
+//! is one.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! How long copies of the launcher have worked in the background: one that takes long may have waited for a processor that tenants keep
-//! busy, and must not wait for ever.
+//! How long copies of the launcher have worked in the background: one that takes long may have waited for a processor
+//! that tenants keep busy, and must not wait for ever.
 //!
 //! Runs in: the launcher, as root. Sees: the clock. Never: begins a copy, or ends one.
 

@@ -1,7 +1,9 @@
-//! What is due when: starts again, ends of those that are late, looks at broken programs and at logs that nobody has read.
+//! What is due when: starts again, ends of those that are late, looks at broken programs and at logs that nobody has
+//! read.
 //!
-//! Runs in: the launcher, as root. Sees: the clock, versions of program files, how many bytes wait in a pipe. Never: looks at all
-//! processes for the sake of one: there may be thousands, of which each start and each end is a turn of the loop.
+//! Runs in: the launcher, as root. Sees: the clock, versions of program files, how many bytes wait in a pipe. Never:
+//! looks at all processes for the sake of one: there may be thousands, of which each start and each end is a turn of
+//! the loop.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -16,8 +18,8 @@ use crate::{BROKEN_CHECK, Supervisor};
 /// How often it is looked whether a logger has read what processes that are gone have left.
 const UNREAD_CHECK: Duration = Duration::from_millis(100);
 
-/// LIMIT: processes (or chains of filters) that are started again in one turn of the loop, each of which waits for the child to
-/// make its jail; messages and ends of others are heard in between.
+/// LIMIT: processes (or chains of filters) that are started again in one turn of the loop, each of which waits for the
+/// child to make its jail; messages and ends of others are heard in between.
 const RESTARTS_PER_TURN: usize = 1;
 
 impl Supervisor {

@@ -116,7 +116,8 @@ pub enum Error {
     Start(sys::process::StartError),
 }
 
-/// What an operator can do about a call that failed for a limit of descriptors: that a channel is full says nothing of limits.
+/// What an operator can do about a call that failed for a limit of descriptors: that a channel is full says nothing of
+/// limits.
 fn remedy_of_system(source: &io::Error) -> String {
     let is_full = source.kind() == io::ErrorKind::WouldBlock;
     limits::remedy(source).filter(|_| !is_full).map_or_else(String::new, |remedy| format!("; {remedy}"))
@@ -129,7 +130,8 @@ fn remedy_of_start(source: &io::Error) -> String {
     })
 }
 
-/// The steps of a start that are the launcher's own: what fails in another is kept from the child, by limits of the child's.
+/// The steps of a start that are the launcher's own: what fails in another is kept from the child, by limits of the
+/// child's.
 const OWN_STEPS: [&str; 3] = ["pipe", "clone", "pid namespace"];
 
 impl Error {

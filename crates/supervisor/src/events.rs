@@ -1,7 +1,7 @@
 //! What the launcher waits for: signals, messages and exits of children, pipes into which children print.
 //!
-//! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: here only their length. Never: lets
-//! the nonsense of one child cost another.
+//! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: here only their length. Never:
+//! lets the nonsense of one child cost another.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -77,7 +77,8 @@ impl Supervisor {
         watch(&self.epoll, pipes, PIPES)
     }
 
-    /// Has the next connection be seen that waits for a gate at any listening socket; more than one if there are several sockets.
+    /// Has the next connection be seen that waits for a gate at any listening socket; more than one if there are
+    /// several sockets.
     pub fn await_arrival(&self) {
         let (data, once) =
             (epoll::EventData::new_u64(ARRIVALS), epoll::EventFlags::IN | epoll::EventFlags::ONESHOT);

@@ -9,8 +9,8 @@ use std::time::Instant;
 use crate::leaving::Leaving;
 use crate::spawn::examination::Examination;
 
-/// LIMIT: examinations at a time, each a copy of this process; those that take too long are not among them. A machine has
-/// few processors, and each examination keeps one busy.
+/// LIMIT: examinations at a time, each a copy of this process; those that take too long are not among them. A machine
+/// has few processors, and each examination keeps one busy.
 const RUNNING_MAX: usize = 16;
 
 /// The examinations of a server.
@@ -137,8 +137,8 @@ impl Examinations {
         self.ended.remove(&slot);
     }
 
-    /// SECURITY: a file of a file system that does not answer cannot be given up; whoever reads it stays until it answers, and
-    /// nobody waits for that.
+    /// SECURITY: a file of a file system that does not answer cannot be given up; whoever reads it stays until it
+    /// answers, and nobody waits for that.
     fn kill(&mut self, slot: usize) {
         if let Some(Running { serial, examination, .. }) = self.running.remove(&slot) {
             self.leaving.kill(serial, slot, examination.child);

@@ -1,7 +1,7 @@
 //! Programs that are examined beside the loop before a process is started: when that begins, and what follows.
 //!
-//! Runs in: the launcher, as root. Sees: ends of the processes that examine. Never: waits for one, or starts a program of
-//! which it does not know all when its examination has ended.
+//! Runs in: the launcher, as root. Sees: ends of the processes that examine. Never: waits for one, or starts a program
+//! of which it does not know all when its examination has ended.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ impl Supervisor {
         self.context.examines_beside.set(true);
     }
 
-    /// Whether the program of a slot has to be examined before a process is started, which goes on beside the loop. What is due
-    /// of the slot is due when that has ended.
+    /// Whether the program of a slot has to be examined before a process is started, which goes on beside the loop.
+    /// What is due of the slot is due when that has ended.
     pub fn is_examined_first(&mut self, slot: usize, now: Instant) -> bool {
         let is_examined = self.stopping.is_none()
             && (self.is_opened_first(slot, now)

@@ -1,7 +1,7 @@
 //! What the kernel says of processes and descriptors: how many there are, and how many there may be.
 //!
-//! Runs in: the launcher, as root. Sees: the kernel's figures. Never: looks more often than every [`LOOK_EVERY`], however many processes
-//! are started.
+//! Runs in: the launcher, as root. Sees: the kernel's figures. Never: looks more often than every [`LOOK_EVERY`],
+//! however many processes are started.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

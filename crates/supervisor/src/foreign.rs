@@ -1,9 +1,9 @@
 //! Who closes for root what may take as long as somebody less trusted wants: the other half of `sys::foreign`.
 //!
-//! Runs in: the launcher, as root, and the guard; [`main`] in a process of its own, which can be ended. Sees: nothing. Never: has
-//! the launcher close a channel in which messages may wait that others have sent: it would close the descriptors in them as well,
-//! and whoever closes the last descriptor of a socket, a pipe or a file waits for what the kernel does then (`SO_LINGER` in
-//! socket(7) is the worst of it). A process that is killed waits for none of that.
+//! Runs in: the launcher, as root, and the guard; [`main`] in a process of its own, which can be ended. Sees: nothing.
+//! Never: has the launcher close a channel in which messages may wait that others have sent: it would close the
+//! descriptors in them as well, and whoever closes the last descriptor of a socket, a pipe or a file waits for what the
+//! kernel does then (`SO_LINGER` in socket(7) is the worst of it). A process that is killed waits for none of that.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -52,7 +52,8 @@ impl Closer {
         closing.map(|sent| *sent + CLOSING_MAX).into_iter().chain(waiting).min()
     }
 
-    /// Gives the helper what was let go of; `start` starts one and returns the channel to it. Whether one had to be ended.
+    /// Gives the helper what was let go of; `start` starts one and returns the channel to it. Whether one had to be
+    /// ended.
     ///
     /// # Errors
     /// None could be started; it is tried again.

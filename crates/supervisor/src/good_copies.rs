@@ -1,8 +1,9 @@
 //! Copies of files of sites as they were good last: what a server starts with where the file itself has a mistake.
 //!
-//! Runs in: the launcher, as root: it reads a copy at a start, and a copy of the launcher writes them, beside the loop; and
-//! `bulkhead check`, which reads them. Sees: a folder in the state folder, which its owner alone can write. Never: follows a link, reads
-//! a file of somebody else, or keeps a copy of a file that is gone: who comes by its name later is somebody else.
+//! Runs in: the launcher, as root: it reads a copy at a start, and a copy of the launcher writes them, beside the loop;
+//! and `bulkhead check`, which reads them. Sees: a folder in the state folder, which its owner alone can write. Never:
+//! follows a link, reads a file of somebody else, or keeps a copy of a file that is gone: who comes by its name later
+//! is somebody else.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -1,7 +1,7 @@
 //! Whether a process that was asked whether it is there hangs, or is merely starved; and when gates are asked.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: what the kernel says of a process. Never: takes a process for hung that has
-//! had no processor.
+//! Runs in: the launcher, as root, and the guard. Sees: what the kernel says of a process. Never: takes a process for
+//! hung that has had no processor.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use crate::whereabouts::Activity;
 
 /// LIMIT: how long a process that is late is looked at: whether it runs, or could; and whether its answer is there.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// LIMIT: how often a gate is asked while connections come, and how long it has to answer: with the time to look at it, and for its
-/// successor to start, a connection in its accept queue waits little more than a second (TCP's own first repetition).
+/// LIMIT: how often a gate is asked while connections come, and how long it has to answer: with the time to look at it,
+/// and for its successor to start, a connection in its accept queue waits little more than a second (TCP's own first
+/// repetition).
 const SHORT_PERIOD: Duration = Duration::from_millis(300);
 /// See [`SHORT_PERIOD`].
 pub const SHORT_PATIENCE: Duration = Duration::from_millis(400);
@@ -45,8 +46,8 @@ impl HealthCheck {
         Self { since: now, looks: None, looked: now, next: now + patience }
     }
 
-    /// Whether a process that does this now, and has not answered, hangs. At the first look nobody knows. One that spins, or
-    /// waits for a disk, has `hang_after`.
+    /// Whether a process that does this now, and has not answered, hangs. At the first look nobody knows. One that
+    /// spins, or waits for a disk, has `hang_after`.
     pub fn is_hung(&mut self, seen: Seen, hang_after: Duration, now: Instant) -> bool {
         let activity = seen.activity;
         let looked = std::mem::replace(&mut self.looked, now);
@@ -67,8 +68,8 @@ impl HealthCheck {
     }
 }
 
-/// When gates are asked: several times a second while connections come, as those in a gate's accept queue are served by nobody
-/// else; and not at all while nobody comes.
+/// When gates are asked: several times a second while connections come, as those in a gate's accept queue are served by
+/// nobody else; and not at all while nobody comes.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// When gates are asked next, and until when, if connections have come.
@@ -125,7 +126,8 @@ mod tests {
         Activity { state, has_run, was_starved }
     }
 
-    /// Whether one hangs that has done `first` at the first look, and `then` at the second one, so long after the check.
+    /// Whether one hangs that has done `first` at the first look, and `then` at the second one, so long after the
+    /// check.
     fn hangs(first: Activity, then: Activity, seconds: u64) -> bool {
         hangs_behind(first, then, seconds, false)
     }

@@ -1,4 +1,5 @@
-//! Helpers that were killed, or have done their work, and have yet to go: one that waits for a file system stays until that answers.
+//! Helpers that were killed, or have done their work, and have yet to go: one that waits for a file system stays until
+//! that answers.
 //!
 //! Runs in: the launcher, as root. Sees: nothing of them. Never: waits for one.
 

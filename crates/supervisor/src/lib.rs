@@ -1,10 +1,11 @@
 //! The processes of a server: how each is started in its jail, what it is sent, and what becomes of it when it ends.
 //!
-//! Runs in: the launcher, as root, and the guard; single-threaded. Sees: exits of children, fixed-size messages. Never: ends
-//! because of something that a child did; uses a component of the launcher, which configures each process that was started.
+//! Runs in: the launcher, as root, and the guard; single-threaded. Sees: exits of children, fixed-size messages. Never:
+//! ends because of something that a child did; uses a component of the launcher, which configures each process that was
+//! started.
 //!
-//! From the bottom: `spawn` starts one process; the modules at the top level own the processes; `setup` says what each is
-//! sent before it serves.
+//! From the bottom: `spawn` starts one process; the modules at the top level own the processes; `setup` says what each
+//! is sent before it serves.
 
 pub mod admission;
 mod announcement;
@@ -186,8 +187,8 @@ pub struct Supervisor {
     starts: BTreeMap<usize, Instant>,
     /// Where it is looked first for one that is due.
     next_restart: usize,
-    /// The longest steps of the loop, since its start and of lately, in microseconds, and what they were for, as the launcher has measured
-    /// them.
+    /// The longest steps of the loop, since its start and of lately, in microseconds, and what they were for, as the
+    /// launcher has measured them.
     pub steps_us: [(u64, &'static str); 2],
     /// How much of the range of uids is given out; `None` in a rootless run.
     pub uids: Option<Share>,
@@ -347,15 +348,16 @@ impl Supervisor {
         self.context.background.clone()
     }
 
-    /// Watches a copy of this process that was begun in the background; returns the number by which its end is reported.
+    /// Watches a copy of this process that was begun in the background; returns the number by which its end is
+    /// reported.
     pub fn watch_copy(&mut self, child: &Child) -> Result<u64, Error> {
         let serial = self.watch_helper(child)?;
         self.copies.begin(serial, Instant::now());
         Ok(serial)
     }
 
-    /// Has the word of a copy that it has done its work, in this pipe, be reported as the copy's end is. The kernel takes apart what a
-    /// copy has of a large memory before it reports the end.
+    /// Has the word of a copy that it has done its work, in this pipe, be reported as the copy's end is. The kernel
+    /// takes apart what a copy has of a large memory before it reports the end.
     pub fn watch_word(&self, serial: u64, word: &PipeReader) -> Result<(), Error> {
         watch(&self.epoll, word, serial * 2 + 1)
     }
@@ -420,8 +422,8 @@ impl Supervisor {
         self.index.of_role(role).filter(|&serial| self.is_active(serial)).filter(of_slot).collect()
     }
 
-    /// The processes of a role that are told what is new: those that serve, after those that retire and hear the launcher until
-    /// they end. What comes last is the newest to whoever is told of several, and preferred.
+    /// The processes of a role that are told what is new: those that serve, after those that retire and hear the
+    /// launcher until they end. What comes last is the newest to whoever is told of several, and preferred.
     pub fn hearing(&self, role: Role) -> Vec<u64> {
         let hearing = self.index.of_role(role).filter(|serial| self.processes[serial].hears());
         let (mut all, others): (Vec<u64>, Vec<u64>) =

@@ -2,8 +2,8 @@
 //!
 //! Runs in: the launcher, as root, the guard, and `bulkhead check`. Sees: the kernel's figures. Never: changes a limit.
 //!
-//! `RLIMIT_NPROC` counts the processes and threads of one user. Root has no limit of its own; the processes of sites have uids of their own,
-//! each with what its jail says, but no more than the launcher was given.
+//! `RLIMIT_NPROC` counts the processes and threads of one user. Root has no limit of its own; the processes of sites
+//! have uids of their own, each with what its jail says, but no more than the launcher was given.
 
 use std::fmt;
 use std::fs;
@@ -62,8 +62,8 @@ impl Lack {
         }
     }
 
-    /// Of what a failure of the kernel's says that there is not enough; `None` for another failure. `EAGAIN` of anything but the call
-    /// that makes a process says something else.
+    /// Of what a failure of the kernel's says that there is not enough; `None` for another failure. `EAGAIN` of
+    /// anything but the call that makes a process says something else.
     pub(crate) fn of(source: &io::Error, makes_process: bool) -> Option<Self> {
         match Errno::from_io_error(source)? {
             Errno::AGAIN if makes_process => Some(Self::Processes),
@@ -221,8 +221,8 @@ pub(crate) fn of_groups(groups: &[PathBuf]) -> Vec<ProcessLimit> {
     groups.iter().filter_map(limited).collect()
 }
 
-/// The limits of the kernel. `kernel.pid_max` may be that of a container, whose processes nobody counts; what is counted is all of the
-/// machine's.
+/// The limits of the kernel. `kernel.pid_max` may be that of a container, whose processes nobody counts; what is
+/// counted is all of the machine's.
 pub(crate) fn of_kernel() -> Vec<ProcessLimit> {
     let now = threads_of_machine();
     let limit = |(setting, path, now)| {

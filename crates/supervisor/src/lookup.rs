@@ -1,6 +1,8 @@
-//! Where slots are found by partition and site, sites by host, and sites by their place in the file: there may be thousands.
+//! Where slots are found by partition and site, sites by host, and sites by their place in the file: there may be
+//! thousands.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: says whether a slot still counts; its life does.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: says whether a slot still counts; its life
+//! does.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 //!
 //! Runs in: the launcher, as root. Sees: the kernel's figures. Never: looks more often than every [`LOOK_EVERY`].
 //!
-//! Where a group has a limit, as that of a container or of a unit with `MemoryMax=`, the limit decides: the kernel kills when the
-//! limit is reached, whatever the machine has. Files that lie in memory and that nobody has used lately count as room, as the
-//! kernel gives them up first.
+//! Where a group has a limit, as that of a container or of a unit with `MemoryMax=`, the limit decides: the kernel
+//! kills when the limit is reached, whatever the machine has. Files that lie in memory and that nobody has used lately
+//! count as room, as the kernel gives them up first.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ const SHORT: u64 = 25;
 const SCARCE: u64 = 12;
 /// With less than this, nothing starts on demand while others go.
 const FULL: u64 = 6;
-/// LIMIT: memory that sites leave to the launcher, gates and roles, at the most: of a machine, [`FULL`] of it is more than these need.
+/// LIMIT: memory that sites leave to the launcher, gates and roles, at the most: of a machine, [`FULL`] of it is more
+/// than these need.
 const RESERVE_MAX: u64 = 64 << 20;
 
 /// The file with the limit of a group, in each version.
@@ -57,8 +58,8 @@ impl Memory {
         self.free_lately(now).map_or(MemoryRoom::Ample, |(free, all)| room_of(free, all))
     }
 
-    /// What is free, if that is less than so many halves of what is kept for the launcher, gates and roles; what is kept, and of how
-    /// much.
+    /// What is free, if that is less than so many halves of what is kept for the launcher, gates and roles; what is
+    /// kept, and of how much.
     pub(crate) fn shortage(&mut self, now: Instant, halves: u64) -> Option<(u64, u64, u64)> {
         let (free, all) = self.free_lately(now)?;
         let reserve = reserve_of(all);
@@ -100,8 +101,8 @@ impl Memory {
         least.or_else(|| free_of_machine(&fs::read_to_string("/proc/meminfo").ok()?))
     }
 
-    /// How many processes the kernel has killed beside those that have groups of their own: in the launcher's group if that is
-    /// counted, else on the machine.
+    /// How many processes the kernel has killed beside those that have groups of their own: in the launcher's group if
+    /// that is counted, else on the machine.
     pub(crate) fn kills(&self) -> u64 {
         let machine = || figure(&fs::read_to_string("/proc/vmstat").ok()?, "oom_kill");
         self.groups.first().and_then(|group| kills_of(group)).or_else(machine).unwrap_or(0)

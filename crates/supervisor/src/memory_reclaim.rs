@@ -1,7 +1,7 @@
 //! Which processes were asked whether they can go, and until when what is wanted waits for them.
 //!
-//! Runs in: the launcher, as root. Sees: the clock. Never: keeps back what is wanted longer than [`PATIENCE`] for those that say
-//! nothing.
+//! Runs in: the launcher, as root. Sees: the clock. Never: keeps back what is wanted longer than [`PATIENCE`] for those
+//! that say nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

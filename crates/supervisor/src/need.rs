@@ -1,7 +1,7 @@
 //! What a configuration needs of processes, descriptors and memory, beside what the launcher may have.
 //!
-//! Runs in: the launcher, as root, and `bulkhead check`. Sees: the checked configuration, and the kernel's figures. Never: keeps
-//! anything from starting.
+//! Runs in: the launcher, as root, and `bulkhead check`. Sees: the checked configuration, and the kernel's figures.
+//! Never: keeps anything from starting.
 
 use std::collections::BTreeMap;
 use std::thread::available_parallelism;
@@ -20,16 +20,18 @@ use crate::spawn::process_spec::ProcessSpec;
 
 /// The launcher, the reaper and the closer.
 pub(crate) const BESIDE: u64 = 3;
-/// LIMIT: processes that work for the launcher for a moment (examinations, helpers, a rehearsal), for which sites leave room.
+/// LIMIT: processes that work for the launcher for a moment (examinations, helpers, a rehearsal), for which sites leave
+/// room.
 const HELPERS: u64 = 8;
-/// Descriptors of the launcher for a process: its control channel, its log, both ends of its standard error, its pidfd, and the access
-/// log of its site.
+/// Descriptors of the launcher for a process: its control channel, its log, both ends of its standard error, its pidfd,
+/// and the access log of its site.
 pub(crate) const DESCRIPTORS_EACH: u64 = 6;
 /// Descriptors that a new logger is sent of each process, and has yet to take: both logs, and standard error.
 pub(crate) const DESCRIPTORS_SENT: u64 = 3;
 /// Descriptors of the launcher for itself, and for what it opens for a moment.
 const DESCRIPTORS_BESIDE: u64 = 320;
-/// Processes that sites leave to so many roles: one more of each, as a crash, a relaunch and an upgrade make, and helpers.
+/// Processes that sites leave to so many roles: one more of each, as a crash, a relaunch and an upgrade make, and
+/// helpers.
 pub(crate) fn reserve(roles: u64) -> u64 {
     roles + HELPERS
 }
@@ -179,7 +181,8 @@ fn owner(spec: &ProcessSpec) -> (&'static str, &str, usize) {
 }
 
 impl Supervisor {
-    /// Which limits are too low for all that is always to run, in one sentence; in an upgrade, all of it may be there twice.
+    /// Which limits are too low for all that is always to run, in one sentence; in an upgrade, all of it may be there
+    /// twice.
     pub fn lack(&self, is_upgrade: bool) -> Option<String> {
         let is_counted = |slot: &usize| !self.slots[*slot].life.is_over() && !self.is_on_demand(*slot);
         let specs = (0..self.specs.len()).filter(is_counted).map(|slot| &self.specs[slot]);

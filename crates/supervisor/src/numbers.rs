@@ -1,11 +1,11 @@
 //! Numbers of what has gone: slots, partitions and sites are used again once nobody knows them by what they were.
 //!
-//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: gives a number to another while a process lives that could
-//! take the new one for the old one; gives out a uid a second time.
+//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: gives a number to another while a process lives that
+//! could take the new one for the old one; gives out a uid a second time.
 //!
-//! A process learns that a number has gone by a message, and a channel keeps its messages in order. So those that have said
-//! that they use what they were sent, and those that were started later, know; a process that retires, or has yet to say so,
-//! may not.
+//! A process learns that a number has gone by a message, and a channel keeps its messages in order. So those that have
+//! said that they use what they were sent, and those that were started later, know; a process that retires, or has yet
+//! to say so, may not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::life::Life;
 use crate::process::{Process, Stage};
 use crate::spawn::process_spec::ProcessSpec;
 
-/// How long a number rests in any case, beside twice the time that a line may wait for the logger: a gate may still have a
-/// line of the site that has gone.
+/// How long a number rests in any case, beside twice the time that a line may wait for the logger: a gate may still
+/// have a line of the site that has gone.
 const REST: Duration = Duration::from_secs(1);
 
 /// Some of all numbers that there can be, a bit each.
@@ -128,7 +128,8 @@ pub fn leave_place(site: &mut Arc<Site>) {
 }
 
 impl Supervisor {
-    /// Frees the numbers that nobody knows any more. `is_held` says which slots something of the launcher's still names.
+    /// Frees the numbers that nobody knows any more. `is_held` says which slots something of the launcher's still
+    /// names.
     pub fn free_numbers(&mut self, is_held: impl Fn(usize) -> bool) {
         let now = Instant::now();
         let rest = REST + 2 * Duration::from_millis(self.context.config.log.flush_ms.into());

@@ -1,12 +1,13 @@
 //! Sites and services that have a process only while somebody wants something of them.
 //!
-//! Runs in: the launcher, as root. Sees: numbers of partitions, which gates and sites say. Never: starts one for a process that
-//! does not relay to the partition; starts so many at once that nothing else gets its turn.
+//! Runs in: the launcher, as root. Sees: numbers of partitions, which gates and sites say. Never: starts one for a
+//! process that does not relay to the partition; starts so many at once that nothing else gets its turn.
 //!
-//! A gate, or a site that relays, says that a connection waits for a partition without a worker (`Wanted`); the connection waits
-//! there until the worker is attached. A worker says that nobody has come for a while (`Idle`), and retires when it is its turn
-//! (`pace`) as if it had a successor: the channels of gates end before the next one can be wanted, so that none of both messages
-//! is lost. What a partition needs beside its worker, connectors and brokers, comes and goes with it.
+//! A gate, or a site that relays, says that a connection waits for a partition without a worker (`Wanted`); the
+//! connection waits there until the worker is attached. A worker says that nobody has come for a while (`Idle`), and
+//! retires when it is its turn (`pace`) as if it had a successor: the channels of gates end before the next one can be
+//! wanted, so that none of both messages is lost. What a partition needs beside its worker, connectors and brokers,
+//! comes and goes with it.
 //!
 //! Source: Mihara, "Hi-sap" (2009), the content access scheduler.
 
@@ -31,7 +32,8 @@ impl Supervisor {
         spec.role.is_of_a_site() && site.is_some_and(|site| site.is_on_demand(&self.context.config.server))
     }
 
-    /// Whether nothing is there of a site that could still have something to say: no process, and nothing that one has left.
+    /// Whether nothing is there of a site that could still have something to say: no process, and nothing that one has
+    /// left.
     pub fn is_at_rest(&self, site: u16) -> bool {
         let is_of_site = |slot: &usize| self.specs[*slot].site == site;
         self.index.of_site(site).next().is_none()
@@ -115,8 +117,8 @@ impl Supervisor {
         of_site.iter().copied().filter(|&other| self.helps(other, slot)).collect()
     }
 
-    /// Whether the process of one slot works for that of another: as its connector, its broker, its publisher, a data proxy, or the
-    /// connector of such a proxy.
+    /// Whether the process of one slot works for that of another: as its connector, its broker, its publisher, a data
+    /// proxy, or the connector of such a proxy.
     fn helps(&self, helper: usize, slot: usize) -> bool {
         let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
         helper.connects_for(spec)

@@ -1,7 +1,7 @@
 //! What the kernel has killed when memory ran out: found at the end of a process, said, and counted.
 //!
-//! Runs in: the launcher, as root. Sees: the kernel's counts of control groups. Never: takes a kill for the kernel's that nobody
-//! counts.
+//! Runs in: the launcher, as root. Sees: the kernel's counts of control groups. Never: takes a kill for the kernel's
+//! that nobody counts.
 
 use sys::process::Exit;
 
@@ -17,8 +17,8 @@ impl Supervisor {
         self.oom_kills.all
     }
 
-    /// Looks whether the kernel has killed a process that has ended, or others of its control group. Returns whether the process was
-    /// killed for what all processes take.
+    /// Looks whether the kernel has killed a process that has ended, or others of its control group. Returns whether
+    /// the process was killed for what all processes take.
     pub(crate) fn look_for_oom_kill(&mut self, process: &Process, exit: Exit) -> bool {
         if exit == Exit::Clean {
             return false;

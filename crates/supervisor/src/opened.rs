@@ -1,7 +1,8 @@
-//! Files that are opened beside the loop before a process is started, or looked at again: when that begins, and what follows.
+//! Files that are opened beside the loop before a process is started, or looked at again: when that begins, and what
+//! follows.
 //!
-//! Runs in: the launcher, as root. Sees: ends of the processes that open. Never: waits for one, or has a file system asked again
-//! soon that has not answered.
+//! Runs in: the launcher, as root. Sees: ends of the processes that open. Never: waits for one, or has a file system
+//! asked again soon that has not answered.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ use crate::openings::{Running, SILENCE, Waiting};
 use crate::spawn::remote_paths::Mount;
 
 impl Supervisor {
-    /// Whether files have to be opened beside the loop before a process of a slot is started. It is started when they are.
+    /// Whether files have to be opened beside the loop before a process of a slot is started. It is started when they
+    /// are.
     pub(crate) fn is_opened_first(&mut self, slot: usize, now: Instant) -> bool {
         if self.specs[slot].role == Role::Signer {
             return self.are_certificates_opened_first(slot, now);
@@ -47,8 +49,8 @@ impl Supervisor {
         is_silent
     }
 
-    /// Whether a signer that takes the place of another has to wait for certificates: that one serves meanwhile. The first one gets
-    /// each when it has come: it serves all sites, and waits for none.
+    /// Whether a signer that takes the place of another has to wait for certificates: that one serves meanwhile. The
+    /// first one gets each when it has come: it serves all sites, and waits for none.
     fn are_certificates_opened_first(&mut self, slot: usize, now: Instant) -> bool {
         if self.slots[slot].current.is_none() {
             return false;

@@ -1,7 +1,8 @@
-//! What others have opened for this process, as its file system may not answer: folders, the contents of files, programs.
+//! What others have opened for this process, as its file system may not answer: folders, the contents of files,
+//! programs.
 //!
-//! Runs in: the launcher, as root. Sees: descriptors that a copy of the launcher has handed over. Never: asks their file
-//! systems for anything.
+//! Runs in: the launcher, as root. Sees: descriptors that a copy of the launcher has handed over. Never: asks their
+//! file systems for anything.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +45,8 @@ pub struct OpenedFiles {
 }
 
 impl OpenedFiles {
-    /// Takes what was opened, or why it was not; lets go of what has been kept for long enough. What is read again when it has changed
-    /// stays as it was while its file system does not answer.
+    /// Takes what was opened, or why it was not; lets go of what has been kept for long enough. What is read again when
+    /// it has changed stays as it was while its file system does not answer.
     pub(crate) fn put(
         &self,
         opened: impl IntoIterator<Item = (FileKey, Result<Found, NotOpened>)>,

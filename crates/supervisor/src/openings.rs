@@ -1,5 +1,5 @@
-//! Files that copies of the launcher open beside its loop, as their file systems may not answer: what was asked for, what is under
-//! way, and who waits for it.
+//! Files that copies of the launcher open beside its loop, as their file systems may not answer: what was asked for,
+//! what is under way, and who waits for it.
 //!
 //! Runs in: the launcher, as root. Sees: nothing of the files. Never: begins to open one.
 

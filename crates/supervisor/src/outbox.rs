@@ -13,8 +13,8 @@ use crate::foreign::Foreign;
 /// LIMIT: bytes that wait for a child which serves. Sixteen administrators who ask for the status of 5,000 processes at
 /// once are answered within it.
 const BYTES_MAX: usize = 16 << 20;
-/// LIMIT: descriptors that wait for a child which serves; each is one of the launcher's own. A child that serves is told
-/// of others one by one, as they are started.
+/// LIMIT: descriptors that wait for a child which serves; each is one of the launcher's own. A child that serves is
+/// told of others one by one, as they are started.
 const DESCRIPTORS_MAX: usize = 1024;
 /// What a message takes besides its own bytes.
 const OVERHEAD: usize = size_of::<Waiting>() + 16;
@@ -22,8 +22,8 @@ const OVERHEAD: usize = size_of::<Waiting>() + 16;
 /// A descriptor that goes with a message.
 #[derive(Debug)]
 pub enum Passed {
-    /// One that the launcher has for this message alone, and closes when it is sent. Of one that never is, the other end may be
-    /// with somebody who has sent something meanwhile.
+    /// One that the launcher has for this message alone, and closes when it is sent. Of one that never is, the other
+    /// end may be with somebody who has sent something meanwhile.
     Own(Foreign),
     /// One that the launcher keeps: however many wait, there are no more descriptors than before.
     Kept(Arc<File>),

@@ -50,8 +50,8 @@ impl OwnLog {
     }
 }
 
-/// Text as it stands in the error log: the mistakes of a configuration, for example, are several lines, each with its time and whose
-/// it is.
+/// Text as it stands in the error log: the mistakes of a configuration, for example, are several lines, each with its
+/// time and whose it is.
 fn lines(time: SystemTime, level: &str, text: &str) -> String {
     let head = format!("{} {level} [bulkheadd] ", timestamp(time));
     text.lines().flat_map(|line| [&*head, line, "\n"]).collect()

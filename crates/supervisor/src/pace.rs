@@ -1,19 +1,20 @@
 //! How fast processes go that nobody needs: one after the other, the one that has been idle longest first.
 //!
-//! Runs in: the launcher, as root. Sees: when processes have ended. Never: keeps one back that goes for another reason, as the end
-//! of the server, a reload or a successor are.
+//! Runs in: the launcher, as root. Sees: when processes have ended. Never: keeps one back that goes for another reason,
+//! as the end of the server, a reload or a successor are.
 //!
-//! The end of a jailed process costs the kernel some milliseconds: its memory, its mounts, its network namespace, its control
-//! groups, most of it in the kernel's own threads, which take turns with those who serve. Where many wait, they go so slowly that
-//! this is a small part of all time. Their memory is the price, and so they go quickly when memory is short.
+//! The end of a jailed process costs the kernel some milliseconds: its memory, its mounts, its network namespace, its
+//! control groups, most of it in the kernel's own threads, which take turns with those who serve. Where many wait, they
+//! go so slowly that this is a small part of all time. Their memory is the price, and so they go quickly when memory is
+//! short.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::memory::MemoryRoom;
 
-/// How much longer than the end of one process the pause is that follows: an end takes longer while the processors are busy, and
-/// the next one waits longer then.
+/// How much longer than the end of one process the pause is that follows: an end takes longer while the processors are
+/// busy, and the next one waits longer then.
 const PAUSE_FACTOR: u32 = 9;
 /// LIMIT: the shortest pause, which is the quickest pace.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -23,7 +24,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 const FEW: usize = 32;
 /// The longest pause of those that go slowly.
 const PAUSE_SLOW: Duration = Duration::from_secs(1);
-/// What is divided by how many wait, for a pause that is no longer than that: the more there are, the sooner the next one goes.
+/// What is divided by how many wait, for a pause that is no longer than that: the more there are, the sooner the next
+/// one goes.
 const SLOWLY: Duration = Duration::from_secs(30 * 60);
 /// LIMIT: how long the next one waits for one that goes and has been given a connection at the last moment.
 const GONE_WITHIN: Duration = Duration::from_secs(1);

@@ -217,8 +217,8 @@ impl Process {
         self.stage != Stage::Serving && !self.has_served
     }
 
-    /// Gives it until `deadline` to finish. The end of its control channel says so to it; one that serves and takes `Retire` is
-    /// yet to be sent that, and told what it needs meanwhile.
+    /// Gives it until `deadline` to finish. The end of its control channel says so to it; one that serves and takes
+    /// `Retire` is yet to be sent that, and told what it needs meanwhile.
     pub fn retire(&mut self, deadline: Instant) {
         let hears_on = self.takes_retire && self.stage == Stage::Serving;
         self.has_served |= self.stage == Stage::Serving;

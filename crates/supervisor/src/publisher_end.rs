@@ -1,10 +1,12 @@
 //! What the end of a publisher means for its site, and what can be done.
 //!
-//! Runs in: the launcher, as root. Sees: how the process has ended. Never: reads what it has said, which `error.log` has.
+//! Runs in: the launcher, as root. Sees: how the process has ended. Never: reads what it has said, which `error.log`
+//! has.
 
 use sys::process::Exit;
 
-/// The signals that a process gets for what its own code does: a jump or an access that cannot be, an abort, a stack that is used up.
+/// The signals that a process gets for what its own code does: a jump or an access that cannot be, an abort, a stack
+/// that is used up.
 const OWN_FAULTS: [i32; 5] = [4, 6, 7, 8, 11];
 const KILL: i32 = 9;
 

@@ -24,7 +24,8 @@ impl Supervisor {
         self.send_question(serial, role);
     }
 
-    /// Asks a process once more that has not answered: its answer may have been lost, as nobody waits for room in a channel.
+    /// Asks a process once more that has not answered: its answer may have been lost, as nobody waits for room in a
+    /// channel.
     pub fn remind_of_report(&mut self, serial: u64) {
         let Some(process) = self.processes.get_mut(&serial) else { return };
         if process.owes_report && !std::mem::replace(&mut process.was_reminded, true) {

@@ -55,7 +55,8 @@ impl Supervisor {
         self.on_start(slot, started);
     }
 
-    /// Waits until a process for a slot that had none executes its program, but not beyond a time: from then on it is one on its way.
+    /// Waits until a process for a slot that had none executes its program, but not beyond a time: from then on it is
+    /// one on its way.
     pub fn finish_start(&mut self, slot: usize, begun: Result<BegunProcess, Error>, until: Instant) {
         let begin = |context: &SpawnContext, spec: &ProcessSpec| context.begin(spec);
         let started = begun.and_then(|begun| self.go_on_with(slot, begun, &begin, until));
@@ -103,7 +104,8 @@ impl Supervisor {
         let (slot, ticket) = (process.slot, process.ticket);
         self.room.forget(slot);
         (self.slots[slot].failed_starts, self.slots[slot].unready_since) = (0, None);
-        // Those who need what a publisher publishes first wait for it, and nobody for what follows: tenants decide how much that is.
+        // Those who need what a publisher publishes first wait for it, and nobody for what follows: tenants decide how
+        // much that is.
         if self.specs[slot].role == Role::Publisher
             && let Some(group) = self.processes.get(&serial).and_then(|process| process.group.as_ref())
         {
@@ -182,7 +184,8 @@ impl Supervisor {
         Some(Ended { serial, process, exit, is_victim })
     }
 
-    /// Decides what follows from the end of a process; returns the command that waited for the process, and why it failed.
+    /// Decides what follows from the end of a process; returns the command that waited for the process, and why it
+    /// failed.
     pub fn on_end(&mut self, ended: Ended) -> Option<(u32, String)> {
         let Ended { serial, mut process, exit, is_victim } = ended;
         let slot = process.slot;
@@ -246,8 +249,8 @@ impl Supervisor {
         failed
     }
 
-    /// Has the oldest logger read what others say. A successor waits until it is the oldest: a record leaves its channel when
-    /// it is written, so that two could not read at once.
+    /// Has the oldest logger read what others say. A successor waits until it is the oldest: a record leaves its
+    /// channel when it is written, so that two could not read at once.
     pub fn let_logger_read(&mut self) {
         // One that is on its way reads when it has its files.
         let is_there = |logger: &u64| self.processes[logger].is_configured;
@@ -260,8 +263,8 @@ impl Supervisor {
         self.specs[slot].role == Role::Filter && self.slots[slot].life == Life::Pending
     }
 
-    /// Ends a process whose set-up failed, which would wait for ever for what could not be sent; returns the command that
-    /// waits for the process.
+    /// Ends a process whose set-up failed, which would wait for ever for what could not be sent; returns the command
+    /// that waits for the process.
     pub fn not_configured(&mut self, serial: u64, error: &Error) -> Option<u32> {
         self.give_up(serial);
         let process = self.processes.get_mut(&serial)?;
@@ -280,7 +283,8 @@ impl Supervisor {
         ticket
     }
 
-    /// Forgets what was wrong with the program of a slot, which somebody has asked for, and which file systems have not answered.
+    /// Forgets what was wrong with the program of a slot, which somebody has asked for, and which file systems have not
+    /// answered.
     pub fn forgive(&mut self, slot: usize) {
         self.context.forgive(&self.specs[slot]);
         self.openings.forgive(slot);
@@ -402,8 +406,8 @@ impl Supervisor {
         })
     }
 
-    /// Whether two slots execute one file under different uids. It is given to one of them at a time (`spawn::program`), so the
-    /// one must execute it before it is given to the other.
+    /// Whether two slots execute one file under different uids. It is given to one of them at a time
+    /// (`spawn::program`), so the one must execute it before it is given to the other.
     pub fn share_program(&self, one: usize, other: usize) -> bool {
         let given_to = |slot: usize| {
             let spec = &self.specs[slot];

@@ -1,7 +1,7 @@
 //! Slots whose processes wait for room: who is next, and for what each waits.
 //!
-//! Runs in: the launcher, as root. Sees: the clock. Never: starts a process, or lets one that fails again and again keep the others
-//! from their turns.
+//! Runs in: the launcher, as root. Sees: the clock. Never: starts a process, or lets one that fails again and again
+//! keep the others from their turns.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

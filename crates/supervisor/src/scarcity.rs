@@ -1,12 +1,12 @@
-//! Processes that go before their time where memory is scarce: those of sites that start on demand, the one first that was used
-//! longest ago.
+//! Processes that go before their time where memory is scarce: those of sites that start on demand, the one first that
+//! was used longest ago.
 //!
-//! Runs in: the launcher, as root. Sees: the kernel's figures, and whether a process has connections. Never: has one go that has a
-//! connection, or that does not start on demand.
+//! Runs in: the launcher, as root. Sees: the kernel's figures, and whether a process has connections. Never: has one go
+//! that has a connection, or that does not start on demand.
 //!
-//! A worker says `Idle` after `idle_stop`, which is minutes. When there is no more room (`memory`, `room`), the launcher asks those that
-//! were used longest ago whether they have a connection now, as for `bulkhead status`; those that have none go as all idle ones
-//! do (`pace`). When there is hardly any room, what is wanted waits for them.
+//! A worker says `Idle` after `idle_stop`, which is minutes. When there is no more room (`memory`, `room`), the
+//! launcher asks those that were used longest ago whether they have a connection now, as for `bulkhead status`; those
+//! that have none go as all idle ones do (`pace`). When there is hardly any room, what is wanted waits for them.
 //!
 //! Source: Mihara, "Hi-sap" (2009), the content access scheduler, which stops workers when memory is short.
 

@@ -1,6 +1,7 @@
 //! Which slots a process must know of.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: shows a process that serves one that does not hold yet.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: shows a process that serves one that does
+//! not hold yet.
 
 use std::collections::BTreeSet;
 
@@ -28,13 +29,14 @@ impl Supervisor {
         self.lookup().of_partition(partition).iter().copied().filter(is_it).collect()
     }
 
-    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file. The first process
-    /// of a partition stands for all of them.
+    /// Every process that is to run, as the process of a slot of this life sees them, in the order of the file. The
+    /// first process of a partition stands for all of them.
     pub fn specs_for(&self, life: Life) -> Vec<&ProcessSpec> {
         self.sorted((0..self.specs.len()).filter(|&slot| self.is_seen(slot, life)).collect())
     }
 
-    /// Those of them that the worker of a site may have to know: those of its site, and of sites with a host of its own.
+    /// Those of them that the worker of a site may have to know: those of its site, and of sites with a host of its
+    /// own.
     pub fn specs_beside(&self, slot: usize) -> Vec<&ProcessSpec> {
         let (number, life) = (self.specs[slot].site, self.slots[slot].life);
         let Some(site) = self.context.config.sites.get(usize::from(number)) else { return Vec::new() };

@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: moves a slot, or
 //! gives the number of one to another that anybody knows it by.
 //!
-//! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them; when
-//! all have come up, they take their places, or else they go and nothing has changed.
+//! A change has two halves. Its processes are started beside those that they stand for, which know nothing of them;
+//! when all have come up, they take their places, or else they go and nothing has changed.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -119,8 +119,9 @@ impl Supervisor {
         changed
     }
 
-    /// Retires the processes of slots that were removed: those of a site in the order in which they need each other. What
-    /// an old worker finishes may be an upload that it has yet to begin to pass on, to a service or by a connector.
+    /// Retires the processes of slots that were removed: those of a site in the order in which they need each other.
+    /// What an old worker finishes may be an upload that it has yet to begin to pass on, to a service or by a
+    /// connector.
     pub fn empty_slots(&mut self, removed: &[usize]) {
         self.departing.extend(removed);
         self.retire_departing();
@@ -212,7 +213,8 @@ impl Supervisor {
         ticket
     }
 
-    /// A process that serves is sent `confirm`, and is to say in time that it works as it was told; whether there is such a one.
+    /// A process that serves is sent `confirm`, and is to say in time that it works as it was told; whether there is
+    /// such a one.
     pub fn expect_confirmation(&mut self, serial: u64, ticket: u32, confirm: &impl Message) -> bool {
         let timeout = Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let serving = self.processes.get_mut(&serial).filter(|process| process.stage == Stage::Serving);
@@ -247,8 +249,8 @@ impl Supervisor {
         }
     }
 
-    /// Makes the filters of the configuration known as those of this generation, and forgets those of others that no slot has any
-    /// more.
+    /// Makes the filters of the configuration known as those of this generation, and forgets those of others that no
+    /// slot has any more.
     pub fn set_filters(&mut self, generation: u32) {
         self.forget_filters(Life::is_over);
         self.context.chains.insert(generation, chain(&self.context.config));

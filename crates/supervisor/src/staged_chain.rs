@@ -1,10 +1,10 @@
 //! A chain of filters that is to take the place of the one that there is.
 //!
-//! Runs in: the launcher, as root. Sees: exits of filters, and the state that the kernel shows of each. Never: gives gates a
-//! chain of which a filter has not come up.
+//! Runs in: the launcher, as root. Sees: exits of filters, and the state that the kernel shows of each. Never: gives
+//! gates a chain of which a filter has not come up.
 //!
-//! A filter is any program and says nothing. It has come up when it rests: all of its work begins with a read that waits for
-//! a request. One that cannot work ends before it rests.
+//! A filter is any program and says nothing. It has come up when it rests: all of its work begins with a read that
+//! waits for a request. One that cannot work ends before it rests.
 
 use std::time::{Duration, Instant};
 
@@ -107,8 +107,8 @@ impl Supervisor {
         self.chain_came_up.take()
     }
 
-    /// Has the staged chain take the place of the one that there is, or none, if no filter serves any more. Gates are told
-    /// by the update that follows.
+    /// Has the staged chain take the place of the one that there is, or none, if no filter serves any more. Gates are
+    /// told by the update that follows.
     pub fn adopt_staged_chain(&mut self) {
         let Some(staged) = self.staged_chain.take() else {
             if self.filters().is_empty() {

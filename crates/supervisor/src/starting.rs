@@ -1,8 +1,8 @@
-//! Processes on their way to their programs: nobody waits while a child makes its jail, which takes as long as others leave it a
-//! processor.
+//! Processes on their way to their programs: nobody waits while a child makes its jail, which takes as long as others
+//! leave it a processor.
 //!
-//! Runs in: the launcher, as root. Sees: what a child says before it executes its program, which is ours. Never: waits for one
-//! longer than a step of the loop may take, or, when nothing is served yet, than a start of the server.
+//! Runs in: the launcher, as root. Sees: what a child says before it executes its program, which is ours. Never: waits
+//! for one longer than a step of the loop may take, or, when nothing is served yet, than a start of the server.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ use crate::spawn::process_spec::ProcessSpec;
 /// LIMIT: processes on their way to their programs; others start when one of them has arrived.
 const BEGUN_MAX: usize = 16;
 
-/// LIMIT: how long the loop waits for a process that degraded isolation may have to begin once more, without a layer of its jail. One that
-/// fails later has failed: the next start leaves the layer out.
+/// LIMIT: how long the loop waits for a process that degraded isolation may have to begin once more, without a layer of
+/// its jail. One that fails later has failed: the next start leaves the layer out.
 const DEGRADED_WAIT: Duration = Duration::from_millis(20);
 
 /// Begins a process anew, in the place of one that is to be without a layer.
@@ -37,8 +37,8 @@ impl Supervisor {
         self.go_on_with(slot, begun, begin, Instant::now() + wait)
     }
 
-    /// Looks after a process that was begun: as one that executes its program, if that is so by a time, or as one on its way. What
-    /// fails by then in a layer that can be left out is begun once more.
+    /// Looks after a process that was begun: as one that executes its program, if that is so by a time, or as one on
+    /// its way. What fails by then in a layer that can be left out is begun once more.
     pub(crate) fn go_on_with(
         &mut self,
         slot: usize,
@@ -68,10 +68,11 @@ impl Supervisor {
         self.begun.is_empty()
     }
 
-    /// Has a slot wait, if another has the program that its process would be given: the other has yet to execute the program, or it
-    /// is examined for the other. Whether the slot waits.
+    /// Has a slot wait, if another has the program that its process would be given: the other has yet to execute the
+    /// program, or it is examined for the other. Whether the slot waits.
     ///
-    /// A program is given to one uid at a time: given to another too soon, it can no longer be executed by a child on its way.
+    /// A program is given to one uid at a time: given to another too soon, it can no longer be executed by a child on
+    /// its way.
     pub fn waits_for_program(&mut self, slot: usize) -> bool {
         let of = |serial: &u64| self.processes.get(serial).map(|process| process.slot);
         // Filters of a chain that grows follow one another.
@@ -94,7 +95,8 @@ impl Supervisor {
         }
     }
 
-    /// The next process that waits for its set-up, which others see from here on, or what has kept it from executing its program.
+    /// The next process that waits for its set-up, which others see from here on, or what has kept it from executing
+    /// its program.
     pub fn next_unconfigured(&mut self) -> Option<(u64, Result<(), Error>)> {
         let is_there = |serial: &u64| {
             let beginning = self.processes.get(serial).and_then(|process| process.beginning.as_ref());
@@ -120,8 +122,8 @@ impl Supervisor {
         Some((serial, Ok(())))
     }
 
-    /// Waits until a time for the next process of a chain that grows; whether there is something to go on with. Only before anything is
-    /// served.
+    /// Waits until a time for the next process of a chain that grows; whether there is something to go on with. Only
+    /// before anything is served.
     pub fn awaits_chain(&self, until: Instant) -> bool {
         let last = self.growing.as_ref().and_then(|growing| growing.last());
         let process = last.and_then(|serial| self.processes.get(&serial));

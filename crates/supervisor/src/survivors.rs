@@ -62,8 +62,8 @@ impl Ended {
     }
 }
 
-/// Ends what lives under the uids that `table` had given out before this start, and waits for the end of everything else
-/// of the range.
+/// Ends what lives under the uids that `table` had given out before this start, and waits for the end of everything
+/// else of the range.
 ///
 /// # Errors
 /// Something of the range lives on that is not ours, or does not end.
@@ -111,8 +111,8 @@ fn unseen(range: &RangeInclusive<u32>, table: &Uids) -> Option<u32> {
     table.given().find(|uid| range.contains(uid) && living::is_used(*uid))
 }
 
-/// Stops the next process that is ours, of those that make another one and end before they are seen; returns whether there
-/// was one.
+/// Stops the next process that is ours, of those that make another one and end before they are seen; returns whether
+/// there was one.
 fn catch(is_ours: impl Fn(&Living) -> bool) -> bool {
     let until = Instant::now() + CATCH_MAX;
     let mut seen = HashSet::new();

@@ -1,6 +1,7 @@
 //! Telling processes something. One that cannot be told is ended.
 //!
-//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: waits for a process; leaves one that lacks a message.
+//! Runs in: the launcher, as root. Sees no untrusted bytes. Never: waits for a process; leaves one that lacks a
+//! message.
 
 use std::borrow::Cow;
 use std::fmt::Display;

@@ -1,8 +1,8 @@
 //! Whether a filter reads what is sent to it.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: the first bytes of the message that a filter would read next, which
-//! come from a gate or from another filter. Never: understands them, or takes them away: only whether they are the same as
-//! before is asked.
+//! Runs in: the launcher, as root, and the guard. Sees: the first bytes of the message that a filter would read next,
+//! which come from a gate or from another filter. Never: understands them, or takes them away: only whether they are
+//! the same as before is asked.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -45,11 +45,11 @@ impl Unread {
 
     /// Since when the same message is the next one, as far as was looked.
     ///
-    /// SECURITY: without room for descriptors, the kernel takes those of the message for the length of the look and puts them back:
-    /// none comes to this process, which would have to close it, and wait for the `flush` of its file system, as each close does and
-    /// not the last alone. Whoever reads the message and closes them in these microseconds has this process close the last: that is
-    /// for what a jail can make, of which an inotify instance takes longest (18 ms), and never for bytes to be sent, as nobody in a
-    /// jail may set `SO_LINGER`.
+    /// SECURITY: without room for descriptors, the kernel takes those of the message for the length of the look and
+    /// puts them back: none comes to this process, which would have to close it, and wait for the `flush` of its file
+    /// system, as each close does and not the last alone. Whoever reads the message and closes them in these
+    /// microseconds has this process close the last: that is for what a jail can make, of which an inotify instance
+    /// takes longest (18 ms), and never for bytes to be sent, as nobody in a jail may set `SO_LINGER`.
     pub fn since(&mut self, now: Instant) -> Option<Instant> {
         let mut bytes = [0; BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

@@ -1,7 +1,7 @@
 //! How many processes and threads a user has, of whom the kernel says no more than the limit (`RLIMIT_NPROC`).
 //!
-//! Runs in: the launcher of a user, not that of root. Sees: files of `/proc`. Never: looks at more than [`LOOKED_AT_MAX`] processes, or
-//! looks while the machine has far fewer threads than the user may have.
+//! Runs in: the launcher of a user, not that of root. Sees: files of `/proc`. Never: looks at more than
+//! [`LOOKED_AT_MAX`] processes, or looks while the machine has far fewer threads than the user may have.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ pub(crate) struct UserThreads {
 }
 
 impl UserThreads {
-    /// The limit with how many there are, if there may be nearly as many; `serial` is that of the launcher's last process.
+    /// The limit with how many there are, if there may be nearly as many; `serial` is that of the launcher's last
+    /// process.
     pub(crate) fn complete(&mut self, limit: ProcessLimit, now: Instant, serial: u64) -> ProcessLimit {
         let of_machine = limits::threads_of_machine();
         if of_machine.is_some_and(|threads| threads.saturating_mul(2) < limit.most) {

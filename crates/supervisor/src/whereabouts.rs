@@ -1,6 +1,7 @@
 //! What the kernel says of a process: where it is, how much of a processor it has had and has waited for, its memory.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: files of `/proc`. Nothing of what it says is chosen by the process. Never: waits for it.
+//! Runs in: the launcher, as root, and the guard. Sees: files of `/proc`. Nothing of what it says is chosen by the
+//! process. Never: waits for it.
 
 use std::fs;
 use std::time::Duration;

@@ -3,16 +3,16 @@
 //! Runs in: the launcher, as root. Sees: numbers of partitions, which gates and sites say. Never: starts more than the
 //! configuration allows, or several at once for the work of one moment.
 //!
-//! A partition has a slot for each of the most processes that it may have; those beyond what there is work for rest, as the
-//! slots of a site that starts on demand do. Gates and sites say `Wanted` again when none of the workers keeps up.
+//! A partition has a slot for each of the most processes that it may have; those beyond what there is work for rest, as
+//! the slots of a site that starts on demand do. Gates and sites say `Wanted` again when none of the workers keeps up.
 
 use std::time::Duration;
 
 use crate::process::Stage;
 use crate::{Slot, Supervisor};
 
-/// LIMIT: how long after a start another process of the partition may be started: the new one is to have taken its part of the
-/// work before it is judged whether that was enough.
+/// LIMIT: how long after a start another process of the partition may be started: the new one is to have taken its part
+/// of the work before it is judged whether that was enough.
 const GROWTH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Supervisor {
@@ -26,8 +26,8 @@ impl Supervisor {
         of_partition.filter(|&other| self.specs[other].role == spec.role).collect()
     }
 
-    /// Has processes of a partition started: the least that it has, if it has none that works; or else one more, if all of
-    /// them have been there for a while.
+    /// Has processes of a partition started: the least that it has, if it has none that works; or else one more, if all
+    /// of them have been there for a while.
     pub(crate) fn wake_workers(&mut self, slot: usize) {
         let all = self.workers_beside(slot);
         let (resting, others): (Vec<usize>, Vec<usize>) =
@@ -64,8 +64,8 @@ impl Supervisor {
         self.is_on_demand(slot) || serving > self.context.messages().workers(&self.specs[slot]).min.into()
     }
 
-    /// Those of some slots that a relaunch is about: those that have a process or are to have one, and of a partition that
-    /// rests the least that it has.
+    /// Those of some slots that a relaunch is about: those that have a process or are to have one, and of a partition
+    /// that rests the least that it has.
     pub fn relaunched(&self, slots: &[usize]) -> Vec<usize> {
         let rests = |slot: usize| self.slots[slot].rests;
         let is_one = |slot: &usize| {

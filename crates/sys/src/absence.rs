@@ -1,7 +1,7 @@
 //! Whether something is there, apart from whether that could be found out.
 //!
-//! Runs in: every process that writes down, or decides, whose something is. Sees: errors of the kernel. Never: takes an error for an
-//! absence: where memory or descriptors run out for a moment, "there is none" would stay true afterwards.
+//! Runs in: every process that writes down, or decides, whose something is. Sees: errors of the kernel. Never: takes an
+//! error for an absence: where memory or descriptors run out for a moment, "there is none" would stay true afterwards.
 
 use std::io::{self, ErrorKind};
 

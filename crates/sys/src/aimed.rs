@@ -2,10 +2,10 @@
 //!
 //! Runs in: connectors, which aim them. Sees no bytes. Never: waits.
 //!
-//! The kernel defers the `connect` of such a socket until there is something to send (`TCP_FASTOPEN_CONNECT`), and sends that together
-//! with the request for a connection. It needs no cookie of the server for it (`TCP_FASTOPEN_NO_COOKIE`), which takes no notice of
-//! bytes that come so early unless it was told to; they are sent once more then. Who has the socket cannot aim it elsewhere without
-//! `connect` or `MSG_FASTOPEN`.
+//! The kernel defers the `connect` of such a socket until there is something to send (`TCP_FASTOPEN_CONNECT`), and
+//! sends that together with the request for a connection. It needs no cookie of the server for it
+//! (`TCP_FASTOPEN_NO_COOKIE`), which takes no notice of bytes that come so early unless it was told to; they are sent
+//! once more then. Who has the socket cannot aim it elsewhere without `connect` or `MSG_FASTOPEN`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,8 @@ pub const OPTIONS: [libc::c_int; 2] = [libc::TCP_FASTOPEN_CONNECT, libc::TCP_FAS
 /// A socket that is aimed at `address`, non-blocking, of which nobody there has heard.
 ///
 /// # Errors
-/// `Unsupported` if the kernel has no such sockets, or was told to make none; the server may have seen a connection that ended then.
+/// `Unsupported` if the kernel has no such sockets, or was told to make none; the server may have seen a connection
+/// that ended then.
 pub fn aim(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;

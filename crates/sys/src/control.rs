@@ -1,12 +1,14 @@
-//! The channel between the launcher and a child: what the launcher says may bring descriptors, what a child says never does.
+//! The channel between the launcher and a child: what the launcher says may bring descriptors, what a child says never
+//! does.
 //!
-//! Runs in: the launcher and the guard (their end), every child (its ends). Sees: what a child says, as opaque bytes of any
-//! framing. Never: lets a descriptor of a child's reach the launcher. Who closes one may wait for whoever has made it.
+//! Runs in: the launcher and the guard (their end), every child (its ends). Sees: what a child says, as opaque bytes of
+//! any framing. Never: lets a descriptor of a child's reach the launcher. Who closes one may wait for whoever has made
+//! it.
 //!
-//! Where the kernel has `SO_PASSRIGHTS` (6.16), it refuses descriptors on the way to the launcher, and the channel is one socket.
-//! On an older one the launcher's end of that socket takes nothing at all, and a child speaks by a pipe of packets, which carries
-//! no descriptors. A pipe is the second choice: who reads it waits while somebody writes, and that may take as long as the
-//! writer's memory takes to come from a disk.
+//! Where the kernel has `SO_PASSRIGHTS` (6.16), it refuses descriptors on the way to the launcher, and the channel is
+//! one socket. On an older one the launcher's end of that socket takes nothing at all, and a child speaks by a pipe of
+//! packets, which carries no descriptors. A pipe is the second choice: who reads it waits while somebody writes, and
+//! that may take as long as the writer's memory takes to come from a disk.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,7 +84,8 @@ impl ControlEnd {
             // No descriptor can be there; what a launcher before has let in is closed.
             return Ok(seqpacket::receive(&self.socket, buffer)?.map(|got| got.len));
         };
-        // A child may clear the flag that makes packets, change the size of the pipe, or move pages into it: what comes is bytes.
+        // A child may clear the flag that makes packets, change the size of the pipe, or move pages into it: what comes
+        // is bytes.
         match rustix::io::read(pipe, &mut *buffer) {
             Ok(0) => Ok(None),
             Ok(length) if length == buffer.len() => Err(ErrorKind::InvalidData.into()),
@@ -101,7 +104,8 @@ impl ControlEnd {
     }
 }
 
-/// Has `socket` take nothing, for ever, and makes the pipe by which its peer speaks: where that is read, and where written.
+/// Has `socket` take nothing, for ever, and makes the pipe by which its peer speaks: where that is read, and where
+/// written.
 fn one_way(socket: &OwnedFd) -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
     rustix::net::shutdown(socket, Shutdown::Read)?;
     let (reading, writing) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK | PipeFlags::DIRECT)?;

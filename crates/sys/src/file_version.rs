@@ -1,10 +1,10 @@
 //! By what a file is known to be as it was, wherever that is asked: what is served from memory, read again, or not.
 //!
-//! Runs in: the launcher, site workers, commands. Sees: what the kernel says of files. Never: takes a file for unchanged because
-//! its size and the time of its contents are, which whoever writes it can choose.
+//! Runs in: the launcher, site workers, commands. Sees: what the kernel says of files. Never: takes a file for
+//! unchanged because its size and the time of its contents are, which whoever writes it can choose.
 //!
-//! `cp -p`, `tar --mtime`, SOURCE_DATE_EPOCH and layers of images write other bytes under the same size, time and inode. The
-//! time of the last change of any kind (`st_ctime`) is the kernel's alone to set.
+//! `cp -p`, `tar --mtime`, SOURCE_DATE_EPOCH and layers of images write other bytes under the same size, time and
+//! inode. The time of the last change of any kind (`st_ctime`) is the kernel's alone to set.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,14 +1,16 @@
 //! Descriptors that a less trusted process has sent, and who closes them.
 //!
-//! Runs in: every process that receives descriptors. Sees no bytes. Never: has the event loop wait for a `close`. Whoever closes the
-//! last descriptor of something waits for what the kernel does then: a socket with `SO_LINGER` (socket(7)) for its bytes to be sent,
-//! for as many hours as its owner said; an inotify instance for 18 ms; a channel for all that is in the messages that wait in it.
+//! Runs in: every process that receives descriptors. Sees no bytes. Never: has the event loop wait for a `close`.
+//! Whoever closes the last descriptor of something waits for what the kernel does then: a socket with `SO_LINGER`
+//! (socket(7)) for its bytes to be sent, for as many hours as its owner said; an inotify instance for 18 ms; a channel
+//! for all that is in the messages that wait in it.
 //!
-//! A role leaves them to a thread, which begins with the first one. A wait for bytes to be sent ends with any signal, and a timer
-//! sends one. The launcher, which makes processes and so has no threads, hands them to a helper (`supervisor::foreign`), which
-//! can be killed: a process that ends waits for no bytes.
+//! A role leaves them to a thread, which begins with the first one. A wait for bytes to be sent ends with any signal,
+//! and a timer sends one. The launcher, which makes processes and so has no threads, hands them to a helper
+//! (`supervisor::foreign`), which can be killed: a process that ends waits for no bytes.
 //!
-//! What is to be read and closed by an event loop, as the connections of clients are, is looked at when it comes ([`connection`]).
+//! What is to be read and closed by an event loop, as the connections of clients are, is looked at when it comes
+//! ([`connection`]).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -25,8 +27,8 @@ use crate::seqpacket::{refuse_descriptors, refuses_descriptors, takes_descriptor
 /// LIMIT: how long the thread waits for the bytes of one socket.
 const LINGER_MAX: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
 const NO_TIME: libc::timeval = libc::timeval { tv_sec: 0, tv_usec: 0 };
-/// LIMIT: descriptors for which there is room before there is a thread, or less where a process may not have as many. They cost
-/// eight bytes each.
+/// LIMIT: descriptors for which there is room before there is a thread, or less where a process may not have as many.
+/// They cost eight bytes each.
 const ROOM: [RawFd; 4] = [4095, 1023, 255, 63];
 /// LIMIT: bytes of the thread's stack: it does next to nothing.
 const STACK_BYTES: usize = 128 << 10;
@@ -35,7 +37,8 @@ const PEEKED_MAX: u64 = (PIECE * PIECES) as u64;
 const PIECE: usize = 16 << 10;
 const PIECES: usize = 256;
 
-/// What was let go of, where a helper closes it. What is here when the process ends is closed by its end, which waits for nothing.
+/// What was let go of, where a helper closes it. What is here when the process ends is closed by its end, which waits
+/// for nothing.
 static LEFT: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 static BY_HELPER: AtomicBool = AtomicBool::new(false);
 static THREAD: OnceLock<Option<Sender<OwnedFd>>> = OnceLock::new();
@@ -143,13 +146,13 @@ impl From<Connection> for OwnedFd {
     }
 }
 
-/// A connection that a less trusted process has sent, if an event loop may read from it and close it; what is none is left to who may
-/// wait for its closing.
+/// A connection that a less trusted process has sent, if an event loop may read from it and close it; what is none is
+/// left to who may wait for its closing.
 ///
-/// SECURITY: this holds for as long as the sender has no more rights than a jail gives. Nobody in a jail may set `SO_LINGER`, not on a
-/// copy that was kept either; who could is a guarded command, whose connections come to its own gate alone, and a program with
-/// `danger_without = ["seccomp"]`. Of those in jails, only a site's worker may have a Unix socket take descriptors again, on a pair of
-/// its own making (docs/security/threat-model.md).
+/// SECURITY: this holds for as long as the sender has no more rights than a jail gives. Nobody in a jail may set
+/// `SO_LINGER`, not on a copy that was kept either; who could is a guarded command, whose connections come to its own
+/// gate alone, and a program with `danger_without = ["seccomp"]`. Of those in jails, only a site's worker may have a
+/// Unix socket take descriptors again, on a pair of its own making (docs/security/threat-model.md).
 ///
 /// # Errors
 /// It lingers, is no connection, or is one that brings descriptors along.
@@ -167,11 +170,11 @@ fn no_connection() -> io::Error {
     io::ErrorKind::InvalidInput.into()
 }
 
-/// Whether closing waits for nothing. A TCP socket that does not linger is that, and so is a Unix socket that takes no descriptor
-/// and has none.
+/// Whether closing waits for nothing. A TCP socket that does not linger is that, and so is a Unix socket that takes no
+/// descriptor and has none.
 ///
-/// SECURITY: who can set these options later is told of at [`connection`]. Such a one would have to do so, and close its own
-/// descriptor, between this question and the answer's use.
+/// SECURITY: who can set these options later is told of at [`connection`]. Such a one would have to do so, and close
+/// its own descriptor, between this question and the answer's use.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
     if is_tcp(descriptor) {
         return !lingers(descriptor);
@@ -197,7 +200,8 @@ fn lingers(descriptor: impl AsFd) -> bool {
     !matches!(sockopt::socket_linger(descriptor), Ok(None))
 }
 
-/// Whether no descriptor gets into the queue of a Unix socket from now on; or whether the kernel is one that refuses none (before 6.16).
+/// Whether no descriptor gets into the queue of a Unix socket from now on; or whether the kernel is one that refuses
+/// none (before 6.16).
 fn takes_none(socket: &Foreign) -> bool {
     match takes_descriptors(socket) {
         Ok(takes) => !takes || refuse_descriptors(socket).is_ok(),
@@ -231,9 +235,9 @@ fn peek(socket: impl AsFd) -> io::Result<u64> {
     // Each piece over the one before: nobody looks at what they say.
     let piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: PIECE };
     let mut pieces = [piece; PIECES];
-    // SAFETY: the descriptor is open for as long as it is borrowed; the header of noughts is valid and says where the pieces are, each
-    // of which has room for PIECE bytes that nothing else refers to. There is no room for descriptors, so that none are made: the
-    // kernel says by a flag that there were some.
+    // SAFETY: the descriptor is open for as long as it is borrowed; the header of noughts is valid and says where the
+    // pieces are, each of which has room for PIECE bytes that nothing else refers to. There is no room for descriptors,
+    // so that none are made: the kernel says by a flag that there were some.
     let (count, flags) = unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = pieces.as_mut_ptr();
@@ -255,8 +259,8 @@ fn begin() -> io::Result<Sender<OwnedFd>> {
     Ok(sender)
 }
 
-/// Has the process's table of descriptors grow while it has one thread. With two, the kernel waits for all processors before it
-/// uses a larger one, 20 to 50 ms on a busy machine, and whoever sends many descriptors decides when.
+/// Has the process's table of descriptors grow while it has one thread. With two, the kernel waits for all processors
+/// before it uses a larger one, 20 to 50 ms on a busy machine, and whoever sends many descriptors decides when.
 fn make_room() {
     let dup = |number| rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), number);
     // One that may not have as many has no larger table either.
@@ -279,8 +283,8 @@ extern "C" fn nothing(_signal: libc::c_int) {}
 fn interruptible(here: bool) -> io::Result<()> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     let handler: extern "C" fn(libc::c_int) = nothing;
-    // SAFETY: the set is initialised by sigemptyset before it is used. A sigaction of noughts is valid (no flags: waits are not
-    // taken up again), and its handler does nothing, which is safe at any moment.
+    // SAFETY: the set is initialised by sigemptyset before it is used. A sigaction of noughts is valid (no flags: waits
+    // are not taken up again), and its handler does nothing, which is safe at any moment.
     let failed = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -365,7 +369,8 @@ mod tests {
         }
     }
 
-    /// A stream in which a descriptor waits after some bytes, of which the last are out of band or not; it takes no more.
+    /// A stream in which a descriptor waits after some bytes, of which the last are out of band or not; it takes no
+    /// more.
     fn stream_with_one(before: usize, how: SendFlags) -> (OwnedFd, OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();

@@ -1,7 +1,8 @@
 //! What a helper hands over is taken only if it is of the kind that it was to be.
 //!
-//! Runs in: the launcher, which has helpers open and make for it what it must not wait for itself. Sees no bytes. Never: closes
-//! what is of another kind ([`foreign`]); asks anything of it but its type, which nobody less trusted can delay.
+//! Runs in: the launcher, which has helpers open and make for it what it must not wait for itself. Sees no bytes.
+//! Never: closes what is of another kind ([`foreign`]); asks anything of it but its type, which nobody less trusted can
+//! delay.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -14,7 +14,8 @@ use rustix::net::{SocketType, sockopt::socket_type};
 pub const CONTROL: RawFd = 3;
 /// Where a child finds its channel to the logger (not opened for the logger itself).
 pub const LOG: RawFd = 4;
-/// Where a child finds the pipe by which it speaks to the launcher, on kernels where [`CONTROL`] would carry descriptors there.
+/// Where a child finds the pipe by which it speaks to the launcher, on kernels where [`CONTROL`] would carry
+/// descriptors there.
 pub const SAY: RawFd = 5;
 
 /// Whether they were taken.
@@ -59,8 +60,8 @@ pub fn named(number: RawFd) -> Option<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(borrowed, SAY + 1).ok()
 }
 
-/// The files that this process finds at the numbers from `first` on; works once, as [`Inherited::take`] does, and in place
-/// of that.
+/// The files that this process finds at the numbers from `first` on; works once, as [`Inherited::take`] does, and in
+/// place of that.
 ///
 /// # Errors
 /// One of them is not open, or they were taken before.
@@ -71,11 +72,12 @@ pub fn files(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> {
     let numbers = first..first + RawFd::from(count);
     numbers
         .map(|number| {
-            // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF if it
-            // is not open.
+            // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF
+            // if it is not open.
             let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
             rustix::fs::fcntl_getfl(borrowed)?;
-            // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` ensures that no other owner is ever made.
+            // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` ensures that no other owner is ever
+            // made.
             Ok(unsafe { OwnedFd::from_raw_fd(number) })
         })
         .collect()
@@ -83,13 +85,15 @@ pub fn files(first: RawFd, count: u16) -> io::Result<Vec<OwnedFd>> {
 
 /// The descriptor `number`, if it is open and where packets are written into a pipe.
 fn pipe(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF if it is not open.
+    // SAFETY: as in `channel`: nothing owns `number` yet, and the one use of the borrow, fcntl, answers EBADF if it is
+    // not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = rustix::fs::fcntl_getfl(borrowed).ok()?;
     if !flags.contains(OFlags::DIRECT | OFlags::WRONLY) {
         return None;
     }
-    // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` in `take` ensures that no other owner is ever made.
+    // SAFETY: fcntl above has shown that `number` is open, and `TAKEN` in `take` ensures that no other owner is ever
+    // made.
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok()?;
     Some(owned)

@@ -1,7 +1,7 @@
 //! Files in memory, without a name, that outlive the process which writes to them.
 //!
-//! Runs in: the launcher, which makes them and hands them on. Sees: no byte of them. Never: makes one that can grow, shrink or be
-//! executed.
+//! Runs in: the launcher, which makes them and hands them on. Sees: no byte of them. Never: makes one that can grow,
+//! shrink or be executed.
 
 use std::ffi::CStr;
 use std::io;

@@ -1,15 +1,17 @@
 //! How the kernel backs memory that is there already.
 //!
-//! Runs in: every process that asks. Sees no untrusted bytes. Never: changes what memory says, or unmaps what is in use.
+//! Runs in: every process that asks. Sees no untrusted bytes. Never: changes what memory says, or unmaps what is in
+//! use.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A buffer of zeros in pages of its own, each of which takes memory from the first time on that something writes to it.
+/// A buffer of zeros in pages of its own, each of which takes memory from the first time on that something writes to
+/// it.
 ///
-/// For what is large and hardly ever filled. The C library's `calloc` would write to all of it: in the heap it cannot know
-/// what is nought already.
+/// For what is large and hardly ever filled. The C library's `calloc` would write to all of it: in the heap it cannot
+/// know what is nought already.
 #[derive(Debug)]
 pub struct Pages(NonNull<[u8]>);
 
@@ -33,7 +35,8 @@ impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is this value's alone, as long as the slice says, and the kernel has filled it with zeros.
+        // SAFETY: the mapping is this value's alone, as long as the slice says, and the kernel has filled it with
+        // zeros.
         unsafe { self.0.as_ref() }
     }
 }

@@ -1,9 +1,10 @@
 //! The order in which the kernel kills processes when memory runs out.
 //!
-//! Runs in: the launcher, and its children before they execute their programs. Sees: the kernel's own files. Never: lowers a score.
+//! Runs in: the launcher, and its children before they execute their programs. Sees: the kernel's own files. Never:
+//! lowers a score.
 //!
-//! `oom_score_adj` is inherited, and a thousandth of all memory (of that of the control group whose limit is reached). What a
-//! process with CAP_SYS_RESOURCE sets is the least that a process without that capability can set later
+//! `oom_score_adj` is inherited, and a thousandth of all memory (of that of the control group whose limit is reached).
+//! What a process with CAP_SYS_RESOURCE sets is the least that a process without that capability can set later
 //! (`proc_pid_oom_score_adj(5)`).
 
 use std::fs;
@@ -21,9 +22,9 @@ pub fn own() -> io::Result<i32> {
     fs::read_to_string(OWN)?.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The score that is `step` of at most `step_max` above `own`. Where there is less room up to the largest score, all steps are
-/// smaller: a launcher with a high score of its own, as in a container that is to be killed first, is killed later than its
-/// children all the same.
+/// The score that is `step` of at most `step_max` above `own`. Where there is less room up to the largest score, all
+/// steps are smaller: a launcher with a high score of its own, as in a container that is to be killed first, is killed
+/// later than its children all the same.
 pub fn above(own: i32, step: u16, step_max: u16) -> i32 {
     let room = (SCORE_MAX - own).min(step_max.into());
     own + i32::from(step) * room / i32::from(step_max)

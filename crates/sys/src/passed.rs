@@ -1,7 +1,7 @@
 //! Descriptors that a launcher leaves to the program that takes its place by `exec`.
 //!
-//! Runs in: the launcher, before it replaces its program and after. Sees: numbers of descriptors. Never: closes, or takes for
-//! one that was left, what this process has opened itself: all of that is closed by `exec`, and so marked.
+//! Runs in: the launcher, before it replaces its program and after. Sees: numbers of descriptors. Never: closes, or
+//! takes for one that was left, what this process has opened itself: all of that is closed by `exec`, and so marked.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -49,8 +49,8 @@ pub fn leave(descriptors: &[BorrowedFd<'_>], open: bool) -> io::Result<()> {
     descriptors.iter().try_for_each(|descriptor| Ok(rustix::io::fcntl_setfd(descriptor, flags)?))
 }
 
-/// Puts `program` in the place of this one, in the same process, with these descriptors and those below 3. Returns if that
-/// has failed, and why: nothing has changed then.
+/// Puts `program` in the place of this one, in the same process, with these descriptors and those below 3. Returns if
+/// that has failed, and why: nothing has changed then.
 pub fn become_program(program: &Program, descriptors: &[BorrowedFd<'_>]) -> io::Error {
     let failed = match leave(descriptors, true) {
         Ok(()) => match execute(program) {
@@ -71,8 +71,8 @@ pub fn copy(number: RawFd) -> io::Result<OwnedFd> {
     if number <= LOG {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the borrow lasts for this function. If nothing is open at `number`, both uses of it answer EBADF; what this
-    // process has opened itself is not copied, as the next lines see, and only `close_rest` closes what was left.
+    // SAFETY: the borrow lasts for this function. If nothing is open at `number`, both uses of it answer EBADF; what
+    // this process has opened itself is not copied, as the next lines see, and only `close_rest` closes what was left.
     let left = unsafe { BorrowedFd::borrow_raw(number) };
     if rustix::io::fcntl_getfd(left)?.contains(FdFlags::CLOEXEC) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -94,7 +94,8 @@ pub fn close_rest() -> io::Result<()> {
         // SAFETY: as in `copy`: one that is not open answers EBADF.
         let found = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) });
         if found.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC)) {
-            // SAFETY: everything that this process owns is marked to be closed by `exec`, so nothing in it owns this one.
+            // SAFETY: everything that this process owns is marked to be closed by `exec`, so nothing in it owns this
+            // one.
             drop(unsafe { OwnedFd::from_raw_fd(number) });
         }
     }

@@ -1,10 +1,10 @@
 //! Pauses of a thread that computes for long, so that others get its processor.
 //!
-//! Runs in: a data proxy's threads that work on SQLite. Sees no bytes. Never: runs anything in the signal handler but a sleep and the
-//! calls that measure and repeat it.
+//! Runs in: a data proxy's threads that work on SQLite. Sees no bytes. Never: runs anything in the signal handler but a
+//! sleep and the calls that measure and repeat it.
 //!
-//! A timer's signal comes also where the thread is within a function of somebody else's that looks at no clock. What the thread has
-//! locked stays locked in a pause, as when the kernel takes the processor away.
+//! A timer's signal comes also where the thread is within a function of somebody else's that looks at no clock. What
+//! the thread has locked stays locked in a pause, as when the kernel takes the processor away.
 
 use std::cell::Cell;
 use std::io;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// The signal of the timers, which nothing else uses.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
-/// LIMIT: with as many processors or fewer, threads that share have one of them in turns. While each sleeps in its own turn, the process
-/// as a whole would never let go of its processor.
+/// LIMIT: with as many processors or fewer, threads that share have one of them in turns. While each sleeps in its own
+/// turn, the process as a whole would never let go of its processor.
 const FEW: u32 = 2;
 /// LIMIT: how often a thread waits, half a turn each time, for those that have a turn.
 const WAITS_MAX: usize = 8;
@@ -87,14 +87,15 @@ impl Drop for Timer {
 }
 
 impl Remote {
-    /// The work that the other thread has under way pauses now, and after each turn. If it has none, or has ended, nothing happens.
+    /// The work that the other thread has under way pauses now, and after each turn. If it has none, or has ended,
+    /// nothing happens.
     pub fn pause(self) {
         set(self.0, 1);
     }
 }
 
-/// A piece of work begins on this thread. If it has pauses, which another thread may decide later, there is one after each `turn` of
-/// processor time.
+/// A piece of work begins on this thread. If it has pauses, which another thread may decide later, there is one after
+/// each `turn` of processor time.
 pub fn begin(turn: Duration, has_pauses: bool) {
     let turn = turn.as_nanos() as i64;
     SINCE.set(if has_pauses { used() } else { 0 });
@@ -318,8 +319,8 @@ mod tests {
         let _timer = Timer::new(false).unwrap();
         begin(TURN_TIME, true);
         compute(LONG);
-        // With a signal in each turn, it would have to fall asleep 333 times in each of these. A handler that others keep from its
-        // processor's cache looks like work, in some of them.
+        // With a signal in each turn, it would have to fall asleep 333 times in each of these. A handler that others
+        // keep from its processor's cache looks like work, in some of them.
         let slept = (0..10).map(|_| {
             let before = sleeps();
             std::thread::sleep(Duration::from_millis(100));

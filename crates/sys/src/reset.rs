@@ -1,13 +1,14 @@
 //! The end of a connection by which its client sees that something is missing: a reset.
 //!
-//! Runs in: a site's worker. Sees no bytes. Never: waits, as `SO_LINGER` has who closes last do (`linger` in socket(7)): that
-//! option is nobody's here, as a process that may set it can set it for a socket that it hands to another.
+//! Runs in: a site's worker. Sees no bytes. Never: waits, as `SO_LINGER` has who closes last do (`linger` in
+//! socket(7)): that option is nobody's here, as a process that may set it can set it for a socket that it hands to
+//! another.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-/// Bytes of the address by which a socket is disconnected: its family alone, which leads nowhere. With so few there is no other
-/// that the kernel would take, so a filter of system calls that allows this allows nobody to connect.
+/// Bytes of the address by which a socket is disconnected: its family alone, which leads nowhere. With so few there is
+/// no other that the kernel would take, so a filter of system calls that allows this allows nobody to connect.
 pub const FAMILY_BYTES: libc::socklen_t = size_of::<libc::sa_family_t>() as libc::socklen_t;
 
 /// Resets a TCP connection: what was not sent yet is dropped, and its client is told.

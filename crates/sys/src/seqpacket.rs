@@ -22,8 +22,8 @@ use crate::socket_option::set;
 /// adds beyond this has the message refused.
 pub const DESCRIPTORS_MAX: usize = 1;
 
-/// The most descriptors that the kernel lets pass with a message (`SCM_MAX_FD`). There is room for all of them: what the kernel has
-/// to cut off, it closes while the receiver waits.
+/// The most descriptors that the kernel lets pass with a message (`SCM_MAX_FD`). There is room for all of them: what
+/// the kernel has to cut off, it closes while the receiver waits.
 const KERNEL_MAX: usize = 253;
 
 /// The most descriptors that a message may carry which [`send_many`] sends and [`receive_many`] receives.
@@ -50,7 +50,8 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Makes a connected pair of channels, of which each end takes descriptors or none, as said: the second end's peer has the first.
+/// Makes a connected pair of channels, of which each end takes descriptors or none, as said: the second end's peer has
+/// the first.
 ///
 /// Kernels before 6.16 let all pass; who receives them has to bear it (docs/security/threat-model.md).
 ///
@@ -83,8 +84,8 @@ pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// Whether a Unix socket takes descriptors (`unix(7)`); the number on the processors that this is made for.
 pub const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Has the kernel refuse descriptors on their way to this end, from now on: who sends one gets EPERM. Whether it does; kernels
-/// before 6.16 do not.
+/// Has the kernel refuse descriptors on their way to this end, from now on: who sends one gets EPERM. Whether it does;
+/// kernels before 6.16 do not.
 ///
 /// # Errors
 /// It is no Unix socket.
@@ -109,7 +110,8 @@ pub(crate) fn takes_descriptors(end: impl AsFd) -> io::Result<bool> {
     let mut takes: libc::c_int = 1;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;
     let number = end.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes no more than the integer that `length` says.
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes no more than the integer that
+    // `length` says.
     let result = unsafe {
         libc::getsockopt(number, libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw mut takes).cast(), &raw mut length)
     };
@@ -161,8 +163,8 @@ pub fn send_many(channel: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'
 /// Receives one message into `buffer`; `None` at the end of the channel.
 ///
 /// # Errors
-/// `WouldBlock` when nothing is there; `InvalidData` when the message was longer than the buffer or carried
-/// more than [`DESCRIPTORS_MAX`] descriptors: it is consumed, and its descriptors are left to who may wait for their closing.
+/// `WouldBlock` when nothing is there; `InvalidData` when the message was longer than the buffer or carried more than
+/// [`DESCRIPTORS_MAX`] descriptors: it is consumed, and its descriptors are left to who may wait for their closing.
 pub fn receive(channel: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<Received>> {
     let mut arrived = Vec::new();
     let received = receive_with(channel, buffer, RecvFlags::empty(), &mut arrived);
@@ -185,8 +187,8 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "descriptors over the limit")
 }
 
-/// Looks at the next message, which stays in the channel; how many bytes of the buffer it fills, or `None` at the end of
-/// the channel. Descriptors that came along are left to who may wait for their closing.
+/// Looks at the next message, which stays in the channel; how many bytes of the buffer it fills, or `None` at the end
+/// of the channel. Descriptors that came along are left to who may wait for their closing.
 ///
 /// # Errors
 /// Those of [`receive`]; the message stays there all the same.
@@ -218,8 +220,8 @@ fn take(channel: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Before a channel from a less trusted process is closed: has it take nothing more, and leaves the descriptors that wait in it to
-/// who may wait for their closing.
+/// Before a channel from a less trusted process is closed: has it take nothing more, and leaves the descriptors that
+/// wait in it to who may wait for their closing.
 pub fn empty(channel: impl AsFd) {
     if refuses_descriptors(&channel) || rustix::net::shutdown(&channel, Shutdown::Read).is_err() {
         return;
@@ -227,8 +229,8 @@ pub fn empty(channel: impl AsFd) {
     while matches!(take(&channel), Ok(true)) {}
 }
 
-/// As [`receive`], where more descriptors may come along, at most [`MANY_MAX`]: they are added to `descriptors` in their
-/// order. How many bytes of the buffer the message fills.
+/// As [`receive`], where more descriptors may come along, at most [`MANY_MAX`]: they are added to `descriptors` in
+/// their order. How many bytes of the buffer the message fills.
 ///
 /// # Errors
 /// Those of [`receive`].
@@ -267,8 +269,8 @@ fn receive_with(
     Ok((message.bytes > 0).then_some(message.bytes))
 }
 
-/// The next message. When a peer has ended without having read all that was sent to it, the kernel says so once, ahead of
-/// what that peer had sent: its last messages come after.
+/// The next message. When a peer has ended without having read all that was sent to it, the kernel says so once, ahead
+/// of what that peer had sent: its last messages come after.
 fn next(
     channel: impl AsFd,
     parts: &mut [IoSliceMut<'_>],

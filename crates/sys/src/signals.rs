@@ -1,8 +1,8 @@
 //! Signals as descriptors, so that no code runs inside a signal handler.
 //!
-//! Runs in: the launcher (signalfd) and every child between fork and exec (reset). Sees no untrusted bytes.
-//! Never: installs a handler (OpenSSH's CVE-2024-6387 is the price of handlers that do work). There are two elsewhere: one does
-//! nothing (`foreign`), and one has its thread sleep (`pause`).
+//! Runs in: the launcher (signalfd) and every child between fork and exec (reset). Sees no untrusted bytes. Never:
+//! installs a handler (OpenSSH's CVE-2024-6387 is the price of handlers that do work). There are two elsewhere: one
+//! does nothing (`foreign`), and one has its thread sleep (`pause`).
 
 use std::io;
 use std::mem::MaybeUninit;

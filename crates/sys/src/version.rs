@@ -1,7 +1,7 @@
 //! Of which version a program is, said in its file by a note, which can be read without executing the program.
 //!
-//! Runs in: nothing; it is read by the program `inspector`. Sees: nothing. Never: says more than the version: programs that were
-//! built at another time from the same version say the same.
+//! Runs in: nothing; it is read by the program `inspector`. Sees: nothing. Never: says more than the version: programs
+//! that were built at another time from the same version say the same.
 //!
 //! Source: the System V ABI, chapter 5, "Note Section".
 
@@ -14,7 +14,8 @@ pub const OWNER: &str = "bulkhead";
 const KIND: u32 = 1;
 const OWNER_BYTES: usize = OWNER.len() + 1;
 
-/// Lengths, then the owner's name with a nought at its end, then the version; what is shorter than four bytes is filled up.
+/// Lengths, then the owner's name with a nought at its end, then the version; what is shorter than four bytes is filled
+/// up.
 #[repr(C)]
 struct Note {
     owner_bytes: u32,
@@ -24,8 +25,8 @@ struct Note {
     version: [u8; VERSION.len().next_multiple_of(4)],
 }
 
-// SAFETY: `link_section` puts plain bytes into a section of their own, in which nothing is executed and nothing else of this
-// program lies. Linkers keep sections whose names begin so, and have a program header lead to them.
+// SAFETY: `link_section` puts plain bytes into a section of their own, in which nothing is executed and nothing else of
+// this program lies. Linkers keep sections whose names begin so, and have a program header lead to them.
 #[used]
 #[unsafe(link_section = ".note.bulkhead")]
 static NOTE: Note = Note {

@@ -130,17 +130,19 @@ choice! {
     }
 }
 
-/// The number that stands for the name of a site which the launcher may not know yet, as nobody sends the launcher a name: FNV-1a.
-/// Two names of one number are two files that whoever writes files of sites has named so.
+/// The number that stands for the name of a site which the launcher may not know yet, as nobody sends the launcher a
+/// name: FNV-1a. Two names of one number are two files that whoever writes files of sites has named so.
 pub fn number_of_name(name: &str) -> u64 {
     let step = |number: u64, byte: u8| (number ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// LIMIT: bytes of what is wrong with a file of sites that was left out; what is longer is cut, and `check` says all of it.
+/// LIMIT: bytes of what is wrong with a file of sites that was left out; what is longer is cut, and `check` says all of
+/// it.
 pub const LEFT_OUT_MAX: usize = 2048;
 
-/// LIMIT: bytes of why something cannot be done: some eighty mistakes of a configuration, each with its place and its remedy.
+/// LIMIT: bytes of why something cannot be done: some eighty mistakes of a configuration, each with its place and its
+/// remedy.
 pub const REASON_MAX: usize = 16 * 1024;
 
 /// Hexadecimal digits of the secret that every order to the admin role begins with: 256 bits.
@@ -157,15 +159,16 @@ messages! {
         3 => Secret { secret: Text<ADMIN_SECRET_CHARS> },
         /// All of the above has been said: serve.
         4 => Begin {},
-        /// One process, in answer to `Status`. `oom_kills` of the launcher are those of all processes; `version` is that of the launcher
-        /// which has started the process, and `is_before` says that this is one before.
+        /// One process, in answer to `Status`. `oom_kills` of the launcher are those of all processes; `version` is
+        /// that of the launcher which has started the process, and `is_before` says that this is one before.
         5 => Process {
             ticket: u32, role: Role, name: Text<128>, pid: u32, uid: u32, state: Text<32>, restarts: u32,
             age_ms: u64, counters: Counters, last_exit: Text<64>, jit: bool, oom_kills: u32,
             version: Text<64>, is_before: bool,
         },
-        /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the launcher's loop has been
-        /// busy at most with one step, since its start and in the last half minute, and what it did in most of that step.
+        /// The answer to `Status` is complete; `missing` names layers that could not be applied. How long the
+        /// launcher's loop has been busy at most with one step, since its start and in the last half minute, and what
+        /// it did in most of that step.
         6 => StatusEnd {
             ticket: u32, missing: Text<1024>, longest_step_us: u64, longest_step: Text<32>, longest_lately_us: u64,
             longest_lately: Text<32>,
@@ -200,8 +203,8 @@ messages! {
         24 => Changed { ticket: u32, verb: Verb, what: Text<256>, keys: Text<512> },
         /// After that: what it means for a process, and why.
         25 => Affected { ticket: u32, act: Act, process: Text<128>, why: Text<512> },
-        /// Before the answer to `Upgrade`: how many processes of a role were replaced, and how many of the version before
-        /// go on.
+        /// Before the answer to `Upgrade`: how many processes of a role were replaced, and how many of the version
+        /// before go on.
         26 => Upgraded { ticket: u32, role: Role, from: Text<64>, to: Text<64>, replaced: u32, kept: u32 },
         /// In answer to `Republish`: what the publisher says comes along, to be read to its end.
         27 => PublisherOutput { ticket: u32 },
@@ -211,13 +214,15 @@ messages! {
         29 => Forget { target: u32 },
         /// Before the end of the answer to `StatusOf`: where the next page begins.
         30 => StatusNext { ticket: u32, next: u32 },
-        /// Before the end of the answer to `Status`: how much of the range of uids is given out, and how many of these the
-        /// configuration does not have.
+        /// Before the end of the answer to `Status`: how much of the range of uids is given out, and how many of these
+        /// the configuration does not have.
         31 => UidShare { ticket: u32, first: u32, last: u32, taken: u32, left: u32, is_scarce: bool },
-        /// After that: how many processes of a launcher before work on, and whether an upgrade is under way that replaces them.
+        /// After that: how many processes of a launcher before work on, and whether an upgrade is under way that
+        /// replaces them.
         32 => Before { ticket: u32, processes: u32, is_upgrading: bool },
-        /// Before the answer to `Reload`, and before the end of that to `Status`: a file of sites that was left out, what there is
-        /// instead, its sites and hosts as far as they are known, whether it could be read to its end, and why.
+        /// Before the answer to `Reload`, and before the end of that to `Status`: a file of sites that was left out,
+        /// what there is instead, its sites and hosts as far as they are known, whether it could be read to its end,
+        /// and why.
         33 => LeftOut {
             ticket: u32, file: Text<4096>, stand_in: StandIn, sites: Text<512>, hosts: Text<1024>, is_whole: bool,
             reason: Text<LEFT_OUT_MAX>,
@@ -252,11 +257,11 @@ messages! {
         22 => Certificates { ticket: u32 },
         /// Read the configuration again, and change what has changed; or only say what would, if `dry_run`.
         23 => Reload { ticket: u32, dry_run: bool },
-        /// Put the program of the launcher that is installed now, and those of all roles, in the place of those that run; or
-        /// only say whether that could be done, if `dry_run`.
+        /// Put the program of the launcher that is installed now, and those of all roles, in the place of those that
+        /// run; or only say whether that could be done, if `dry_run`.
         24 => Upgrade { ticket: u32, dry_run: bool },
-        /// The same as `Reload`, of the files of sites alone that have changed as far as the kernel has said so: whoever asks has
-        /// changed one of them just now.
+        /// The same as `Reload`, of the files of sites alone that have changed as far as the kernel has said so:
+        /// whoever asks has changed one of them just now.
         25 => ReloadSites { ticket: u32 },
         /// Have the publisher that is called `target` read its templates again and publish them.
         26 => Republish { ticket: u32, target: u32 },
@@ -264,15 +269,17 @@ messages! {
         27 => Send { ticket: u32, target: u32 },
         /// Take the uids back that the operator has written down in the state folder.
         29 => TakeUidsBack { ticket: u32 },
-        /// List the processes of one role, of one site (with its services and what belongs to them), or of one role of one site:
-        /// those from the place `from` on, and so many.
+        /// List the processes of one role, of one site (with its services and what belongs to them), or of one role of
+        /// one site: those from the place `from` on, and so many.
         28 => StatusOf {
             ticket: u32, by_role: bool, role: Role, by_site: bool, site: u32, from: u32, limit: u32,
         },
-        /// List the processes of one site, those of others that have a uid of one of them or of the launcher, and the launcher.
+        /// List the processes of one site, those of others that have a uid of one of them or of the launcher, and the
+        /// launcher.
         31 => StatusAlike { ticket: u32, site: u32 },
-        /// The same as `Reload` or `ReloadSites`, with more to say: whether one file of sites that is wrong refuses everything; which
-        /// files are taken in; and the site whose file alone that is, or whose file must be good, by the number of its name, or 0.
+        /// The same as `Reload` or `ReloadSites`, with more to say: whether one file of sites that is wrong refuses
+        /// everything; which files are taken in; and the site whose file alone that is, or whose file must be good, by
+        /// the number of its name, or 0.
         30 => ReloadOf { ticket: u32, dry_run: bool, all_or_nothing: bool, extent: Extent, site: u64 },
     }
 }

@@ -1,7 +1,7 @@
 //! Sockets and connections for services: what the launcher tells a broker, and what a broker asks its connector for.
 //!
-//! Runs in: the launcher, brokers, connectors. Sees: in a connector, bytes of a broker, which reads its service's memory
-//! and may be compromised. Never: a descriptor of a service's on the way to the launcher.
+//! Runs in: the launcher, brokers, connectors. Sees: in a connector, bytes of a broker, which reads its service's
+//! memory and may be compromised. Never: a descriptor of a service's on the way to the launcher.
 
 use std::net::SocketAddr;
 
@@ -10,8 +10,8 @@ use crate::codec::messages;
 messages! {
     /// From the launcher to a broker.
     pub enum LauncherToBroker {
-        /// First of all: how many calls of a process may wait at once, how long they wait for a connector, and how often
-        /// buffered log records are handed to the logger.
+        /// First of all: how many calls of a process may wait at once, how long they wait for a connector, and how
+        /// often buffered log records are handed to the logger.
         1 => Limits { waiting_max: u32, connect_timeout_ms: u32, flush_ms: u32 },
         /// All of the above has been said: answer.
         2 => Begin {},

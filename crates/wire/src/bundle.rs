@@ -31,8 +31,8 @@ choice! {
         2 => Tls,
         /// HTTP/2 without TLS, by a client that began with its preface.
         3 => Http2,
-        /// HTTP/1.1, by the worker of the site that has the certificate of our host: one request of one client, who sent
-        /// it under TLS by HTTP/1.0.
+        /// HTTP/1.1, by the worker of the site that has the certificate of our host: one request of one client, who
+        /// sent it under TLS by HTTP/1.0.
         4 => RelayedTls10,
         /// The same, by HTTP/1.1.
         5 => RelayedTls11,
@@ -110,8 +110,8 @@ messages! {
         /// worker holds, in milliseconds until it has all of it again. Only a gate takes it, for the worker's
         /// partition.
         4 => Rate { address_high: u64, address_low: u64, used_ms: u32 },
-        /// A client, its address as in `Ban`, has done so much of what costs it nothing that its connection was ended. Only a
-        /// gate takes it, for the worker's partition.
+        /// A client, its address as in `Ban`, has done so much of what costs it nothing that its connection was ended.
+        /// Only a gate takes it, for the worker's partition.
         5 => Offence { address_high: u64, address_low: u64 },
     }
 }

@@ -1,7 +1,8 @@
 //! Connections to upstreams, FastCGI servers and databases: who may ask for which, and how they come.
 //!
-//! Runs in: the launcher, connectors, site workers, data proxies. Sees: in a connector, bytes of a site's worker or a data proxy,
-//! which may be compromised. Never: an address or a name on the way to a connector: who asks knows targets by number alone.
+//! Runs in: the launcher, connectors, site workers, data proxies. Sees: in a connector, bytes of a site's worker or a
+//! data proxy, which may be compromised. Never: an address or a name on the way to a connector: who asks knows targets
+//! by number alone.
 
 use std::net::SocketAddr;
 
@@ -56,7 +57,8 @@ messages! {
         2 => Cancel { id: u64 },
         /// Sockets are wanted that connect to `target` with the first bytes that are written to them.
         3 => Aim { target: u16 },
-        /// A server has not answered in time on the connection `id`: others of its target are to be tried before it for a while.
+        /// A server has not answered in time on the connection `id`: others of its target are to be tried before it for
+        /// a while.
         4 => Silent { id: u64 },
     }
 }
@@ -88,7 +90,8 @@ messages! {
         2 => Failed { id: u64, why: Unreachable },
         /// `target` is no longer at some of its addresses: connections from before are not for further requests.
         3 => Moved { target: u16 },
-        /// Sockets come along that connect to `target` with the first bytes that are written to them; none if that cannot be.
+        /// Sockets come along that connect to `target` with the first bytes that are written to them; none if that
+        /// cannot be.
         4 => Aimed { target: u16 },
     }
 }

@@ -220,15 +220,16 @@ messages! {
         24 => ChainCut { chain: u32 },
         /// From a gate or a site: what has followed `Update` holds.
         25 => Committed {},
-        /// From a gate or a site: something waits for a worker of this partition, and there is none; or none that there is keeps
-        /// up with what it is sent, and then again for as long as that lasts, a second later.
+        /// From a gate or a site: something waits for a worker of this partition, and there is none; or none that there
+        /// is keeps up with what it is sent, and then again for as long as that lasts, a second later.
         26 => Wanted { partition: u16 },
         /// From a gate or a site: it has sent something to a worker of this partition, the first thing for a while.
         28 => Used { partition: u16 },
-        /// From a site or a service: it has had no connection for `idle_stop_ms`; again whenever as much time has passed.
+        /// From a site or a service: it has had no connection for `idle_stop_ms`; again whenever as much time has
+        /// passed.
         27 => Idle {},
-        /// From a gate or a site, before `Ready`: it is to be told by `Retire` when it is to finish, and hears the launcher until
-        /// it ends. Others are told by the end of their channel.
+        /// From a gate or a site, before `Ready`: it is to be told by `Retire` when it is to finish, and hears the
+        /// launcher until it ends. Others are told by the end of their channel.
         29 => TakesRetire {},
         /// From the logger: it writes to the files that came before `Confirm`, and to no earlier one.
         50 => Confirmed { ticket: u32 },
@@ -242,8 +243,9 @@ messages! {
     pub enum LauncherToGate {
         /// First of all: the limits. Times in milliseconds.
         1 => Limits { head_bytes: u32, head_timeout_ms: u32, start_timeout_ms: u32, connections: u32, flush_ms: u32 },
-        /// A listening socket comes along; `index` is its number until the next `Update`. In an `Update`, the gate goes on
-        /// accepting on an address that it accepts on already, and closes the socket of an address that is not named.
+        /// A listening socket comes along; `index` is its number until the next `Update`. In an `Update`, the gate goes
+        /// on accepting on an address that it accepts on already, and closes the socket of an address that is not
+        /// named.
         2 => Listen { index: u16 },
         /// Requests on listener `listener` for `host` whose path is at or below `path` belong
         /// to `partition`, and are logged as site `site`.
@@ -278,7 +280,8 @@ messages! {
         16 => Capacity { partition: u16, connections: u32 },
         /// What is spoken on listener `listener`.
         20 => Protocol { listener: u16, tls: bool, h2c: bool },
-        /// Requests on listener `listener` for `host` whose path is at or below `path` are redirected to https at `port`; not at all, if it is 0.
+        /// Requests on listener `listener` for `host` whose path is at or below `path` are redirected to https at
+        /// `port`; not at all, if it is 0.
         21 => Redirect { listener: u16, host: Text<255>, path: Text<1024>, port: u16 },
         /// Connections of this client, as in `TopRange`, are not for `partition` for so long; 0 makes an end of it.
         22 => Ban { partition: u16, address_high: u64, address_low: u64, seconds: u32 },
@@ -292,11 +295,11 @@ messages! {
         /// are
         /// refused, as no filter can see the requests on them.
         41 => Unfiltered { listener: u16 },
-        /// After the first `Commit`: the listeners follow anew, with all that is said of them. What was said before holds
-        /// until `Commit`; another `Update` instead discards what has followed.
+        /// After the first `Commit`: the listeners follow anew, with all that is said of them. What was said before
+        /// holds until `Commit`; another `Update` instead discards what has followed.
         42 => Update {},
-        /// There is no such partition any more: requests that wait for its workers are answered as those for a site that
-        /// there is not. Connections that its workers hold go on.
+        /// There is no such partition any more: requests that wait for its workers are answered as those for a site
+        /// that there is not. Connections that its workers hold go on.
         43 => RemovePartition { partition: u16 },
         /// In an `Update`: there are no filters any more. What is in them comes back from them. `ChainFirst` and
         /// `ChainLast` in an `Update` hold from its `Commit` on, as all that it says.
@@ -305,12 +308,14 @@ messages! {
         45 => LeaveChain {},
         /// What `partition` is called in the log, as `site blog`; before its routes.
         46 => Name { partition: u16, name: Text<128> },
-        /// After the first `Commit`, in place of `Update`: what is said of routes follows and changes those that there are,
-        /// which are as they were until `Commit`.
+        /// After the first `Commit`, in place of `Update`: what is said of routes follows and changes those that there
+        /// are, which are as they were until `Commit`.
         47 => Change {},
-        /// In a `Change`: nothing is anybody's any more of what is asked of `host` on listener `listener`, until it is said anew.
+        /// In a `Change`: nothing is anybody's any more of what is asked of `host` on listener `listener`, until it is
+        /// said anew.
         48 => Forget { listener: u16, host: Text<255> },
-        /// Accept nothing more, pass on what is here, and end. What this needs is said as before: workers, routes, filters.
+        /// Accept nothing more, pass on what is here, and end. What this needs is said as before: workers, routes,
+        /// filters.
         49 => Retire {},
         /// There is no room for a worker of `partition`: it is answered with 503 until the channel to one comes along.
         50 => NoRoom { partition: u16 },
@@ -419,8 +424,8 @@ messages! {
         12 => LastLines { label: Text<128> },
         /// After `Begin`: no other logger is there, read what clients and processes say.
         13 => Read {},
-        /// The access log of a site is not open: batches with a line for it stay where they are until it comes along, for which
-        /// `LogWanted` asks. An earlier one is closed.
+        /// The access log of a site is not open: batches with a line for it stay where they are until it comes along,
+        /// for which `LogWanted` asks. An earlier one is closed.
         14 => AccessLogLater { site: u16, name: Text<63> },
         /// No other logger follows this one: what is for a log that is not open goes to that of no site.
         15 => Last {},

@@ -1,10 +1,10 @@
 //! Calls of services to data proxies: who asks, for which statement, and what comes back.
 //!
-//! Runs in: the launcher, data proxies, services. Sees: in a data proxy, bytes of a service, which may be compromised; in a
-//! service, those of a data proxy. Never: SQL on the way from a service: a service knows statements by name alone.
+//! Runs in: the launcher, data proxies, services. Sees: in a data proxy, bytes of a service, which may be compromised;
+//! in a service, those of a data proxy. Never: SQL on the way from a service: a service knows statements by name alone.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a token of 20 bytes says
-//! which calls a service may make).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3 (a token of 20 bytes
+//! says which calls a service may make).
 
 use std::fmt;
 use std::time::Duration;
@@ -19,19 +19,22 @@ pub const TOKEN_BYTES: usize = 20;
 pub const PART_MAX: usize = 60 * 1024;
 /// LIMIT: bytes of all parameters of a call.
 pub const PARAMETERS_BYTES_MAX: usize = 4 << 20;
-/// LIMIT: bytes of parameters of all calls of one channel, or of one connection of another machine, that have no answer yet.
+/// LIMIT: bytes of parameters of all calls of one channel, or of one connection of another machine, that have no answer
+/// yet.
 pub const PARAMETERS_UNANSWERED_MAX: usize = 8 * PARAMETERS_BYTES_MAX;
-/// LIMIT: bytes of answers that whoever calls on a channel has not read yet, over all calls; there are no more rows until it reads.
+/// LIMIT: bytes of answers that whoever calls on a channel has not read yet, over all calls; there are no more rows
+/// until it reads.
 pub const UNREAD_MAX: usize = 4 << 20;
 /// LIMIT: how long calls stand still for whoever calls and reads nothing: they hold connections that others want.
 pub const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// LIMIT: values of a call, or of a row; SQLite has no more columns.
 pub const VALUES_MAX: usize = 4096;
-/// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, one that keeps time, one for messages,
-/// and [`GIVEN_UP_MAX`].
+/// LIMIT: threads of a data proxy that read; its launcher lets it have so many, one that writes, one that keeps time,
+/// one for messages, and [`GIVEN_UP_MAX`].
 pub const READERS: usize = 3;
-/// LIMIT: threads of a data proxy that read, are within one instruction of a call that is over, and were given up; there is another in
-/// the place of each. A service has as many as it may have threads, until the first of them is back.
+/// LIMIT: threads of a data proxy that read, are within one instruction of a call that is over, and were given up;
+/// there is another in the place of each. A service has as many as it may have threads, until the first of them is
+/// back.
 pub const GIVEN_UP_MAX: usize = 6;
 /// By which number the connector of a data proxy knows its server.
 pub const DATABASE_TARGET: u16 = 0;
@@ -48,12 +51,13 @@ const AUTHORITY_MAX: usize = SERVER_NAME_MAX + 6;
 /// Below which path of its site a service of another machine has its doors, each under the name of a source.
 pub const DOORS_AT: &str = "/data";
 /// What is spoken on a WebSocket between a data proxy and a door: each binary message of the data proxy is a
-/// [`ServiceToDataProxy`] without a login or a question for timeouts, each of the door a [`DataProxyToService`] without a welcome. A door
-/// says its timeouts as soon as it knows them, and again when they change.
+/// [`ServiceToDataProxy`] without a login or a question for timeouts, each of the door a [`DataProxyToService`] without
+/// a welcome. A door says its timeouts as soon as it knows them, and again when they change.
 pub const DOOR_PROTOCOL: &str = "bulkhead-data.2";
 /// The same without timeouts, of doors and data proxies of before.
 pub const DOOR_PROTOCOL_BEFORE: &str = "bulkhead-data.1";
-/// The one text that a door says: it takes no new calls, and what is under way is answered. The data proxy closes the WebSocket then.
+/// The one text that a door says: it takes no new calls, and what is under way is answered. The data proxy closes the
+/// WebSocket then.
 pub const DOOR_RETIRES: &str = "retire";
 /// The longest path of a database.
 const PATH_MAX: usize = 4096;
@@ -134,13 +138,14 @@ messages! {
         10 => Password {},
         /// A channel to the connector comes along, in place of an earlier one.
         11 => Connector {},
-        /// The server is spoken to over TLS; its certificate is for this name, and signed by one of the authorities in the file
-        /// that comes along, PEM; after `Begin`, they replace earlier ones.
+        /// The server is spoken to over TLS; its certificate is for this name, and signed by one of the authorities in
+        /// the file that comes along, PEM; after `Begin`, they replace earlier ones.
         12 => Authorities { name: Text<SERVER_NAME_MAX> },
-        /// The source is another machine's, where it has this name; each service has a door to it there, at this host and port.
+        /// The source is another machine's, where it has this name; each service has a door to it there, at this host
+        /// and port.
         13 => Remote { source: Text<NAME_MAX>, authority: Text<AUTHORITY_MAX> },
-        /// The file comes along with the certificate that is shown to the server, and those between it and the authority, PEM;
-        /// before `Begin`.
+        /// The file comes along with the certificate that is shown to the server, and those between it and the
+        /// authority, PEM; before `Begin`.
         14 => Certificate {},
         /// The file comes along with the key of that certificate, PEM; before `Begin`.
         15 => Key {},
@@ -159,7 +164,8 @@ messages! {
         3 => More { id: u32, complete: bool, values: Bytes<PART_MAX> },
         /// The answer is not wanted any more. It may be on its way already, or the work done.
         4 => Cancel { id: u32 },
-        /// No more rows of the answer are wanted for now, while the call's time goes on. Parts may be on their way already.
+        /// No more rows of the answer are wanted for now, while the call's time goes on. Parts may be on their way
+        /// already.
         5 => Pause { id: u32 },
         /// They are wanted again.
         6 => Resume { id: u32 },
@@ -177,8 +183,8 @@ choice! {
         1 => Parameters,
         /// The answer has more rows or bytes than the statement may give.
         2 => TooLarge,
-        /// Too many calls are under way, others kept it waiting for its turn as long as it may take, or the service has not read what
-        /// came of the answer before the call's time was over.
+        /// Too many calls are under way, others kept it waiting for its turn as long as it may take, or the service has
+        /// not read what came of the answer before the call's time was over.
         3 => Busy,
         /// It took too long. What a statement had changed is as before.
         4 => Late,
@@ -205,7 +211,8 @@ messages! {
         3 => Done { id: u32, results: Bytes<PART_MAX> },
         /// There is no answer, also if parts of it have come.
         4 => Failed { id: u32, fault: CallFault, reason: Text<REASON_MAX> },
-        /// In place of what was said before: a call may take so long, unless `Timeout` follows; nobody here knows, if it is 0.
+        /// In place of what was said before: a call may take so long, unless `Timeout` follows; nobody here knows, if
+        /// it is 0.
         5 => Timeouts { usual_ms: u32 },
         /// A call of this name may take so long.
         6 => Timeout { name: Text<NAME_MAX>, timeout_ms: u32 },

@@ -1,14 +1,15 @@
 //! What the launcher's copy that examines a program has found out, for the launcher.
 //!
-//! Runs in: the launcher, and a copy of it that examines. Sees: bytes that the copy has put into memory that both share. Never:
-//! takes a part of them: they are whole and right, or refused.
+//! Runs in: the launcher, and a copy of it that examines. Sees: bytes that the copy has put into memory that both
+//! share. Never: takes a part of them: they are whole and right, or refused.
 
 use crate::codec::{Bytes, DecodeError, Message, Reader, Text, add_item, choice, messages};
 use crate::successor::PATH_MAX;
 
 /// LIMIT: bytes of all that an examination says: 256 libraries with long names.
 pub const FINDINGS_MAX: usize = 256 << 10;
-/// LIMIT: bytes of all that an examination of a configuration says: ten numbers for each of ten thousand sites, and what is wrong.
+/// LIMIT: bytes of all that an examination of a configuration says: ten numbers for each of ten thousand sites, and
+/// what is wrong.
 pub const SUBJECTS_MAX: usize = 16 << 20;
 /// LIMIT: bytes of what is said of one file that was opened: two paths and some numbers, or what is wrong with it.
 pub const OPENED_MAX: usize = 20 << 10;
@@ -84,10 +85,11 @@ messages! {
 }
 
 messages! {
-    /// From a copy of the launcher that opens files to the launcher. Paths are numbers, in the order in which they were asked for.
+    /// From a copy of the launcher that opens files to the launcher. Paths are numbers, in the order in which they were
+    /// asked for.
     pub enum OpeningToLauncher {
-        /// What a path leads to, which comes along: what the kernel says of it, its path without links, who can have put it there, and
-        /// the folder that it lies in, with its owner and its mode.
+        /// What a path leads to, which comes along: what the kernel says of it, its path without links, who can have
+        /// put it there, and the folder that it lies in, with its owner and its mode.
         1 => Opened { number: u32, found: Vec<u64>, real: Bytes<PATH_MAX>, placed: Vec<u64>, folder: Bytes<PATH_MAX>, owner: Vec<u64> },
         /// What is wrong with it.
         2 => NotOpened { number: u32, problem: Text<PROBLEM_MAX>, remedy: Text<PROBLEM_MAX> },

@@ -1,10 +1,11 @@
 //! Orders of the administrator to a service, and its answers.
 //!
-//! Runs in: the admin role and services. Sees: in the admin role, text of a service, which may be compromised; in a service, what the
-//! administrator has typed. Never: passes the launcher, which makes the channel and hands both ends over.
+//! Runs in: the admin role and services. Sees: in the admin role, text of a service, which may be compromised; in a
+//! service, what the administrator has typed. Never: passes the launcher, which makes the channel and hands both ends
+//! over.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (control messages to one, some or
-//! all services).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (control messages to
+//! one, some or all services).
 
 use crate::codec::{Text, messages};
 

@@ -1,8 +1,10 @@
 //! The roles: the facts about each kind of process, in one row.
 //!
-//! Runs in: every process. Sees no untrusted bytes. Never: says what a process does, which its crate and its file in the launcher do.
+//! Runs in: every process. Sees no untrusted bytes. Never: says what a process does, which its crate and its file in
+//! the launcher do.
 //!
-//! A new role is a row here. What others ask of a role is a field of [`RoleFacts`], so that no list of roles stands elsewhere.
+//! A new role is a row here. What others ask of a role is a field of [`RoleFacts`], so that no list of roles stands
+//! elsewhere.
 
 /// The facts about a role.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +21,8 @@ pub struct RoleFacts {
     pub lacks: &'static str,
     /// Whether its processes work for the server or for a site.
     pub scope: Scope,
-    /// The end of a process's name, after that of the site, service or data source that it works for. No name of those has
-    /// a colon.
+    /// The end of a process's name, after that of the site, service or data source that it works for. No name of those
+    /// has a colon.
     pub suffix: &'static str,
     /// Whether there may be several of the server, which are called by their number.
     pub is_numbered: bool,
@@ -30,10 +32,11 @@ pub struct RoleFacts {
     pub program: Whose,
     /// Whether gates or other workers send it requests: it has a partition.
     pub is_worker: bool,
-    /// How much sooner than the launcher the kernel kills its processes when memory runs out: what their `oom_score_adj` is
-    /// above the launcher's, where one is a thousandth of all memory.
+    /// How much sooner than the launcher the kernel kills its processes when memory runs out: what their
+    /// `oom_score_adj` is above the launcher's, where one is a thousandth of all memory.
     ///
-    /// Programs of others come first; then what works for one site; then what works for all, without which no site is served.
+    /// Programs of others come first; then what works for one site; then what works for all, without which no site is
+    /// served.
     pub oom_step: u16,
     /// When its processes are asked whether they are there.
     pub heartbeat: Heartbeat,
@@ -47,7 +50,8 @@ pub struct RoleFacts {
     pub stops_after: Role,
     /// After which role its processes are replaced by an upgrade; after [`Role::Launcher`]: first.
     pub replaced_after: Role,
-    /// Whether others have channels to its processes: where a successor is given up, they are made again to the one that stays.
+    /// Whether others have channels to its processes: where a successor is given up, they are made again to the one
+    /// that stays.
     pub has_peers: bool,
     /// Whether some of its processes are in the machine's network: they make connections for others.
     pub has_network: bool,
@@ -73,8 +77,8 @@ pub enum Whose {
     Operators,
 }
 
-/// When the launcher asks a process whether it is there, by `Report`. One that does not answer, and is not merely starved, is
-/// replaced as one that has crashed.
+/// When the launcher asks a process whether it is there, by `Report`. One that does not answer, and is not merely
+/// starved, is replaced as one that has crashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heartbeat {
     /// Several times a second while connections come: those in its accept queue are served by nobody else.
@@ -241,8 +245,8 @@ roles! {
         sees: "certificates; answers of authorities' responders and of DNS servers",
         lacks: "a key; a word of a site's or a client's; other ports than 53 and those of `ocsp_ports`",
         kib: 544, stops_after: Role::Signer, replaced_after: Role::Signer, has_network: true, ..OF_ALL;
-    /// Answers the calls by which one service asks for sockets and connections. It reads what these point at, which the kernel lets
-    /// processes of the same uid do.
+    /// Answers the calls by which one service asks for sockets and connections. It reads what these point at, which the
+    /// kernel lets processes of the same uid do.
     Broker = 10: name: "broker",
         does: "answers a service's calls",
         count: "one per service with `network`",

@@ -102,8 +102,8 @@ messages! {
         2 => Root {},
         /// A name to try in a directory; in order of preference.
         3 => Index { name: Text<255> },
-        /// Requests for `host` whose path begins with `path` go to `target`; `partition` is that of the service, or of the
-        /// site that they are relayed to.
+        /// Requests for `host` whose path begins with `path` go to `target`; `partition` is that of the service, or of
+        /// the site that they are relayed to.
         4 => Route { host: Text<255>, path: Text<1024>, target: RouteTarget, partition: u16 },
         /// All of the above has been said: serve.
         5 => Begin {},
@@ -155,11 +155,11 @@ messages! {
             static_level: u8, dynamic_level: u8, max_bytes: u64 },
         /// A file below the root that is the page of an error.
         31 => ErrorPage { status: u16, page: Text<512> },
-        /// Rule 0 is the site's own, the others are its routes in the order of the file: what is done with requests
-        /// at or below `path`, for names that end with `suffix`, in whose paths `pattern` finds something; what is empty
-        /// is not asked for. `to` and `status` are the action's, of backends where they listen; if `internal`, only internal redirects lead there; if
-        /// `strip_prefix`, backends get the path without the rule's. Bodies of requests have at most `body_bytes`, if not
-        /// all bits of that are set.
+        /// Rule 0 is the site's own, the others are its routes in the order of the file: what is done with requests at
+        /// or below `path`, for names that end with `suffix`, in whose paths `pattern` finds something; what is empty
+        /// is not asked for. `to` and `status` are the action's, of backends where they listen; if `internal`, only
+        /// internal redirects lead there; if `strip_prefix`, backends get the path without the rule's. Bodies of
+        /// requests have at most `body_bytes`, if not all bits of that are set.
         32 => Rule { rule: u16, path: Text<512>, suffix: Text<64>, pattern: Text<512>, action: RuleAction, status: u16,
             to: Text<1024>, fallback: bool, internal: bool, strip_prefix: bool, body_bytes: u64 },
         /// A header that is changed under a rule.
@@ -185,24 +185,24 @@ messages! {
         41 => Backend { target: u16, backend: Backend },
         /// Before `Begin`: the path of the root directory, as FastCGI servers are told it and links may name it.
         42 => RootPath { path: Text<4096> },
-        /// Before `Begin`, after the rule: the descriptor of `folder` comes along, in which the files at or below the path of
-        /// a rule are.
+        /// Before `Begin`, after the rule: the descriptor of `folder` comes along, in which the files at or below the
+        /// path of a rule are.
         46 => RuleFolder { rule: u16, folder: Text<4096> },
         /// Before `Begin`: the descriptor of `folder` comes along, into which symbolic links may lead.
         47 => LinkFolder { folder: Text<4096> },
-        /// Before `Begin`: the file comes along in which bodies of requests wait until they are whole, so many bytes of them; if
-        /// none comes, none could be made.
+        /// Before `Begin`: the file comes along in which bodies of requests wait until they are whole, so many bytes of
+        /// them; if none comes, none could be made.
         49 => Spool { bytes: u64 },
-        /// Once the worker serves: whose each path is follows anew, as `Route`. What was said before holds until `Commit`;
-        /// another `Update` instead discards what has followed. The services stay those that they were.
+        /// Once the worker serves: whose each path is follows anew, as `Route`. What was said before holds until
+        /// `Commit`; another `Update` instead discards what has followed. The services stay those that they were.
         43 => Update {},
         /// The routes are complete, and hold from here on.
         44 => Commit {},
-        /// Take nothing more, answer what is here, and end. What this needs is said as before: gates to hand connections back
-        /// to, workers of services and of other sites, the connector, the signer.
+        /// Take nothing more, answer what is here, and end. What this needs is said as before: gates to hand
+        /// connections back to, workers of services and of other sites, the connector, the signer.
         48 => Retire {},
-        /// There is no room for a worker of the service, or the site, `partition`: it is answered with 503 until the channel to one
-        /// comes along.
+        /// There is no room for a worker of the service, or the site, `partition`: it is answered with 503 until the
+        /// channel to one comes along.
         50 => NoRoom { partition: u16 },
     }
 }

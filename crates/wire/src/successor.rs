@@ -1,12 +1,12 @@
 //! What a launcher hands to the one that takes its place by `exec`: the record of an upgrade.
 //!
-//! Runs in: the launcher. Sees: bytes that a launcher of this or of a neighbouring version wrote, into memory that nobody can
-//! write to any more. Never: takes a part of a record: it is whole and right, or refused.
+//! Runs in: the launcher. Sees: bytes that a launcher of this or of a neighbouring version wrote, into memory that
+//! nobody can write to any more. Never: takes a part of a record: it is whole and right, or refused.
 //!
-//! A record is a head (who wrote it, how long it is, and a checksum) and items, each a length and a message. A version may add
-//! items: those with numbers from [`OPTIONAL`] on are skipped by a version that does not know them, any other refuses the record.
-//! Descriptors are said by their numbers, which are the same after `exec`; times as milliseconds before or after the moment
-//! in which the record was written.
+//! A record is a head (who wrote it, how long it is, and a checksum) and items, each a length and a message. A version
+//! may add items: those with numbers from [`OPTIONAL`] on are skipped by a version that does not know them, any other
+//! refuses the record. Descriptors are said by their numbers, which are the same after `exec`; times as milliseconds
+//! before or after the moment in which the record was written.
 
 use std::fmt;
 
@@ -93,8 +93,8 @@ messages! {
             role: Role, name: Text<1024>, partition: u16, site: u16, index: u32, worker: u16, generation: u32, uid: u32, gid: u32,
             stay: Stay,
         },
-        /// ... and what has become of its processes: whether it rests, is wanted or broken, how often it was started again,
-        /// in how long it is to be started, how long ago its unclean exits were, and the process that works.
+        /// ... and what has become of its processes: whether it rests, is wanted or broken, how often it was started
+        /// again, in how long it is to be started, how long ago its unclean exits were, and the process that works.
         8 => SlotState {
             slot: u32, rests: bool, wanted: bool, broken: bool, restarts: u32, last_exit: Text<1024>, failures: u32,
             unclean: Vec<u64>, start_ms: u64, current: u64,
@@ -131,7 +131,8 @@ messages! {
         20 => Hierarchy { top: Text<PATH_MAX>, controllers: Text<256>, unified: bool },
         /// A layer that processes are started without.
         21 => Without { layer: Text<64> },
-        /// What can be relaunched, by its number: the first has 0, the next 1. A number that nothing has any more is without a name.
+        /// What can be relaunched, by its number: the first has 0, the next 1. A number that nothing has any more is
+        /// without a name.
         22 => Target { name: Text<1024> },
         /// A socket that a service manager has passed, by its name.
         23 => Passed { name: Text<1024>, descriptor: u32 },
@@ -157,15 +158,17 @@ messages! {
         207 => OomKills { slot: u32, count: u32 },
         /// The same of all slots, those included that are used for something else by now.
         208 => AllOomKills { count: u32 },
-        /// What a signer has said of a certificate and its key: of the files at these paths (none, where the key is in the same file), as
-        /// they were when they were given to it (`given`: the numbers of a version, and those of the key's), and whether any change since
-        /// then has given them another version. The signers that have yet to say what became of the files, and until which second
-        /// since 1970 what clients have against the certificate is in the log.
+        /// What a signer has said of a certificate and its key: of the files at these paths (none, where the key is in
+        /// the same file), as they were when they were given to it (`given`: the numbers of a version, and those of the
+        /// key's), and whether any change since then has given them another version. The signers that have yet to say
+        /// what became of the files, and until which second since 1970 what clients have against the certificate is in
+        /// the log.
         209 => Certificate {
             site: u16, number: u16, path: Text<PATH_MAX>, key: Text<PATH_MAX>, given: Vec<u64>, is_settled: bool, verdict: Verdict,
             holding: Holding, owed: Vec<u64>, objected_at: u64,
         },
-        /// A process that the launcher has taken over from one before, and of which version that is which has started the process.
+        /// A process that the launcher has taken over from one before, and of which version that is which has started
+        /// the process.
         210 => OfVersion { serial: u64, version: Text<64> },
     }
 }

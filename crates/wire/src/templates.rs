@@ -1,13 +1,15 @@
-//! Templates and public values of a site: from its publisher to the processes of its services, one version after the other.
+//! Templates and public values of a site: from its publisher to the processes of its services, one version after the
+//! other.
 //!
-//! Runs in: the launcher, publishers, services. Sees: in a publisher, bytes of a service, which may be compromised; in a service,
-//! those of its site's publisher. Never: a template on the way from a service.
+//! Runs in: the launcher, publishers, services. Sees: in a publisher, bytes of a service, which may be compromised; in
+//! a service, those of its site's publisher. Never: a template on the way from a service.
 //!
-//! A version comes in parts (`Version`, `Value`, `Template`, `More`), is compiled (`Stage`, answered with `Staged`), and holds
-//! from `Activate` on. That is a commit in two phases: the publisher activates nothing that a process has not compiled.
+//! A version comes in parts (`Version`, `Value`, `Template`, `More`), is compiled (`Stage`, answered with `Staged`),
+//! and holds from `Activate` on. That is a commit in two phases: the publisher activates nothing that a process has not
+//! compiled.
 //!
-//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.4 (pubd, which has templates and
-//! configuration for all services, and publishes changes).
+//! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.4 (pubd, which has
+//! templates and configuration for all services, and publishes changes).
 
 use crate::codec::{Bytes, DecodeError, Field, Reader, Text, messages};
 use crate::data::NAME_MAX;
@@ -18,7 +20,8 @@ pub const SOURCE_PART_MAX: usize = 60 * 1024;
 pub const TEMPLATE_NAME_MAX: usize = 255;
 /// LIMIT: bytes of a public value that is text.
 pub const VALUE_TEXT_MAX: usize = 4096;
-/// LIMIT: bytes of the memory in which a publisher keeps the last two versions. Pages that nothing was written to take none.
+/// LIMIT: bytes of the memory in which a publisher keeps the last two versions. Pages that nothing was written to take
+/// none.
 pub const MEMORY_BYTES: u64 = 16 << 20;
 /// LIMIT: bytes of why a process cannot take a version.
 const REASON_MAX: usize = 512;
@@ -76,11 +79,13 @@ messages! {
         5 => Attach { service: Text<NAME_MAX> },
         /// Asks for `Counters`.
         6 => Report {},
-        /// Read the folder again and publish what is there; a socket comes along on which the administrator is told the end of it.
+        /// Read the folder again and publish what is there; a socket comes along on which the administrator is told the
+        /// end of it.
         7 => Republish {},
         /// Memory comes along in which the publisher is to keep each version before it activates it.
         8 => Memory {},
-        /// What the publisher before has kept comes along, to be read: the last version of it holds, and not what the folder has.
+        /// What the publisher before has kept comes along, to be read: the last version of it holds, and not what the
+        /// folder has.
         9 => Kept {},
     }
 }

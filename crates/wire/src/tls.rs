@@ -203,8 +203,8 @@ choice! {
 messages! {
     /// From the launcher to the signer.
     pub enum LauncherToSigner {
-        /// The file of certificate `number` of `site` comes along; it replaces an earlier one, if it is good. The key is in
-        /// it, unless `Key` has come before.
+        /// The file of certificate `number` of `site` comes along; it replaces an earlier one, if it is good. The key
+        /// is in it, unless `Key` has come before.
         1 => Certificate { site: u16, number: u16 },
         /// The channel of a worker of `site` comes along.
         2 => Client { site: u16 },
@@ -218,8 +218,8 @@ messages! {
         6 => Host { site: u16, host: Text<255> },
         /// The file of the key of the certificate that comes next.
         7 => Key { site: u16, number: u16 },
-        /// What a site is called, for the log. It is said of each site first, and nothing that was said of one of this number holds
-        /// any more.
+        /// What a site is called, for the log. It is said of each site first, and nothing that was said of one of this
+        /// number holds any more.
         8 => Name { site: u16, name: Text<63> },
         /// All that was said before is to be used now: `Confirmed` is the answer.
         9 => Confirm { ticket: u32 },

@@ -1,5 +1,5 @@
-//! The messages as services in C have them: `c/src/messages.h` is what this writes, and nothing else. `c/src/codec.c` says
-//! what the letters of a layout mean.
+//! The messages as services in C have them: `c/src/messages.h` is what this writes, and nothing else. `c/src/codec.c`
+//! says what the letters of a layout mean.
 //!
 //! Runs in: `cargo test`; with `BLESS=1` it writes the file.
 

@@ -1,5 +1,5 @@
-//! The messages as services in Python have them: `python/bulkhead_service/_messages.py` is what this writes, and nothing else;
-//! and messages as bytes, with which `tests/python/test_wire.py` compares what Python makes of them.
+//! The messages as services in Python have them: `python/bulkhead_service/_messages.py` is what this writes, and
+//! nothing else; and messages as bytes, with which `tests/python/test_wire.py` compares what Python makes of them.
 //!
 //! Runs in: `cargo test`; with `BLESS=1` it writes both files, and `tests/lib/carriers.txt`.
 
@@ -191,8 +191,9 @@ fn python_has_samples_of_all_messages() {
     peers::compare("tests/python/wire_samples.txt", &samples());
 }
 
-/// Messages with which descriptors come along on their way between processes of which neither is the launcher: their type, how many
-/// descriptors they are about, and their bytes. `tests/isolation/test_sent_descriptors.py` sends them with descriptors that are none of those.
+/// Messages with which descriptors come along on their way between processes of which neither is the launcher: their
+/// type, how many descriptors they are about, and their bytes. `tests/isolation/test_sent_descriptors.py` sends them
+/// with descriptors that are none of those.
 fn carriers() -> String {
     let client = (Ipv4Addr::new(192, 0, 2, 1).into(), 1024);
     let fresh = |id| Bundle { preread: Bytes(Vec::new()), ..bundle(id, client, Kind::Plain) };

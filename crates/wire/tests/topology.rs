@@ -310,8 +310,8 @@ fn the_stapler_is_told_by_the_launcher_and_the_signer_and_tells_sites() {
     );
 }
 
-/// Who holds a database hears services and nobody that clients can reach without one, is connected to its server by another,
-/// and passes no descriptor on.
+/// Who holds a database hears services and nobody that clients can reach without one, is connected to its server by
+/// another, and passes no descriptor on.
 #[test]
 fn the_data_proxy_is_told_by_the_launcher_and_asked_by_services() {
     let with = edges(|edge| [edge.from, edge.to].contains(&Role::DataProxy));

@@ -5,8 +5,9 @@
 //!
 //! usage: breakout [--hints JSON] [--path /breakout] [--data NAME [--database FILE] [--credential FILE]]
 //!
-//! The hints are what lies outside of the jail, as `bulkhead-probe` takes it. With `--data` it stands in the place of `search` of
-//! examples/matching, and asks the database as well; the files are where the database and the password of a server would be.
+//! The hints are what lies outside of the jail, as `bulkhead-probe` takes it. With `--data` it stands in the place of
+//! `search` of examples/matching, and asks the database as well; the files are where the database and the password of a
+//! server would be.
 
 mod database;
 mod page;

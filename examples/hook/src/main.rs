@@ -1,9 +1,11 @@
-//! A specialised server: the worker of a site that calculates, `GET /2+3*4.calc`, and counts primes, `GET /1000.primes`.
+//! A specialised server: the worker of a site that calculates, `GET /2+3*4.calc`, and counts primes, `GET
+//! /1000.primes`.
 //!
-//! Runs in: the worker of the site that names it, under its uid, inside its jail. Sees: requests. Never: opens anything.
+//! Runs in: the worker of the site that names it, under its uid, inside its jail. Sees: requests. Never: opens
+//! anything.
 //!
-//! In the configuration: `worker = ["bin/hook"]`, and `[[site.route]]` with `suffix = ".calc"` and `hook = "calc"`, or with
-//! `suffix = ".primes"` and `hook = "primes"`.
+//! In the configuration: `worker = ["bin/hook"]`, and `[[site.route]]` with `suffix = ".calc"` and `hook = "calc"`, or
+//! with `suffix = ".primes"` and `hook = "primes"`.
 
 use std::process::ExitCode;
 
@@ -25,8 +27,8 @@ async fn calc(request: Request) -> Answer {
 /// LIMIT: the highest number up to which primes are counted: some seconds of a processor's time, which others wait for.
 const PRIMES_MAX: u32 = 5_000_000;
 
-/// How many primes there are up to the number in the path. Nothing else of this process goes on meanwhile: a site with such a
-/// function has several `workers`.
+/// How many primes there are up to the number in the path. Nothing else of this process goes on meanwhile: a site with
+/// such a function has several `workers`.
 async fn primes(request: Request) -> Answer {
     let path = request.uri().path().trim_start_matches('/').trim_end_matches(".primes");
     match path.parse() {

@@ -1,7 +1,7 @@
 //! What the services of the matching site share: who looks at a page, and how a page is made.
 //!
-//! Runs in: each of the services in Rust, under its own uid, inside its own jail. Sees: the cookie of whoever makes a request.
-//! Never: finds out who somebody is who makes none: the database knows logins by their SHA-256 alone.
+//! Runs in: each of the services in Rust, under its own uid, inside its own jail. Sees: the cookie of whoever makes a
+//! request. Never: finds out who somebody is who makes none: the database knows logins by their SHA-256 alone.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use bulkhead_service::{
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// `__Host-`: no other host, and no page without TLS, can set it. Browsers take it from this machine without TLS as well.
+/// `__Host-`: no other host, and no page without TLS, can set it. Browsers take it from this machine without TLS as
+/// well.
 const COOKIE: &str = "__Host-login";
 /// As long as the view `viewers` of the database lets somebody in.
 const LOGGED_IN: Duration = Duration::from_secs(30 * 86_400);

@@ -17,7 +17,8 @@ use crate::place::Place;
 /// LIMIT: calls that nobody reads the answers of.
 const UNREAD: u32 = 3_000;
 
-/// As a service: another's token, calls that were not granted, parameters that are none, more than may be under way, and no answer is read.
+/// As a service: another's token, calls that were not granted, parameters that are none, more than may be under way,
+/// and no answer is read.
 pub fn service_to_data_proxies(place: &mut Place) {
     // The token of the first channel on every one: on the others it is that of somebody else.
     let Some((_, token)) = place.proxies.first() else { return };

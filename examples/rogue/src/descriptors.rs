@@ -1,7 +1,7 @@
 //! Descriptors that take long to close, sent on every channel.
 //!
-//! Runs in: `rogue`. Sees no untrusted bytes. Never: sends one to a worker in the place of a gate, which has no right to make any
-//! that takes long; keeps one, so that whoever has got it closes the last.
+//! Runs in: `rogue`. Sees no untrusted bytes. Never: sends one to a worker in the place of a gate, which has no right
+//! to make any that takes long; keeps one, so that whoever has got it closes the last.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};

@@ -15,7 +15,8 @@ const ROOM_AFTER: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// The most descriptors that the kernel lets pass with one message.
 pub const DESCRIPTORS_MAX: usize = 253;
 
-/// Sends `bytes` with `descriptors` if there is room; where the kernel refuses descriptors on this channel, the bytes alone.
+/// Sends `bytes` with `descriptors` if there is room; where the kernel refuses descriptors on this channel, the bytes
+/// alone.
 pub fn send(channel: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
     let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);

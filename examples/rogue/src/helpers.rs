@@ -1,6 +1,7 @@
 //! What a signer, a stapler and a connector say to the sites that they work for, and what such a site asks of them.
 //!
-//! Runs in: `rogue`, in the place of a signer, a stapler, a connector or a site. Sees: what is asked. Never: answers as it should.
+//! Runs in: `rogue`, in the place of a signer, a stapler, a connector or a site. Sees: what is asked. Never: answers as
+//! it should.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -56,8 +57,8 @@ fn part(number: u16, index: u8, count: u8) -> SignerToSite {
     }
 }
 
-/// As the stapler: what is no answer of a responder, to the certificates that there are and to those that there are not,
-/// and then what costs the channels: of sites, and of the signer, to whom it has nothing to say.
+/// As the stapler: what is no answer of a responder, to the certificates that there are and to those that there are
+/// not, and then what costs the channels: of sites, and of the signer, to whom it has nothing to say.
 pub fn stapler_to_others(place: &mut Place) {
     let known = certificates(place);
     for channel in &place.clients {

@@ -4,9 +4,10 @@
 //! Runs in: the jail of the role whose place it takes. Sees: all that this role is given. Never: is installed; it is
 //! no part of the server.
 //!
-//! Which process misbehaves is told by its title. Of several that share a program (gates, sites, connectors), those that
-//! are not `gate 1` and of no site called `rogue` do their work as if nothing was wrong, with the code of the real program.
-//! What it has done it says in lines that begin with `rogue:`, and the end of each stage with `rogue: stage NAME`.
+//! Which process misbehaves is told by its title. Of several that share a program (gates, sites, connectors), those
+//! that are not `gate 1` and of no site called `rogue` do their work as if nothing was wrong, with the code of the real
+//! program. What it has done it says in lines that begin with `rogue:`, and the end of each stage with `rogue: stage
+//! NAME`.
 
 mod batches;
 mod databases;

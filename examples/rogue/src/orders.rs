@@ -26,8 +26,8 @@ pub fn all(place: &mut Place) {
     }
 }
 
-/// Answers each order that has come, each in another way: by messages that are none, by several answers, by one that drives a
-/// terminal, by an end, or not at all.
+/// Answers each order that has come, each in another way: by messages that are none, by several answers, by one that
+/// drives a terminal, by an end, or not at all.
 pub fn answer(place: &mut Place) {
     let come = place.orders.len();
     for (number, channel) in (place.answered..).zip(std::mem::take(&mut place.orders)) {

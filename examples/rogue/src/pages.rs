@@ -34,7 +34,8 @@ pub fn service_to_publisher(place: &mut Place) {
     }
 }
 
-/// As a publisher: leaves its successor what is no version, in all of the memory and as far beyond as that grows. How far it came.
+/// As a publisher: leaves its successor what is no version, in all of the memory and as far beyond as that grows. How
+/// far it came.
 pub fn fill(memory: OwnedFd) -> u64 {
     let mut memory = File::from(memory);
     let mut nonsense = vec![255; MEMORY_BYTES as usize / 2];
@@ -61,7 +62,8 @@ pub fn send_version(channel: &OwnedFd) {
     send(channel, &encoded(&PublisherToService::Activate { version }), &[]);
 }
 
-/// As a publisher: parts of no template, templates without end, versions that are not what they say, and messages that are none.
+/// As a publisher: parts of no template, templates without end, versions that are not what they say, and messages that
+/// are none.
 pub fn publisher_to_services(place: &mut Place) {
     for channel in &place.clients {
         let more =

@@ -1,7 +1,8 @@
-//! `axum-null ADDRESS:PORT SOCKET USER PASSWORD DATABASE BYTES`: `/null0?id=7` and so on, with a row of the table and so many bytes.
+//! `axum-null ADDRESS:PORT SOCKET USER PASSWORD DATABASE BYTES`: `/null0?id=7` and so on, with a row of the table and
+//! so many bytes.
 //!
-//! One thread, as Bulkhead's workers have, since every server of the benchmark has one core; and as many connections to the database
-//! as a data proxy has.
+//! One thread, as Bulkhead's workers have, since every server of the benchmark has one core; and as many connections to
+//! the database as a data proxy has.
 
 use axum::extract::{Query, State};
 use axum::http::StatusCode;

@@ -1,7 +1,7 @@
 //! `bulkhead data gen`: typed functions for the statements of a source, one for each.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's file of statements, what the database says of their
-//! columns. Never: asks the database for a row.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's file of statements, what the database
+//! says of their columns. Never: asks the database for a row.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -155,7 +155,8 @@ pub(super) fn camel(name: &str) -> String {
     name.split(['_', '-', '.']).map(capital).collect()
 }
 
-/// The parameters of a transaction, for each of its statements: their names have the place of the statement behind them.
+/// The parameters of a transaction, for each of its statements: their names have the place of the statement behind
+/// them.
 pub(super) fn steps<'s>(
     file: &'s Statements,
     transaction: &Transaction,

@@ -1,7 +1,7 @@
 //! `bulkhead data`: statements beside their databases.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's files, and what `dataproxy check` and `dataproxy
-//! describe` print. Never: opens a database itself, or changes one.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's files, and what `dataproxy check` and
+//! `dataproxy describe` print. Never: opens a database itself, or changes one.
 
 mod generate;
 mod python;

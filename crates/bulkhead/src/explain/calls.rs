@@ -1,7 +1,7 @@
 //! What one process may be asked, or may ask, of databases: in a table, and for programs.
 //!
-//! Runs in: the `bulkhead` command; pure. Sees: names of the configuration and of statements. Never: says that a statement only
-//! reads where its words leave that open.
+//! Runs in: the `bulkhead` command; pure. Sees: names of the configuration and of statements. Never: says that a
+//! statement only reads where its words leave that open.
 
 use serde_json::{Value, json};
 use statements::NamedTable;

@@ -23,8 +23,8 @@ pub struct Contact {
     pub descriptors: &'static str,
 }
 
-/// Every process that the launcher plans, in the order of tables: outermost first. All gates are one, as they have one uid; all filters
-/// are one, as each of them has the same to lose.
+/// Every process that the launcher plans, in the order of tables: outermost first. All gates are one, as they have one
+/// uid; all filters are one, as each of them has the same to lose.
 pub fn posts(config: &Config) -> Vec<ProcessSpec> {
     // Only uids can be missing, and none are asked for.
     let mut posts = process_table(config, 1, None).unwrap_or_default();
@@ -146,8 +146,8 @@ impl Topology<'_> {
         found.collect()
     }
 
-    /// The processes that one may have a channel to. A site's have none to those of another site, but its worker to the workers of
-    /// sites on the same host.
+    /// The processes that one may have a channel to. A site's have none to those of another site, but its worker to the
+    /// workers of sites on the same host.
     fn near(&self, own: &ProcessSpec) -> BTreeSet<usize> {
         let Some((number, site)) = own.site_number().zip(own.site(self.config)) else {
             return (0..self.posts.len()).collect();

@@ -1,7 +1,7 @@
 //! What falls of a database with those who have to do with it: services that call it, its data proxy, its connector.
 //!
-//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, what statements are granted. Never: grants a right whose
-//! channel is not in the table; its callers look.
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, what statements are granted. Never: grants a
+//! right whose channel is not in the table; its callers look.
 
 use config::{DataSource, Database, Engine, Service, Site};
 
@@ -114,7 +114,8 @@ fn with_tables<'a>(
     found
 }
 
-/// With the connector of its server: all that is said on the connections, unless that is under TLS, which ends in the data proxy.
+/// With the connector of its server: all that is said on the connections, unless that is under TLS, which ends in the
+/// data proxy.
 pub fn with_connector<'a>(
     found: Reaches<'a>,
     granted: &Granted,

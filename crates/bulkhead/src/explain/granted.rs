@@ -1,7 +1,8 @@
-//! What services may ask of databases: the statements that the operator's files grant to each, and the tables that these name.
+//! The calls of databases that services may make: the statements that the operator's files grant to each, and the tables that
+//! these name.
 //!
-//! Runs in: the `bulkhead` command. Sees: the operator's files of statements. Never: asks a database; so it does not know of tables
-//! that a view, a function or a trigger reaches.
+//! Runs in: the `bulkhead` command. Sees: the operator's files of statements. Never: asks a database; so it does not
+//! know of tables that a view, a function or a trigger reaches.
 
 use std::collections::BTreeMap;
 use std::path::Path;

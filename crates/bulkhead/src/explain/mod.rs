@@ -1,7 +1,7 @@
 //! `bulkhead explain`: what falls with a process that an attacker owns.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration and files of statements, and
-//! answers of the admin role if a server runs. Never: changes anything, or needs a running server.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the operator's configuration and files of statements,
+//! and answers of the admin role if a server runs. Never: changes anything, or needs a running server.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3
 //! (the dependency graph of processes, services, users and state).
@@ -127,8 +127,8 @@ impl Report {
         Self::of(file, Gathered { config, posts, server, chosen: None }, granted)
     }
 
-    /// Of every process, and beside other servers; or of the process that is asked about in every respect, and of others what falls
-    /// with it.
+    /// Of every process, and beside other servers; or of the process that is asked about in every respect, and of
+    /// others what falls with it.
     fn of(file: String, gathered: Gathered, granted: Granted) -> Self {
         let Gathered { config, posts, server, chosen } = gathered;
         let assets = assets::of(&config, &granted);

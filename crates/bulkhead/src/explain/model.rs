@@ -3,8 +3,8 @@
 //! Runs in: the `bulkhead` command; pure. Sees: names of the operator's configuration. Never: does I/O, or knows
 //! how a particular server is built; that is said by `ours` and `others`.
 //!
-//! The work grows with what there is to say: a hundred thousand processes that share nothing are as many short answers, and
-//! those that all fall with one another are one.
+//! The work grows with what there is to say: a hundred thousand processes that share nothing are as many short answers,
+//! and those that all fall with one another are one.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 3.3:
 //! an edge (a, b) means that who can compromise a can compromise b; edges are transitive.
@@ -219,7 +219,8 @@ impl Model {
         fallen
     }
 
-    /// What is lost when `process` falls, one entry for each asset that is, in their order; the shortest way wins among equals.
+    /// The losses when `process` falls, one entry for each asset that is, in their order; the shortest way wins among
+    /// equals.
     pub fn losses(&self, process: usize) -> Vec<Reach> {
         let mut losses: BTreeMap<usize, Reach> = BTreeMap::new();
         let mut common: Vec<&Rc<[Reach]>> = Vec::new();

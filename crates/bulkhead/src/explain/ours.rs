@@ -39,8 +39,8 @@ pub struct Facts<'a> {
     pub granted: &'a Granted,
 }
 
-/// Our own server: a process for each of `posts`, in that order. What processes reach is said of those alone that fall with
-/// `chosen`, if there is one.
+/// Our own server: a process for each of `posts`, in that order. What processes reach is said of those alone that fall
+/// with `chosen`, if there is one.
 pub fn model(facts: Facts<'_>, posts: &[ProcessSpec], uids: &Uids, chosen: Option<usize>) -> Model {
     let (drags, places, circles) = together(facts.config, posts, uids);
     let processes = posts.iter().zip(drags).zip(places).map(|((post, drags), circle)| Process {

@@ -1,7 +1,8 @@
 //! What one site has to do with, of a configuration that may have thousands of others.
 //!
-//! Runs in: the `bulkhead` command. Sees: the operator's configuration, and answers of the admin role. Never: says less of a process
-//! than is said of it where everything is read, or that something is wrong: of that, who reads everything says more.
+//! Runs in: the `bulkhead` command. Sees: the operator's configuration, and answers of the admin role. Never: says less
+//! of a process than is said of it where everything is read, or that something is wrong: of that, who reads everything
+//! says more.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,8 +15,8 @@ use super::Gathered;
 use super::contacts::posts;
 use super::running::{self, Running, site_of};
 
-/// What there is to know of the process called `partition`; nothing if that is none of a site, or not one that can be told from what
-/// its site has to do with.
+/// What there is to know of the process called `partition`; nothing if that is none of a site, or not one that can be
+/// told from what its site has to do with.
 pub(super) fn of(path: &Path, partition: &str) -> Option<Gathered> {
     if Role::ALL.iter().any(|role| role.name() == partition) {
         return None;
@@ -27,7 +28,8 @@ pub(super) fn of(path: &Path, partition: &str) -> Option<Gathered> {
 
 fn of_site(path: &Path, partition: &str, ask: impl Fn(&Path) -> Result<Running, String>) -> Option<Gathered> {
     let (site, asked) = (site_of(partition), RefCell::new(None));
-    // By the uids that the server reports, sites fall together that have nothing to do with each other in the configuration.
+    // By the uids that the server reports, sites fall together that have nothing to do with each other in the
+    // configuration.
     let mut alike = |run_dir: &Path| -> Option<BTreeSet<String>> {
         let server = ask(run_dir);
         let names = server.as_ref().map_or_else(|_| Some(BTreeSet::new()), |running| running.alike(site));

@@ -1,4 +1,5 @@
-//! What is said of a process is the same, whether everything was read or what its site has to do with: of generated configurations.
+//! What is said of a process is the same, whether everything was read or what its site has to do with: of generated
+//! configurations.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -226,8 +227,8 @@ fn has_uid_of_role(whole: &Running, posts: &[ProcessSpec], of: &ProcessSpec) -> 
     !uids(None).is_disjoint(&uids(of.site_number()))
 }
 
-/// The answer for programs and that for people. Losses are sorted: a folder that several sites have stands where the first of them does
-/// of which something is known.
+/// The answer for programs and that for people. Losses are sorted: a folder that several sites have stands where the
+/// first of them does of which something is known.
 fn answers(report: &Report, chosen: usize) -> (Value, Vec<String>) {
     let mut answer = json::report(report, Some(chosen));
     let losses = answer["processes"][0]["losses"].as_array_mut().unwrap();

@@ -57,12 +57,14 @@ pub struct Running {
     pub missing: String,
 }
 
-/// Asks the server at `run_dir` for its processes, and the kernel for the jails of those that are called `name`, or of all.
+/// Asks the server at `run_dir` for its processes, and the kernel for the jails of those that are called `name`, or of
+/// all.
 pub fn ask(run_dir: &Path, name: Option<&str>) -> Result<Running, Fault> {
     read(&give(run_dir, &json!({ "command": "status" }))?, name)
 }
 
-/// The same of the processes of `site` alone, of those that have a uid of one of these, and of the launcher, if the server can tell.
+/// The same of the processes of `site` alone, of those that have a uid of one of these, and of the launcher, if the
+/// server can tell.
 pub fn ask_of(run_dir: &Path, site: &str, name: &str) -> Result<Running, Fault> {
     match give(run_dir, &json!({ "command": "status", "site": site, "alike": true })) {
         Ok(answer) => read(&answer, Some(name)),
@@ -117,7 +119,8 @@ impl Running {
         self.processes.iter().map(|live| (live.name.clone(), live.uid)).collect()
     }
 
-    /// The sites that have processes with a uid of one of a site's; `None` if one is a role's, with which something of all sites falls.
+    /// The sites that have processes with a uid of one of a site's; `None` if one is a role's, with which something of
+    /// all sites falls.
     pub fn alike(&self, site: &str) -> Option<BTreeSet<String>> {
         let own = self.processes.iter().filter(|live| site_of(&live.name) == site);
         let uids: HashSet<u32> = own.map(|live| live.uid).collect();
@@ -127,8 +130,8 @@ impl Running {
         (!has_role).then(|| names.into_iter().map(str::to_owned).collect())
     }
 
-    /// Where the server is not what the configuration says, or what it should be: in every respect, or as far as the process
-    /// `chosen` of `posts` is concerned.
+    /// Where the server is not what the configuration says, or what it should be: in every respect, or as far as the
+    /// process `chosen` of `posts` is concerned.
     pub fn notes(&self, posts: &[ProcessSpec], chosen: Option<usize>) -> Vec<String> {
         let concerned = chosen.map_or(posts, |post| &posts[post..=post]);
         let mut notes = Vec::new();

@@ -1,7 +1,7 @@
 //! Which of our own processes fall with which: all with the launcher, and those of one uid with each other.
 //!
-//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, and uids that the server reports. Never: makes a pair of
-//! each two of a uid, as all processes of a rootless run have one.
+//! Runs in: the `bulkhead` command; pure. Sees: the checked configuration, and uids that the server reports. Never:
+//! makes a pair of each two of a uid, as all processes of a rootless run have one.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ use wire::Role;
 use super::model::{Circle, Drag};
 use super::ours::Uids;
 
-/// The processes that fall with each, the circle that each is in, and all circles. Where no server says which uids there are, sites of
-/// one account have the same.
+/// The processes that fall with each, the circle that each is in, and all circles. Where no server says which uids
+/// there are, sites of one account have the same.
 pub fn together(
     config: &Config,
     posts: &[ProcessSpec],

@@ -26,8 +26,8 @@ pub struct New {
     /// What it is written in.
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     pub lang: Language,
-    /// The folder of the SDK: crates/service or python of Bulkhead's source [default: that of the source that this program was
-    /// built in]
+    /// The folder of the SDK: crates/service or python of Bulkhead's source [default: that of the source that this
+    /// program was built in]
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }

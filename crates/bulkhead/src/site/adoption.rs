@@ -1,7 +1,7 @@
 //! `bulkhead site add` and `adopt`: who comes by the name of a site, and whether with what the one before has left.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, the folder of sites and the state folder. Never:
-//! asks; a script is told what to write.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, the folder of sites and the state
+//! folder. Never: asks; a script is told what to write.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

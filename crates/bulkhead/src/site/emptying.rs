@@ -1,11 +1,13 @@
 //! Deletes the folder of a site that is gone, with all that its processes may have made in it.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it: as root, in folders of a tenant. Sees: names that the tenant has chosen,
-//! links, folders within folders, and what the tenant changes meanwhile if one of its processes lives on. Never: follows a
-//! link, opens a path of more than one name, leaves the file system, opens a file, or goes on for ever.
+//! Runs in: the `bulkhead` command, as whoever types it: as root, in folders of a tenant. Sees: names that the tenant
+//! has chosen, links, folders within folders, and what the tenant changes meanwhile if one of its processes lives on.
+//! Never: follows a link, opens a path of more than one name, leaves the file system, opens a file, or goes on for
+//! ever.
 //!
-//! SECURITY: a name is deleted in a folder that is open, and only a name: what a hard link or a symbolic link leads to stays as it
-//! is. A folder that is taken away meanwhile is emptied where it is then, which is where the tenant could have emptied it.
+//! SECURITY: a name is deleted in a folder that is open, and only a name: what a hard link or a symbolic link leads to
+//! stays as it is. A folder that is taken away meanwhile is emptied where it is then, which is where the tenant could
+//! have emptied it.
 
 use std::ffi::CString;
 use std::io;
@@ -20,8 +22,8 @@ use rustix::io::Errno;
 pub const EMPTYING_MAX: Duration = Duration::from_secs(600);
 /// LIMIT: names that are read at once, of at most 255 bytes.
 const NAMES_MAX: usize = 4096;
-/// LIMIT: folders that are open at a time. What lies deeper is moved to the top first: a tenant can make folders deeper than
-/// any number of descriptors.
+/// LIMIT: folders that are open at a time. What lies deeper is moved to the top first: a tenant can make folders deeper
+/// than any number of descriptors.
 const DEPTH_MAX: usize = 32;
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -89,8 +91,8 @@ impl Emptying {
             return self.move_up(folder, name);
         }
         if !rustix::process::geteuid().is_root() {
-            // Without root, whoever made the folder is this user, and may have left itself no permission. If it is somebody
-            // else, the next call says so.
+            // Without root, whoever made the folder is this user, and may have left itself no permission. If it is
+            // somebody else, the next call says so.
             let _ = rustix::fs::chmodat(folder, name, Mode::RWXU, AtFlags::empty());
         }
         match inside(folder, name) {

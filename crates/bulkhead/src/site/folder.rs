@@ -1,10 +1,10 @@
 //! The folder of `include`: one file for each site, which comes and goes by one `rename` or `link`.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the names of that folder. Never: leaves half a file where a
-//! server reads sites, or writes over a file.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the names of that folder. Never: leaves half a file
+//! where a server reads sites, or writes over a file.
 //!
-//! `NAME.toml` has the site NAME; `NAME.toml.disabled` is no file of sites. A name that begins with a dot is a file on its
-//! way in, or out.
+//! `NAME.toml` has the site NAME; `NAME.toml.disabled` is no file of sites. A name that begins with a dot is a file on
+//! its way in, or out.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

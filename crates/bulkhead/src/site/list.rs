@@ -1,7 +1,7 @@
 //! `bulkhead site list`: the sites of a configuration, those that are disabled, and names of which something is left.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the configuration, and names in the state folder. Never: changes
-//! anything.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the configuration, and names in the state folder. Never:
+//! changes anything.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

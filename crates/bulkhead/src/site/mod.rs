@@ -1,10 +1,10 @@
 //! `bulkhead site`: sites that come and go, each with a file of its own.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, and the folder of `include`. Never: leaves a
-//! file in the folder that the server has refused.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, and the folder of `include`. Never:
+//! leaves a file in the folder that the server has refused.
 //!
-//! A change is made to the folder, and the server that runs reads its configuration again; if it refuses, the change is taken
-//! back. So the files say what runs, whichever step the command is killed at.
+//! A change is made to the folder, and the server that runs reads its configuration again; if it refuses, the change is
+//! taken back. So the files say what runs, whichever step the command is killed at.
 
 mod adoption;
 mod emptying;

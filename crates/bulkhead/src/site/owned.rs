@@ -1,8 +1,8 @@
 //! Looks for files that uids own: in a copy of this process, which has a deadline.
 //!
-//! Runs in: the `bulkhead` command, as root: in folders of tenants, which make them as large and as deep as they like. Sees: names,
-//! owners and groups. Never: follows a link below a folder that was named, opens a file, or crosses to another file system; takes
-//! what it could not read for searched.
+//! Runs in: the `bulkhead` command, as root: in folders of tenants, which make them as large and as deep as they like.
+//! Sees: names, owners and groups. Never: follows a link below a folder that was named, opens a file, or crosses to
+//! another file system; takes what it could not read for searched.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -21,7 +21,8 @@ use sys::process::Exit;
 
 use crate::fault::Fault;
 
-/// LIMIT: how long a search may take; some ten million files on a disk. A tenant with more is named, and nothing is given back.
+/// LIMIT: how long a search may take; some ten million files on a disk. A tenant with more is named, and nothing is
+/// given back.
 pub const SEARCH_MAX: Duration = Duration::from_secs(300);
 /// LIMIT: folders of one search that wait to be looked into, each with a name of at most 255 bytes.
 const WAITING_MAX: usize = 1 << 20;
@@ -175,7 +176,8 @@ impl<'s> Search<'s> {
             };
             let inner = match inside(folder, &name) {
                 Ok(inner) => inner,
-                // Folders of sites that run come and go. This one was looked at, and what has moved it is not of these uids.
+                // Folders of sites that run come and go. This one was looked at, and what has moved it is not of these
+                // uids.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 Err(Errno::XDEV) if self.is_a_top(folder, &name) => continue,
                 Err(Errno::XDEV) => {

@@ -1,7 +1,7 @@
 //! `bulkhead site remove --purge`: deletes what a site has left, once its processes have ended.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: numbers of processes, and [folders](super::emptying) of tenants. Never:
-//! deletes something of a site that the configuration has, or that has a process.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: numbers of processes, and [folders](super::emptying) of
+//! tenants. Never: deletes something of a site that the configuration has, or that has a process.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

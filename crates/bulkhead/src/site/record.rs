@@ -1,7 +1,7 @@
 //! What the operator says of the names of sites: which have ended, and who takes over what is left.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: the state folder, which its owner alone can write. Never: writes to
-//! one of another user, where that user could have put a link.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: the state folder, which its owner alone can write.
+//! Never: writes to one of another user, where that user could have put a link.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! `bulkhead site remove`: the end of a site, and of the generation of its name.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, the folder of sites and the state folder. Never:
-//! has what is left go to whoever comes next, whichever step it is killed at after the file is out of the folder for good.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words, the folder of sites and the state
+//! folder. Never: has what is left go to whoever comes next, whichever step it is killed at after the file is out of
+//! the folder for good.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! Turns of commands that change one folder: each has the folder to itself.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: a folder that others may be able to open. Never: waits for ever:
-//! whoever can open a folder can lock it.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: a folder that others may be able to open. Never: waits
+//! for ever: whoever can open a folder can lock it.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,10 +1,11 @@
 //! `bulkhead site uids`: whose each uid is, and those that sites have left are given back.
 //!
-//! Runs in: the `bulkhead` command, as root. Sees: the table of uids, the configuration, processes, and [folders](super::owned) of
-//! tenants. Never: gives a uid back that a process has, that owns a file in a folder that is known, or of which that is not known.
+//! Runs in: the `bulkhead` command, as root. Sees: the table of uids, the configuration, processes, and
+//! [folders](super::owned) of tenants. Never: gives a uid back that a process has, that owns a file in a folder that is
+//! known, or of which that is not known.
 //!
-//! No process has the uid before the search, and none after it, and the site has not come back meanwhile: so nothing of it can be
-//! made where the search has been already.
+//! No process has the uid before the search, and none after it, and the site has not come back meanwhile: so nothing of
+//! it can be made where the search has been already.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The words after `bulkhead site add` as the file of a site.
 //!
-//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words. Never: writes a path that means another file
-//! elsewhere: all are absolute.
+//! Runs in: the `bulkhead` command, as whoever types it. Sees: that person's words. Never: writes a path that means
+//! another file elsewhere: all are absolute.
 
 use std::path::Path;
 

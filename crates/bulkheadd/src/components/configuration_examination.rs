@@ -1,12 +1,13 @@
-//! What a changed configuration names is examined beside the loop, before the configuration is used: first what the kernel answers
-//! for, and if that is not all, everything once more by a copy that waits for others' file systems, for a shorter time. If that is too
-//! short, the configuration is used without: whoever answers for a file system must not keep others' changes waiting.
+//! What a changed configuration names is examined beside the loop, before the configuration is used: first what the
+//! kernel answers for, and if that is not all, everything once more by a copy that waits for others' file systems, for
+//! a shorter time. If that is too short, the configuration is used without: whoever answers for a file system must not
+//! keep others' changes waiting.
 //!
-//! The copy says when it has found everything, and is not waited for until it has gone: of 10,000 sites, the kernel takes milliseconds to
-//! take its memory apart.
+//! The copy says when it has found everything, and is not waited for until it has gone: of 10,000 sites, the kernel
+//! takes milliseconds to take its memory apart.
 //!
-//! Runs in: the launcher, as root; a copy of it examines. Sees: what the copy has found, in memory that both share. Never: waits
-//! for the copy, or for longer than [`TIME`].
+//! Runs in: the launcher, as root; a copy of it examines. Sees: what the copy has found, in memory that both share.
+//! Never: waits for the copy, or for longer than [`TIME`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,7 +30,8 @@ use supervisor::examine::{Loaded, Recorded, Recording};
 use supervisor::leaving::Leaving;
 use supervisor::opened_files::OpenedFiles;
 
-/// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128 files.
+/// LIMIT: how long what a configuration names may be examined: what reads certificates and users has 20 s for each 128
+/// files.
 const TIME: Duration = Duration::from_secs(60);
 
 /// By which a copy says that it has found everything.
@@ -83,8 +85,8 @@ struct Running {
 }
 
 impl ConfigurationExamination {
-    /// Begins one: a copy of this process has `load` load the configuration, once `look` has said which files have changed. The copy
-    /// waits for others' file systems, if it is known what one has found that does not.
+    /// Begins one: a copy of this process has `load` load the configuration, once `look` has said which files have
+    /// changed. The copy waits for others' file systems, if it is known what one has found that does not.
     pub(crate) fn begin(
         &mut self,
         supervisor: &mut Supervisor,
@@ -146,7 +148,8 @@ impl ConfigurationExamination {
         self.result.take()
     }
 
-    /// Notes what has come of one. Where that did not wait, one that does is next, unless another waits still that was killed.
+    /// Notes what has come of one. Where that did not wait, one that does is next, unless another waits still that was
+    /// killed.
     fn ended(&mut self, purpose: Purpose, first: Option<Recorded>, found: Option<Recorded>) {
         let may_wait = first.is_none() && self.leaving.each().next().is_none();
         let is_to_be_waited_for = may_wait && found.as_ref().is_some_and(Recorded::leaves_out);

@@ -10,8 +10,8 @@ const WAIT: Duration = Duration::from_millis(200);
 /// The most orders that wait for one answer; what is asked beyond them is not answered.
 const WAITING_MAX: usize = 64;
 
-/// An answer, which serves all who have asked until it is complete: each `Order` is the admin process that has asked and the ticket of
-/// its order, with what it wants to see where that differs.
+/// An answer, which serves all who have asked until it is complete: each `Order` is the admin process that has asked
+/// and the ticket of its order, with what it wants to see where that differs.
 #[derive(Debug, Default)]
 pub(crate) struct FanOut<Order = (u64, u32)> {
     until: Option<Instant>,

@@ -1,7 +1,8 @@
-//! Copies of files of sites as they were good last, for the next start: made beside the loop, each time something else runs.
+//! Copies of files of sites as they were good last, for the next start: made beside the loop, each time something else
+//! runs.
 //!
-//! Runs in: the launcher, as root; a copy of it writes. Sees: the texts that run. Never: waits for the disk; has what stands in for a
-//! file that was left out take the place of what was good last.
+//! Runs in: the launcher, as root; a copy of it writes. Sees: the texts that run. Never: waits for the disk; has what
+//! stands in for a file that was left out take the place of what was good last.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

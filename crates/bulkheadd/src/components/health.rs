@@ -1,11 +1,12 @@
 //! Processes that hang, and processes that are to be replaced before anything is wrong with them.
 //!
-//! Runs in: the launcher, as root. Sees: numbers of partitions in use, counters of processes, and what the kernel says of them.
-//! Never: wakes a process that nobody uses; ends one that answers.
+//! Runs in: the launcher, as root. Sees: numbers of partitions in use, counters of processes, and what the kernel says
+//! of them. Never: wakes a process that nobody uses; ends one that answers.
 //!
-//! Processes are asked for their counters, as for `bulkhead status`, when `wire::Heartbeat` says so. Gates and sites say which
-//! partitions are in use; the kernel says when connections come. A process that does not answer for `hang_after`, a gate for less,
-//! is ended and started again like one that has ended by itself. Programs of the operator's are told to end first.
+//! Processes are asked for their counters, as for `bulkhead status`, when `wire::Heartbeat` says so. Gates and sites
+//! say which partitions are in use; the kernel says when connections come. A process that does not answer for
+//! `hang_after`, a gate for less, is ended and started again like one that has ended by itself. Programs of the
+//! operator's are told to end first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Which processes were asked whether they are there, and which of them hang.
 //!
-//! Runs in: the launcher, as root. Sees: what the kernel says of processes. Never: takes one for hung that has had no processor, or
-//! whose answer the launcher has not read yet.
+//! Runs in: the launcher, as root. Sees: what the kernel says of processes. Never: takes one for hung that has had no
+//! processor, or whose answer the launcher has not read yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -43,7 +43,8 @@ impl HealthChecks {
         self.timed.first().map(|(at, _)| *at)
     }
 
-    /// The processes that hang, each with how long it has not answered. One that spins, or waits for a disk, has `hang_after`.
+    /// The processes that hang, each with how long it has not answered. One that spins, or waits for a disk, has
+    /// `hang_after`.
     pub(super) fn take_hung(
         &mut self,
         supervisor: &mut Supervisor,

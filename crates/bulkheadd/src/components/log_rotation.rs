@@ -23,7 +23,8 @@ use supervisor::spawn::context::duplicate;
 ///
 /// LIMIT: longer than one that retires reads on.
 const CONFIRM_WAIT: Duration = Duration::from_secs(10);
-/// LIMIT: how often it is looked which access logs nobody needs; one that is closed was needed for nothing for as long as this.
+/// LIMIT: how often it is looked which access logs nobody needs; one that is closed was needed for nothing for as long
+/// as this.
 const REST_LOOK: Duration = Duration::from_secs(60);
 /// The most orders that wait.
 const WAITING_MAX: usize = 64;
@@ -117,7 +118,8 @@ impl LogRotation {
         for logger in supervisor.active(Role::Logger, None) {
             supervisor.send(logger, &LauncherToLogger::Confirm { ticket }, None);
         }
-        // One that retires has the old files, and is done with them when it ends; one that is on its way gets the new ones.
+        // One that retires has the old files, and is done with them when it ends; one that is on its way gets the new
+        // ones.
         let is_logger =
             |process: &Process| process.is_configured && supervisor.spec(process.slot).role == Role::Logger;
         let loggers = supervisor.processes().iter().filter(|(_, process)| is_logger(process));
@@ -212,7 +214,8 @@ impl LogRotation {
         self.hand_over(supervisor)
     }
 
-    /// Opens the logs of the configuration that is to be. Loggers get those of the sites that come, which nobody else has.
+    /// Opens the logs of the configuration that is to be. Loggers get those of the sites that come, which nobody else
+    /// has.
     pub(crate) fn stage(&mut self, supervisor: &mut Supervisor, added: &[u16]) -> Result<(), Error> {
         let logs = self.logs.open_next(&supervisor.context().config, SystemTime::now())?;
         let added: Vec<usize> = added.iter().copied().map(usize::from).collect();
@@ -242,16 +245,16 @@ impl LogRotation {
         self.log_missing_syslog(supervisor);
     }
 
-    /// Forgets the logs of a configuration that was given up: files that were made for it go with it. Those of sites that serve on
-    /// stay, which were opened meanwhile.
+    /// Forgets the logs of a configuration that was given up: files that were made for it go with it. Those of sites
+    /// that serve on stay, which were opened meanwhile.
     pub(crate) fn unstage(&mut self) {
         if let Some(staged) = self.staged.take() {
             self.logs.take_opened(&staged);
         }
     }
 
-    /// Has these sites be places, which were tried and are there no more: loggers close their files, and what is logged of them goes
-    /// to the log of no site.
+    /// Has these sites be places, which were tried and are there no more: loggers close their files, and what is logged
+    /// of them goes to the log of no site.
     pub(crate) fn take_places(&mut self, supervisor: &mut Supervisor, tried: &[u16]) {
         self.logs.take_places(&supervisor.context().config);
         for logger in supervisor.active(Role::Logger, None) {

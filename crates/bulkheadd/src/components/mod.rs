@@ -1,7 +1,7 @@
 //! What the launcher does besides starting, restarting and ending processes: one file for each concern.
 //!
-//! A component has fields of its own, and gets the supervisor while it works: it cannot reach the fields of another. A new
-//! one is a file here, and a field of the launcher's `Components`.
+//! A component has fields of its own, and gets the supervisor while it works: it cannot reach the fields of another. A
+//! new one is a file here, and a field of the launcher's `Components`.
 
 pub(crate) mod admin_commands;
 pub(crate) mod admin_socket;
@@ -46,7 +46,8 @@ pub(crate) trait Component {
     /// A process has ended: nothing of what was expected of the process comes any more.
     fn on_exit(&mut self, _supervisor: &mut Supervisor, _ended: &mut Ended) {}
 
-    /// Whether `serial` is a process that this component has started besides those of the supervisor, and that may have ended.
+    /// Whether `serial` is a process that this component has started besides those of the supervisor, and that may have
+    /// ended.
     fn on_helper_exit(&mut self, _supervisor: &mut Supervisor, _serial: u64) -> bool {
         false
     }

@@ -9,8 +9,8 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// LIMIT: messages that wait for a service manager which does not read; of more, the oldest are lost. A start and a stop
-/// send three, a reload two.
+/// LIMIT: messages that wait for a service manager which does not read; of more, the oldest are lost. A start and a
+/// stop send three, a reload two.
 const WAITING_MAX: usize = 64;
 
 /// Where messages go, and what has yet to be sent.

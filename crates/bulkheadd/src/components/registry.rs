@@ -1,7 +1,7 @@
 //! The file by which commands find this server, and word to `bulkhead serve` that it serves.
 //!
-//! Runs in: the launcher. Sees no untrusted bytes. Never: fails a start: a server that cannot be written down is found by
-//! its run directory.
+//! Runs in: the launcher. Sees no untrusted bytes. Never: fails a start: a server that cannot be written down is found
+//! by its run directory.
 
 use std::ffi::OsString;
 use std::io;

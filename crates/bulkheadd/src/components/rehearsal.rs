@@ -1,9 +1,10 @@
 //! The program of another launcher, run once to see whether it could take the place of this one.
 //!
-//! Runs in: the launcher, as root. Sees: what a program prints that the administrator has installed, and how it ends. Never:
-//! waits longer than [`REHEARSAL_MAX`] while it serves.
+//! Runs in: the launcher, as root. Sees: what a program prints that the administrator has installed, and how it ends.
+//! Never: waits longer than [`REHEARSAL_MAX`] while it serves.
 //!
-//! The program is given the same record and the same descriptors as later in earnest, in a child, and does all that can fail.
+//! The program is given the same record and the same descriptors as later in earnest, in a child, and does all that can
+//! fail.
 
 use std::fs::File;
 use std::io::Read as _;

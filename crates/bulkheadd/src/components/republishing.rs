@@ -1,7 +1,7 @@
 //! Having a publisher read its templates again.
 //!
-//! Runs in: the launcher, as root. Sees: which publisher is meant, as a number. Never: reads what the publisher says of it; the
-//! admin role gets the other end of the socket.
+//! Runs in: the launcher, as root. Sees: which publisher is meant, as a number. Never: reads what the publisher says of
+//! it; the admin role gets the other end of the socket.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,7 @@
 //! What the service manager is told: that the server is up, reloads, stops and lives, and a line about it.
 //!
-//! Runs in: the launcher. Sees no untrusted bytes. Never: says that the launcher lives from anywhere but its main loop, as a
-//! loop that hangs is what the watchdog is for; fails anything if nobody can be told.
+//! Runs in: the launcher. Sees no untrusted bytes. Never: says that the launcher lives from anywhere but its main loop,
+//! as a loop that hangs is what the watchdog is for; fails anything if nobody can be told.
 
 use std::time::{Duration, Instant};
 
@@ -130,8 +130,8 @@ impl ServiceManager {
         }
     }
 
-    /// Says what there is now if that is something else than before. A server in which something happens all the time says so
-    /// once in [`STATUS_EVERY`].
+    /// Says what there is now if that is something else than before. A server in which something happens all the time
+    /// says so once in [`STATUS_EVERY`].
     fn look(&mut self, supervisor: &Supervisor, now: Instant) {
         self.is_outdated = self.next_look.is_some_and(|next| now < next);
         if self.is_outdated {

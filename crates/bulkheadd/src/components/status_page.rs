@@ -1,7 +1,7 @@
 //! What of a status somebody wants to see: a role, a site, a page of the list.
 //!
-//! Runs in: the launcher. Sees: enumerations and numbers of the admin role, which may be compromised. Never: asks or describes a
-//! process that is not on the page.
+//! Runs in: the launcher. Sees: enumerations and numbers of the admin role, which may be compromised. Never: asks or
+//! describes a process that is not on the page.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! The numbers by which orders name what there is: sites, services, roles, single workers of them.
 //!
-//! Runs in: the launcher. Sees: names of the checked configuration. Never: gives a number a second time, as an order that is on its
-//! way may still have it; keeps the name of what is gone.
+//! Runs in: the launcher. Sees: names of the checked configuration. Never: gives a number a second time, as an order
+//! that is on its way may still have it; keeps the name of what is gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -48,8 +48,8 @@ impl Targets {
         self.items().into_iter().for_each(|item| record.add(item));
     }
 
-    /// The names in the order of their numbers. A number that no name has any more is a name without a letter; many of them, which
-    /// a server has that sites come to and leave for years, are said in one.
+    /// The names in the order of their numbers. A number that no name has any more is a name without a letter; many of
+    /// them, which a server has that sites come to and leave for years, are said in one.
     fn items(&self) -> Vec<LauncherToSuccessor> {
         let says_each = (self.next as usize).saturating_sub(self.named.len()) <= UNNAMED_EACH;
         let (mut items, mut number) = (Vec::new(), 0);
@@ -159,7 +159,8 @@ impl Targets {
         self.all().map(|(_, name)| name).filter(|name| !name.contains(WORKER_OF))
     }
 
-    /// The name and the slots of a number; no slots, if it has gone with a change of the configuration. `None` if it never was one.
+    /// The name and the slots of a number; no slots, if it has gone with a change of the configuration. `None` if it
+    /// never was one.
     pub fn target(&self, number: u32) -> Option<(&str, &[usize])> {
         match self.named.get(&number) {
             Some((name, slots)) => Some((name, slots)),
@@ -179,7 +180,8 @@ impl Targets {
     }
 }
 
-/// The names that stand for slots: one for all slots of a name, and where a partition has several workers, one for each of them.
+/// The names that stand for slots: one for all slots of a name, and where a partition has several workers, one for each
+/// of them.
 fn names_of(specs: &[(usize, &ProcessSpec)]) -> Vec<(String, usize)> {
     let beside = specs.iter().filter(|(_, spec)| !spec.is_first());
     let several: HashSet<(Role, &str)> = beside.map(|(_, spec)| (spec.role, &*spec.name)).collect();

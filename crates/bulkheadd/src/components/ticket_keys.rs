@@ -1,4 +1,5 @@
-//! The secrets that sites encrypt tickets under: made here, so that a site's worker can read what the one before it wrote.
+//! The secrets that sites encrypt tickets under: made here, so that a site's worker can read what the one before it
+//! wrote.
 //!
 //! Runs in: the launcher. Sees nothing. Never: writes one anywhere, or gives it to another site's worker.
 

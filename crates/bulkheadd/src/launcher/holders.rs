@@ -1,7 +1,7 @@
 //! Writes down whose the names of sites are, when the launcher starts with them and when a change of them holds.
 //!
-//! Runs in: the launcher, as root. Sees: the configuration that runs, and the owners of its folders. Never: fails a reload: what is
-//! not written down is asked less, and the log says so.
+//! Runs in: the launcher, as root. Sees: the configuration that runs, and the owners of its folders. Never: fails a
+//! reload: what is not written down is asked less, and the log says so.
 
 use supervisor::site_names::generations::Generations;
 

@@ -1,7 +1,7 @@
 //! Files of sites that are left out: which one an order means, what is said of them, and what is tried without them.
 //!
-//! Runs in: the launcher, as root. Sees: the numbers that stand for names in orders, and names in the folder of `include`. Never: has
-//! one site's file keep another site's change from being carried out, unless that was ordered.
+//! Runs in: the launcher, as root. Sees: the numbers that stand for names in orders, and names in the folder of
+//! `include`. Never: has one site's file keep another site's change from being carried out, unless that was ordered.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -35,8 +35,8 @@ impl Launcher {
         let mut wanted = Wanted { tolerance, ..Wanted::new(mode, look) };
         match extent {
             Extent::One => wanted.only = Some(self.file_of_site(site)?),
-            // Whoever has written one file waits for that, and not for what others have written. A file that nobody knows is not
-            // there any more, and nothing of it runs.
+            // Whoever has written one file waits for that, and not for what others have written. A file that nobody
+            // knows is not there any more, and nothing of it runs.
             Extent::Seen if site != 0 => {
                 wanted.only = self.file_of_site(site).ok();
                 wanted.must.clone_from(&wanted.only);
@@ -85,7 +85,8 @@ impl Launcher {
         }
     }
 
-    /// The name of the file that has a site, by the site's number; `None` for what is nobody's alone, and for sites of the main file.
+    /// The name of the file that has a site, by the site's number; `None` for what is nobody's alone, and for sites of
+    /// the main file.
     pub(super) fn file_of_number(&self, site: u16) -> Option<OsString> {
         if site == NO_PARTITION {
             return None;
@@ -110,8 +111,8 @@ impl Launcher {
         self.begin_examination(asker, wanted, 1, None);
     }
 
-    /// Takes notice of the files that were left out of what runs from now on. Where one file alone was taken in, nothing is known of
-    /// others.
+    /// Takes notice of the files that were left out of what runs from now on. Where one file alone was taken in,
+    /// nothing is known of others.
     pub(super) fn take_left_out(&mut self, mut left_out: Vec<LeftOut>, only: Option<&OsStr>) {
         let known = &mut self.components.admin_commands.left_out;
         if let Some(only) = only {
@@ -137,7 +138,8 @@ impl Launcher {
         left_out.filter_map(|left| left.file.file_name()).map(OsStr::to_owned).collect()
     }
 
-    /// Has the log say which files are left out; or whether one is that was taken in alone: of others there is nothing new.
+    /// Has the log say which files are left out; or whether one is that was taken in alone: of others there is nothing
+    /// new.
     pub(super) fn log_left_out(&mut self, when: &str, only: Option<&OsStr>) {
         let mut left_out = self.components.admin_commands.left_out.clone();
         left_out.retain(|left| only.is_none_or(|only| left.file.file_name() == Some(only)));

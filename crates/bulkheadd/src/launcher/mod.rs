@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
 //! because of something that a child did.
 //!
-//! Whatever needs both a process and a component is decided here: what a new process is sent, which component a message is
-//! for, and which command fails with a process that has ended. A component sees the supervisor alone.
+//! Decisions that need both a process and a component are made here: what a new process is sent, which component a message
+//! is for, and which command fails with a process that has ended. A component sees the supervisor alone.
 
 mod configure;
 mod holders;
@@ -68,14 +68,16 @@ use supervisor::survivors::{self, Ended};
 use sys::signals::Signal;
 use wire::Role;
 
-/// LIMIT: for how long programs are examined one after the other at the start of the server, when nothing is served yet. What is
-/// left then is examined beside the loop.
+/// LIMIT: for how long programs are examined one after the other at the start of the server, when nothing is served
+/// yet. What is left then is examined beside the loop.
 const EXAMINED_AT_START: Duration = Duration::from_secs(10);
 
-/// LIMIT: for how long one process is waited for then, until it executes its program; it is one on its way from then on.
+/// LIMIT: for how long one process is waited for then, until it executes its program; it is one on its way from then
+/// on.
 const BEGUN_AT_START: Duration = Duration::from_secs(2);
 
-/// LIMIT: warnings of a configuration that are lines of the log, of each start and each reload: they may be of thousands of tenants' files.
+/// LIMIT: warnings of a configuration that are lines of the log, of each start and each reload: they may be of
+/// thousands of tenants' files.
 const WARNINGS_LOGGED_MAX: usize = 100;
 
 /// What the launcher does besides looking after processes.
@@ -282,8 +284,8 @@ impl Launcher {
         }
     }
 
-    /// Starts a process for each slot. As many are on their way at a time as there are processors: most of a start goes on in
-    /// the child, which makes its jail.
+    /// Starts a process for each slot. As many are on their way at a time as there are processors: most of a start goes
+    /// on in the child, which makes its jail.
     fn start_all(&mut self) {
         let rests = |slot: &usize| self.supervisor.slot(*slot).rests;
         let mut slots: Vec<usize> = (0..self.supervisor.specs().len()).filter(|slot| !rests(slot)).collect();
@@ -293,9 +295,9 @@ impl Launcher {
         self.supervisor.examine_beside();
     }
 
-    /// Starts a process for each of these slots, and waits for them; those that take long are on their way from then on. Those that may
-    /// be given one program file, under different uids, are not on their way at the same time. Up to a time, what is to be known of
-    /// programs is found out here, and from then on beside the loop.
+    /// Starts a process for each of these slots, and waits for them; those that take long are on their way from then
+    /// on. Those that may be given one program file, under different uids, are not on their way at the same time. Up to
+    /// a time, what is to be known of programs is found out here, and from then on beside the loop.
     fn start_each(&mut self, slots: Vec<usize>, examined_until: Instant) {
         let at_once = processor_count();
         let mut begun = VecDeque::new();
@@ -341,8 +343,8 @@ impl Launcher {
         self.configure_new();
     }
 
-    /// Whether one of these has to execute its program before the process of a slot may be given that. Of filters it is not said
-    /// which one is next.
+    /// Whether one of these has to execute its program before the process of a slot may be given that. Of filters it is
+    /// not said which one is next.
     fn is_in_the_way(&self, begun: &VecDeque<(usize, Result<BegunProcess, Error>)>, slot: usize) -> bool {
         let is_filter = self.supervisor.spec(slot).role == Role::Filter;
         begun.iter().any(|(other, _)| is_filter || self.supervisor.share_program(slot, *other))

@@ -1,8 +1,8 @@
-//! A configuration is read again beside the one that runs: what it names is examined by a copy of the launcher, and then the launcher reads
-//! the files that differ.
+//! A configuration is read again beside the one that runs: what it names is examined by a copy of the launcher, and
+//! then the launcher reads the files that differ.
 //!
-//! Runs in: the launcher, as root, and a copy of it. Sees: the configuration file, and those that it includes. Never: looks in the loop at
-//! what the configuration names; reads a file that is as it was, unless something is wrong.
+//! Runs in: the launcher, as root, and a copy of it. Sees: the configuration file, and those that it includes. Never:
+//! looks in the loop at what the configuration names; reads a file that is as it was, unless something is wrong.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -62,8 +62,8 @@ impl Launcher {
         Ok(true)
     }
 
-    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of. What it names
-    /// is examined, and what has changed is looked for, unless another process has found both out.
+    /// Reads the configuration again: all files of sites that have changed, or those that the kernel has said so of.
+    /// What it names is examined, and what has changed is looked for, unless another process has found both out.
     pub(super) fn read_configuration(
         &mut self,
         wanted: &Wanted,
@@ -87,13 +87,14 @@ impl Launcher {
         read
     }
 
-    /// Reads the generations of names, which the commands write. If the file cannot be read, the examiner says so, and nothing changes.
+    /// Reads the generations of names, which the commands write. If the file cannot be read, the examiner says so, and
+    /// nothing changes.
     fn look_at_generations(&mut self) {
         let _ = self.identities.as_mut().map(Uids::look_again);
     }
 
-    /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one file then, as
-    /// it does after a start.
+    /// Reads all files of the configuration now, while nobody waits for that: the next `bulkhead site add` reads one
+    /// file then, as it does after a start.
     pub(super) fn know_files(&mut self) {
         if self.supervisor.context().config.include.is_some()
             && let Ok(false) = self.examine_configuration(Purpose::Know, None)
@@ -102,8 +103,8 @@ impl Launcher {
         }
     }
 
-    /// Reads all files, and takes notice of those that are wrong: of the launcher before, only what runs is known. A mistake of the main
-    /// file is for those to hear who order a reload.
+    /// Reads all files, and takes notice of those that are wrong: of the launcher before, only what runs is known. A
+    /// mistake of the main file is for those to hear who order a reload.
     pub(super) fn know_left_out(&mut self, found: Option<&Recorded>) {
         if let Ok(judged) = self.read_configuration(&Wanted::all(), found) {
             self.take_left_out(judged.left_out, None);
@@ -112,7 +113,8 @@ impl Launcher {
     }
 }
 
-/// The files of sites that may be others than those that were read last; `None` if it can be any, or if all are looked at anyway.
+/// The files of sites that may be others than those that were read last; `None` if it can be any, or if all are looked
+/// at anyway.
 fn changed_files(
     (path, read_files, site_watch): (&Path, &Cache, &SiteWatch),
     wanted: &Wanted,

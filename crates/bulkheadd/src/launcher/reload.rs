@@ -1,7 +1,7 @@
 //! Another configuration in the place of the one that runs: `bulkhead reload`, and SIGHUP.
 //!
-//! Runs in: the launcher, as root. Sees: the configuration file, as at the start. Never: ends a process before those that
-//! take its place have come up; touches a process for which nothing has changed.
+//! Runs in: the launcher, as root. Sees: the configuration file, as at the start. Never: ends a process before those
+//! that take its place have come up; touches a process for which nothing has changed.
 //!
 //! First the processes of new and changed sites are started, beside those that serve. When all have come up, gates are
 //! sent the new listeners, routes and filters, each gate in one transaction, and the processes of sites that have gone

@@ -1,7 +1,7 @@
 //! A launcher that goes on with the work of the one before, by its record.
 //!
-//! Runs in: the launcher, as root. Sees: the record, and the configuration that runs. Never: has an effect outside of this process
-//! before [`Resumed::hold`]: until then the launcher before can be put back.
+//! Runs in: the launcher, as root. Sees: the record, and the configuration that runs. Never: has an effect outside of
+//! this process before [`Resumed::hold`]: until then the launcher before can be put back.
 
 use std::fs::File;
 use std::os::fd::{OwnedFd, RawFd};

@@ -1,8 +1,8 @@
 //! A changed configuration is staged beside the one that runs: each step, and its way back.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: leaves anything of a change that does not come to
-//! hold, but for what others may know: numbers rest for a while before they are used again, and a uid that a process may have
-//! had stays its owner's.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: leaves anything of a change that does not
+//! come to hold, but for what others may know: numbers rest for a while before they are used again, and a uid that a
+//! process may have had stays its owner's.
 
 use wire::stapler::LauncherToStapler;
 use wire::tls::LauncherToSigner;

@@ -1,11 +1,11 @@
 //! For how long one step of the launcher's loop keeps all others waiting.
 //!
-//! Runs in: the launcher, as root. Sees: the clock, and what the kernel says of this process's waiting. Never: asks for more
-//! than one system call at the beginning of a step and one at its end.
+//! Runs in: the launcher, as root. Sees: the clock, and what the kernel says of this process's waiting. Never: asks for
+//! more than one system call at the beginning of a step and one at its end.
 //!
-//! A step's own time is what it computes and what it waits for: a file, a helper, a disk. What it waits for a processor is
-//! the machine's load and nobody's fault in the loop; the kernel counts that (`schedstat`), and it is left out. CPU time
-//! alone would leave out what matters most: a `close` that blocks, a FIFO that is opened.
+//! A step's own time is what it computes and what it waits for: a file, a helper, a disk. What it waits for a processor
+//! is the machine's load and nobody's fault in the loop; the kernel counts that (`schedstat`), and it is left out. CPU
+//! time alone would leave out what matters most: a `close` that blocks, a FIFO that is opened.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;

@@ -1,11 +1,11 @@
-//! Changes that are carried out as one: all that has to be started is started beside what runs, and takes its place when
-//! all of it has come up; or else it ends, and nothing has changed.
+//! Changes that are carried out as one: all that has to be started is started beside what runs, and takes its place
+//! when all of it has come up; or else it ends, and nothing has changed.
 //!
-//! Runs in: the launcher, as root. Sees: exits and readiness of processes. Never: ends a process before those that take its
-//! place have come up.
+//! Runs in: the launcher, as root. Sees: exits and readiness of processes. Never: ends a process before those that take
+//! its place have come up.
 //!
-//! A relaunch, a file that was written again and a changed configuration are all transactions. Of changed configurations
-//! there is one at a time, and no relaunch goes on meanwhile.
+//! A relaunch, a file that was written again and a changed configuration are all transactions. Of changed
+//! configurations there is one at a time, and no relaunch goes on meanwhile.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -80,8 +80,9 @@ impl Launcher {
         self.launch_in_turn(id, slots);
     }
 
-    /// Starts the first process of each name for a transaction, and has the others wait until all of these have come up: a
-    /// program that does not start costs one process, and no more are on their way at a time than there are processors.
+    /// Starts the first process of each name for a transaction, and has the others wait until all of these have come
+    /// up: a program that does not start costs one process, and no more are on their way at a time than there are
+    /// processors.
     pub(super) fn launch_in_turn(&mut self, id: u32, slots: Vec<usize>) {
         let mut names = HashSet::new();
         let is_first = |slot: &usize| {

@@ -1,7 +1,7 @@
 //! How much of the range of uids is left, and uids that the operator gives back.
 //!
-//! Runs in: the launcher, as root. Sees: a file that the owner of the state folder alone can write. Never: looks for files of a uid,
-//! which takes as long as tenants like: the command has done so; takes a uid back that something has.
+//! Runs in: the launcher, as root. Sees: a file that the owner of the state folder alone can write. Never: looks for
+//! files of a uid, which takes as long as tenants like: the command has done so; takes a uid back that something has.
 
 use wire::Outcome;
 

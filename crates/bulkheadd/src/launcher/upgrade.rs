@@ -1,12 +1,12 @@
 //! `bulkhead upgrade`, and SIGUSR2: other programs in the place of those that run.
 //!
-//! Runs in: the launcher, as root. Sees: the path of a program that the administrator has left in the run directory, and what the
-//! program says of the record. Never: takes the path from the admin role, which may be compromised; has two processes where
-//! one is needed longer than a relaunch does.
+//! Runs in: the launcher, as root. Sees: the path of a program that the administrator has left in the run directory,
+//! and what the program says of the record. Never: takes the path from the admin role, which may be compromised; has
+//! two processes where one is needed longer than a relaunch does.
 //!
-//! First the new program is rehearsed, in a child, while this launcher serves. Then the program takes the place of this one, in
-//! the same process: children stay children. The new launcher replaces all processes, by relaunches: what cannot be replaced
-//! goes on.
+//! First the new program is rehearsed, in a child, while this launcher serves. Then the program takes the place of this
+//! one, in the same process: children stay children. The new launcher replaces all processes, by relaunches: what
+//! cannot be replaced goes on.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -25,7 +25,8 @@ use supervisor::life::Life;
 use supervisor::spawn::program;
 use supervisor::upgrade::{Predecessor, UnderWay, WANTED};
 
-/// LIMIT: how long an order waits until nothing else is under way; and beyond `drain_timeout`, until processes have finished.
+/// LIMIT: how long an order waits until nothing else is under way; and beyond `drain_timeout`, until processes have
+/// finished.
 const QUIET_WAIT: Duration = Duration::from_secs(5);
 /// LIMIT: processes that are named when an upgrade ends half; `status` has all.
 const KEPT_MAX: usize = 8;

@@ -19,8 +19,8 @@ use crate::parse::{Fault, names};
 use crate::place::At;
 use crate::rules::{self, Keys, TABLES};
 
-/// A list without room for more items: there are thousands of such lists, most of one item, and each copy of the launcher
-/// takes the longer the more memory it has.
+/// A list without room for more items: there are thousands of such lists, most of one item, and each copy of the
+/// launcher takes the longer the more memory it has.
 pub(crate) fn exactly<T>(items: impl Iterator<Item = T>) -> Vec<T> {
     let mut list: Vec<T> = items.collect();
     list.shrink_to_fit();
@@ -140,8 +140,8 @@ impl<'t> Table<'t> {
     }
 }
 
-/// What to write in place of an unknown key: the table it belongs to, ours for another server's, a near one, or all there
-/// are.
+/// The word to write for an unknown key: the table it belongs to, ours for another server's, a near one, or all
+/// there are.
 fn known_instead(name: &str, keys: Keys) -> String {
     let name = rules::new_name(name).unwrap_or(name);
     let homes = TABLES.iter().filter(|(_, others)| others.contains(&name));

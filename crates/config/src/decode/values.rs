@@ -1,7 +1,7 @@
 //! Reading a table of public values.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's file after the TOML parser. Must never: convert
-//! one type to another.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the operator's file after the TOML parser. Must
+//! never: convert one type to another.
 
 use toml::de::DeValue;
 

@@ -1,7 +1,7 @@
 //! 503 for the hosts of a file that is not good, where nothing else stands in for it: they fall to nobody else.
 //!
-//! Runs in: the launcher (root). Input: texts of files that have mistakes, as far as they can be read. Must never: take a host that
-//! a good file has; have anything of the file work but the certificates that its hosts need.
+//! Runs in: the launcher (root). Input: texts of files that have mistakes, as far as they can be read. Must never: take
+//! a host that a good file has; have anything of the file work but the certificates that its hosts need.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -19,12 +19,13 @@ use crate::raw::site::RawSite;
 /// How a text begins that stands in for a file.
 pub(super) const MARK: &str = "# 503 stands in for the file of this name, which is left out.\n";
 
-/// LIMIT: bytes of a file that is looked through for names and hosts which are only said: the launcher does that in its loop. A longer one is
-/// said by its own name.
+/// LIMIT: bytes of a file that is looked through for names and hosts which are only said: the launcher does that in its
+/// loop. A longer one is said by its own name.
 const LOOKED_THROUGH_MAX: usize = 64 << 10;
 
 impl Judge<'_> {
-    /// Has the hosts of files that have nothing else answer 503, when all others are settled; whether there is any such file.
+    /// Has the hosts of files that have nothing else answer 503, when all others are settled; whether there is any such
+    /// file.
     pub(super) fn close(&mut self, raw: Option<&RawConfig>) -> bool {
         let waiting = self.left.iter().filter(|(_, left)| left.stage == Stage::Waiting);
         let waiting: Vec<OsString> = waiting.map(|(name, _)| name.clone()).collect();
@@ -176,8 +177,8 @@ fn text(file: &OsStr, sites: &[RawSite], tls: Tls, names: &mut BTreeSet<String>)
     text
 }
 
-/// The name of a site that stands in: none that a site of the operator's has, which is whose the files and uids of that name are. The
-/// number of the site in its file is where the search begins, as there may be thousands.
+/// The name of a site that stands in: none that a site of the operator's has, which is whose the files and uids of that
+/// name are. The number of the site in its file is where the search begins, as there may be thousands.
 fn name(file: &OsStr, number: usize, names: &mut BTreeSet<String>) -> String {
     let stem = Path::new(file).file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let is_short = names::name(&format!("closed-{stem}-99999")).is_ok();

@@ -1,7 +1,7 @@
 //! Two files that want the same: which of them has it.
 //!
-//! Runs in: the launcher (root), and the `bulkhead` command. Input: mistakes with two places. Must never: give a file that has changed
-//! what another one has that has not.
+//! Runs in: the launcher (root), and the `bulkhead` command. Input: mistakes with two places. Must never: give a file
+//! that has changed what another one has that has not.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

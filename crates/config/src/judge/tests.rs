@@ -1,4 +1,5 @@
-//! Each kind of fault in one file, beside files that are good: these are taken in, and that one's hosts are nobody else's.
+//! Each kind of fault in one file, beside files that are good: these are taken in, and that one's hosts are nobody
+//! else's.
 
 use std::collections::HashMap;
 

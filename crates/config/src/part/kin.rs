@@ -1,7 +1,7 @@
 //! What a site has by which another one has to do with it: its name, hosts, account and folders.
 //!
-//! Runs in: the `bulkhead` command. Input: decoded sites, and texts of files. Must never: take a text for one that has nothing to
-//! do with a site because something is written in another way.
+//! Runs in: the `bulkhead` command. Input: decoded sites, and texts of files. Must never: take a text for one that has
+//! nothing to do with a site because something is written in another way.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -27,8 +27,8 @@ pub(super) enum Near {
 /// A folder of a site that is meant.
 struct Folder {
     path: PathBuf,
-    /// The same as files of sites write it that name it from where they are; empty if they are in it, `None` if they write nothing
-    /// that is near it.
+    /// The same as files of sites write it that name it from where they are; empty if they are in it, `None` if they
+    /// write nothing that is near it.
     below: Option<PathBuf>,
 }
 
@@ -86,7 +86,8 @@ impl Kin {
         if has_host() || has_folder() { Near::Beside } else { Near::Far }
     }
 
-    /// Whether a folder is inside of one, or around it. One that is written in the same way is the same, of which all is known.
+    /// Whether a folder is inside of one, or around it. One that is written in the same way is the same, of which all
+    /// is known.
     fn is_near(&self, folder: &Path) -> bool {
         let is_near = |own: &Folder| meet(&own.path, folder) && own.path.as_os_str() != folder.as_os_str();
         self.folders.iter().any(is_near)

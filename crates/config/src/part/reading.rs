@@ -1,7 +1,7 @@
 //! The texts of all files of a folder, read side by side.
 //!
-//! Runs in: the `bulkhead` command, which may have threads; the launcher has none. Input: the operator's files. Must never: leave out
-//! a file because it cannot be read.
+//! Runs in: the `bulkhead` command, which may have threads; the launcher has none. Input: the operator's files. Must
+//! never: leave out a file because it cannot be read.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

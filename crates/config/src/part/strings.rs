@@ -1,12 +1,14 @@
 //! Whether a string may be in a TOML text, without parsing it.
 //!
-//! Runs in: the `bulkhead` command. Input: the operator's files. Must never: overlook a string that the parser would find.
+//! Runs in: the `bulkhead` command. Input: the operator's files. Must never: overlook a string that the parser would
+//! find.
 
 /// Whether there may be a string in a text that `is_meant`.
 ///
-/// INVARIANT: without escapes and strings of several lines, a string begins and ends on its line and has none of the quotes that it
-/// stands in. Where a line has quotes of one kind only, its strings are therefore every second piece between these: what comes
-/// before a comment is made of whole strings, and what is in a comment is no string. Where there is anything else, there may be.
+/// INVARIANT: without escapes and strings of several lines, a string begins and ends on its line and has none of the
+/// quotes that it stands in. Where a line has quotes of one kind only, its strings are therefore every second piece
+/// between these: what comes before a comment is made of whole strings, and what is in a comment is no string. Where
+/// there is anything else, there may be.
 pub(super) fn may_have(text: &str, is_meant: impl Fn(&str) -> bool) -> bool {
     if text.contains('\\') || text.contains("\"\"\"") || text.contains("'''") {
         return true;

@@ -35,7 +35,8 @@ pub fn open_beside(beside: Rc<dyn Beside>) {
     BESIDE.set(Some(beside));
 }
 
-/// From here on, this thread opens everything itself, and waits for it: it is that of a process beside the one that must not.
+/// From here on, this thread opens everything itself, and waits for it: it is that of a process beside the one that
+/// must not.
 pub fn open_here() {
     super::mounts::forget();
     BESIDE.set(None);

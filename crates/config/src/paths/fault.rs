@@ -1,7 +1,7 @@
 //! Why a path that a configuration names is not opened, and what to do about it.
 //!
-//! Runs in: as the module above. Input: names that tenants may have chosen, which are shown escaped. Must never: say what a
-//! link leads to that its reader could not have read.
+//! Runs in: as the module above. Input: names that tenants may have chosen, which are shown escaped. Must never: say
+//! what a link leads to that its reader could not have read.
 
 use std::fmt;
 use std::io;
@@ -58,7 +58,8 @@ pub enum PathFault {
         /// The folder that it lies in.
         folder: PathOwner,
     },
-    /// It lies on a file system that somebody else than the kernel answers for, and this process does not wait for that.
+    /// It lies on a file system that somebody else than the kernel answers for, and this process does not wait for
+    /// that.
     Remote {
         /// The part of the path that lies there first.
         at: PathBuf,
@@ -127,7 +128,8 @@ impl PathFault {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether it could not be looked at yet: the file system on which it lies has yet to answer to somebody who waits for that.
+    /// Whether it could not be looked at yet: the file system on which it lies has yet to answer to somebody who waits
+    /// for that.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::Remote { .. })
     }

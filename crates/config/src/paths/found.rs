@@ -75,7 +75,8 @@ impl Found {
 
     /// Whether a file may be read for whoever has put it there.
     ///
-    /// SECURITY: in a folder of a tenant's, a hard link is any file of the machine, also one that has lost its other names.
+    /// SECURITY: in a folder of a tenant's, a hard link is any file of the machine, also one that has lost its other
+    /// names.
     ///
     /// # Errors
     /// It may not.

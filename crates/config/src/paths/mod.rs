@@ -1,8 +1,10 @@
-//! Paths that a configuration names: which keys name one, what each may lead through, and the one function that opens them.
+//! Paths that a configuration names: which keys name one, what each may lead through, and the one function that opens
+//! them.
 //!
-//! Runs in: the launcher (root) and the `bulkhead` command. Input: the file system below the paths that the operator named, in
-//! which tenants may plant links, FIFOs and other names at any time. Must never: follow a link by a call of the kernel's, open
-//! for reading what has not been looked at, or look at a name twice: from the walk on there are only descriptors.
+//! Runs in: the launcher (root) and the `bulkhead` command. Input: the file system below the paths that the operator
+//! named, in which tenants may plant links, FIFOs and other names at any time. Must never: follow a link by a call of
+//! the kernel's, open for reading what has not been looked at, or look at a name twice: from the walk on there are only
+//! descriptors.
 //!
 //! SECURITY: root opens what a configuration names. Whoever owns a folder on the way decides what its names lead to, so
 //! that each key says how much that owner may decide ([`Class`]).
@@ -104,7 +106,8 @@ pub const PATH_KEYS: &[PathKey] = &[
     row("[[site.service]]", "libraries", Class::Private, Kind::Folder),
 ];
 
-/// What the path of a key may lead through; of one that is not in the table, the least. Keys of one name are of one class.
+/// What the path of a key may lead through; of one that is not in the table, the least. Keys of one name are of one
+/// class.
 pub fn class_of(key: &str) -> Class {
     PATH_KEYS.iter().find(|row| row.key == key).map_or(Class::Own, |row| row.class)
 }

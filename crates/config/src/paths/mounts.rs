@@ -1,10 +1,11 @@
-//! Which file systems answer by themselves, and which somebody else answers for: a server of the network, or a program (FUSE).
+//! Which file systems answer by themselves, and which somebody else answers for: a server of the network, or a program
+//! (FUSE).
 //!
-//! Runs in: as the module above. Input: `/proc/self/mountinfo`, whose mount points tenants may choose. Must never: ask a
-//! file system that it is not sure of.
+//! Runs in: as the module above. Input: `/proc/self/mountinfo`, whose mount points tenants may choose. Must never: ask
+//! a file system that it is not sure of.
 //!
-//! SECURITY: a call that asks NFS or FUSE waits until those answer, whatever its flags say; each user may mount a FUSE file
-//! system on a folder of the user's own.
+//! SECURITY: a call that asks NFS or FUSE waits until those answer, whatever its flags say; each user may mount a FUSE
+//! file system on a folder of the user's own.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -59,7 +60,8 @@ fn mount_of(line: &str) -> Option<(MountId, bool)> {
     Some((id, LOCAL.contains(&kind)))
 }
 
-/// Has the mounts read anew: this process is a copy of the one that has opened their list, whose number may be another file's here.
+/// Has the mounts read anew: this process is a copy of the one that has opened their list, whose number may be another
+/// file's here.
 pub(super) fn forget() {
     std::mem::forget(MOUNTS.take());
 }
@@ -71,8 +73,8 @@ pub(super) fn mount(file: &OwnedFd) -> Option<MountId> {
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
-/// Whether the file system of a mount is one that the kernel answers for. The mount must be held open meanwhile: numbers are
-/// used again.
+/// Whether the file system of a mount is one that the kernel answers for. The mount must be held open meanwhile:
+/// numbers are used again.
 pub(super) fn is_local(mount: MountId) -> bool {
     MOUNTS.with_borrow_mut(|known| {
         if known.as_ref().is_none_or(Mounts::have_changed) {

@@ -24,8 +24,8 @@ pub struct Opener {
 impl Opener {
     /// For the configuration in the folder `dir`.
     ///
-    /// SECURITY: whoever owns that folder can put another configuration into it, and says what runs as whom anyway; so this user is
-    /// trusted as root is. Without root there is nobody to be protected from.
+    /// SECURITY: whoever owns that folder can put another configuration into it, and says what runs as whom anyway; so
+    /// this user is trusted as root is. Without root there is nobody to be protected from.
     pub fn of(dir: &Path) -> Self {
         let owner = || std::fs::metadata(dir).map_or(0, |found| found.uid());
         Self { trusted: rustix::process::geteuid().is_root().then(|| [0, owner()]) }
@@ -64,8 +64,8 @@ impl Opener {
         Walk { class, trusted, enters_remote }
     }
 
-    /// The mount on which a path leaves what the kernel answers for, if it does; nobody else is asked. `None` within stands for
-    /// one that has no number.
+    /// The mount on which a path leaves what the kernel answers for, if it does; nobody else is asked. `None` within
+    /// stands for one that has no number.
     pub fn remote_mount(&self, class: Class, path: &Path) -> Option<Option<MountId>> {
         match self.walk(class, false).to(path) {
             Err(PathFault::Remote { mount, .. }) => Some(mount),

@@ -1,6 +1,7 @@
 //! Who can have put an entry of a folder under its name, and what that user may do elsewhere.
 //!
-//! Runs in: as the module above. Input: owners and modes. Must never: count a right that only a group or an access list gives.
+//! Runs in: as the module above. Input: owners and modes. Must never: count a right that only a group or an access list
+//! gives.
 
 use rustix::fs::{FileType, Stat};
 
@@ -26,8 +27,9 @@ pub enum Placed {
 impl Placed {
     /// Who can have put `entry` into `folder`. `trusted` are root and the owner of the configuration.
     ///
-    /// In a sticky folder of root's, such as `/tmp`, nobody but its owner can rename or remove an entry; so a folder or a link of root's
-    /// there is where root has put it. A file is not: who can make a hard link has put another's file there.
+    /// In a sticky folder of root's, such as `/tmp`, nobody but its owner can rename or remove an entry; so a folder or
+    /// a link of root's there is where root has put it. A file is not: who can make a hard link has put another's file
+    /// there.
     pub(super) fn of(trusted: &[u32], folder: &Stat, entry: &Stat) -> Self {
         if !trusted.contains(&folder.st_uid) {
             return Self::By(folder.st_uid);
@@ -60,7 +62,8 @@ impl Placed {
     }
 }
 
-/// Whether a user may do this: as the owner, or as somebody of whom no group is known. `None` is somebody who owns nothing.
+/// Whether a user may do this: as the owner, or as somebody of whom no group is known. `None` is somebody who owns
+/// nothing.
 pub(super) fn may(entry: &Stat, uid: Option<u32>, right: Right) -> bool {
     let mode = entry.st_mode;
     // A member of the group has the group's rights, and no others: what both give, everybody has.

@@ -1,4 +1,5 @@
-//! Every key with a path, every component of the path that a tenant owns, every trick: what is opened is never root's or bob's.
+//! Every key with a path, every component of the path that a tenant owns, every trick: what is opened is never root's
+//! or bob's.
 //!
 //! Runs in: `cargo test`, as root alone, since it needs files of several users. The keys are those of the table.
 
@@ -21,9 +22,11 @@ const BOB: u32 = 1002;
 /// The components that are a tenant's, the last of which is what a key names.
 const COMPONENTS: [&str; 4] = ["alice", "a", "b", "target"];
 
-/// How often a name is opened at least that changes all the time, unless `BULKHEAD_RACES` says another number for all races together.
+/// How often a name is opened at least that changes all the time, unless `BULKHEAD_RACES` says another number for all
+/// races together.
 const OPENINGS: u32 = 30;
-/// How many times as often until all has been seen that may come of it: the one that changes it may have no processor meanwhile.
+/// How many times as often until all has been seen that may come of it: the one that changes it may have no processor
+/// meanwhile.
 const PATIENCE: u32 = 2000;
 /// The file of a folder by which it is told which it is.
 const WHOSE: &str = "whose";
@@ -59,7 +62,8 @@ const TRICKS: [Trick; 9] = [
     Trick::Socket,
 ];
 
-/// A tree in which `secret`, `open` and `bob` have whatever `alice` has, from the component at which they take its place.
+/// A tree in which `secret`, `open` and `bob` have whatever `alice` has, from the component at which they take its
+/// place.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -192,8 +196,8 @@ fn no_trick_at_any_component_of_any_key_leads_to_what_is_anothers() {
     assert!(cases > PATH_KEYS.len() * 20 && allowed > PATH_KEYS.len(), "{cases} {allowed}");
 }
 
-/// Puts a component of alice's and a link in its place in turns, at moments that are drawn, while a path through it is opened; what came
-/// of it, each once.
+/// Puts a component of alice's and a link in its place in turns, at moments that are drawn, while a path through it is
+/// opened; what came of it, each once.
 fn race(row: &PathKey, number: usize, target: &str, (least, seed): (u32, u64)) -> BTreeSet<Option<String>> {
     let tree = Tree::new(is_folder(row));
     let (place, aside) = (tree.component("alice", number), tree.at("aside"));

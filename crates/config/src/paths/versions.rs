@@ -1,6 +1,8 @@
-//! How many files are now, of which neighbours lie in one folder: the way there is walked once, and each file is looked at from there.
+//! How many files are now, of which neighbours lie in one folder: the way there is walked once, and each file is looked
+//! at from there.
 //!
-//! Runs in: as the module above. Input: the same. Must never: find another file, or take another way, than a walk to each would.
+//! Runs in: as the module above. Input: the same. Must never: find another file, or take another way, than a walk to
+//! each would.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -47,8 +49,8 @@ impl Versions<'_> {
 
     /// The same of a file that is no link, and lies on the mount of its folder.
     ///
-    /// To whom the folders on the way belong is no matter of the file then: a link that somebody else could have made is refused as soon
-    /// as a walk comes to it.
+    /// To whom the folders on the way belong is no matter of the file then: a link that somebody else could have made
+    /// is refused as soon as a walk comes to it.
     fn of_neighbour(&mut self, path: &Path) -> Option<FileVersion> {
         let (parent, name) = (path.parent()?, path.file_name()?);
         if self.folder.as_ref().is_none_or(|folder| folder.path.as_os_str() != parent.as_os_str()) {

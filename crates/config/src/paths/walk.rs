@@ -1,7 +1,7 @@
 //! The walk from `/` to what a path names, one name after the other, with descriptors alone.
 //!
-//! Runs in: as the module above. Input: names and links on the way. Must never: let the kernel follow a link, or go on from a
-//! name that it has not looked at.
+//! Runs in: as the module above. Input: names and links on the way. Must never: let the kernel follow a link, or go on
+//! from a name that it has not looked at.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -108,7 +108,8 @@ impl Walk<'_> {
         Some(self.found((file, mounted), of_file, real, (parent, &of_folder)))
     }
 
-    /// Whether it matters who answers for a file: the server's own lies where root has put it, and without root nobody else waits.
+    /// Whether it matters who answers for a file: the server's own lies where root has put it, and without root nobody
+    /// else waits.
     fn looks_at_mounts(&self) -> bool {
         self.trusted.is_some() && self.class != Class::Own
     }
@@ -198,8 +199,8 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    /// Opens a name only to name it. As a folder first: what is mounted when somebody looks for it is mounted then, which may take
-    /// its time.
+    /// Opens a name only to name it. As a folder first: what is mounted when somebody looks for it is mounted then,
+    /// which may take its time.
     fn open(&self, folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let as_it_is = || rustix::fs::openat(folder, name, flags, Mode::empty());

@@ -2,9 +2,9 @@
 //!
 //! Runs in: the launcher, which compiles filters. Sees no untrusted bytes. Never: allows a call that has a condition.
 //!
-//! When a filter is installed, the kernel runs it for the number of each call there is, to know those whose answer does not
-//! depend on arguments. A list of comparisons, one for each call of the policy, took a twentieth of the time of a start, and
-//! each call whose answer does depend on arguments goes through it.
+//! When a filter is installed, the kernel runs it for the number of each call there is, to know those whose answer does
+//! not depend on arguments. A list of comparisons, one for each call of the policy, took a twentieth of the time of a
+//! start, and each call whose answer does depend on arguments goes through it.
 
 use std::collections::BTreeMap;
 
@@ -34,11 +34,12 @@ enum Answer {
 }
 
 const REFUSED: Answer = Answer::Fixed(SECCOMP_RET_ERRNO | libc::EPERM as u32);
-/// `clone3` does not exist: its flags are in memory, where no condition reaches them. Without it the C library uses `clone`.
+/// `clone3` does not exist: its flags are in memory, where no condition reaches them. Without it the C library uses
+/// `clone`.
 const MISSING: Answer = Answer::Fixed(SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
 
-/// The program that answers the calls of `rules` that have no condition, and those that are not there; the others are left to
-/// the instructions behind it.
+/// The program that answers the calls of `rules` that have no condition, and those that are not there; the others are
+/// left to the instructions behind it.
 pub(super) fn program(rules: &BTreeMap<i64, Vec<SeccompRule>>) -> Vec<sock_filter> {
     let mut program = vec![
         instruction(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE),

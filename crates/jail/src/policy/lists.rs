@@ -43,7 +43,8 @@ pub(super) const OF_DESCRIPTORS: &[u64] = &[
 
 /// Options of any socket that change nothing but its own buffers and times.
 ///
-/// SECURITY: never `SO_LINGER`: who closes such a socket last waits for its bytes to be sent, and that is whoever it was handed to.
+/// SECURITY: never `SO_LINGER`: who closes such a socket last waits for its bytes to be sent, and that is whoever it
+/// was handed to.
 pub(super) const OF_SOCKETS: &[u64] = &[
     l::SO_REUSEADDR as u64,
     l::SO_SNDBUF as u64,

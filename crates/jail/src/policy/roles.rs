@@ -352,7 +352,8 @@ pub(super) const DATA_PROXY: &[Allow] = &[
     ),
 ];
 
-/// A data proxy at a server has no file: it reads what was opened for it, and talks on connections that are made for it.
+/// A data proxy at a server has no file: it reads what was opened for it, and talks on connections that are made for
+/// it.
 pub(super) const DATA_PROXY_AT_SERVER: &[Allow] = &[
     allow(
         &[l::SYS_pread64],

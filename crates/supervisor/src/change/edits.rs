@@ -81,8 +81,8 @@ pub(super) fn edits<T: Clone + PartialEq, K: Hash + Eq + Clone>(
     (edits, (!same).then_some(from))
 }
 
-/// The same of lists in each of which every key is once: what both begin and end with is only looked at, so that a change of one
-/// of thousands costs little.
+/// The same of lists in each of which every key is once: what both begin and end with is only looked at, so that a
+/// change of one of thousands costs little.
 pub(super) fn edits_of_unique<T: Clone + PartialEq, K: Hash + Eq + Clone>(
     old: &SharedList<T>,
     new: &SharedList<T>,

@@ -2,9 +2,9 @@
 //!
 //! Runs in: the launcher, as root. Sees: two checked configurations. Never: changes anything itself.
 //!
-//! [`plan::plan`] compares what runs with what is to run; [`prepare`] says which processes the changes meet; the launcher
-//! carries them out, all or none. A command (`bulkhead reload`, `bulkhead relaunch`), a signal and a file that was
-//! written again take the same way.
+//! [`plan::plan`] compares what runs with what is to run; [`prepare`] says which processes the changes meet; the
+//! launcher carries them out, all or none. A command (`bulkhead reload`, `bulkhead relaunch`), a signal and a file that
+//! was written again take the same way.
 
 mod edits;
 mod keys;

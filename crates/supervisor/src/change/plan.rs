@@ -1,6 +1,7 @@
 //! What makes one configuration of another: the planner, and its opposite.
 //!
-//! Runs in: the launcher, as root. Sees: two checked configurations, and when files were written. Never: changes what runs.
+//! Runs in: the launcher, as root. Sees: two checked configurations, and when files were written. Never: changes what
+//! runs.
 //!
 //! INVARIANT: the plan from `old` to `new`, applied to `old`, gives `new`; a plan from a model to itself is empty.
 

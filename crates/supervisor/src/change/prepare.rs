@@ -2,8 +2,8 @@
 //!
 //! Runs in: the launcher, as root. Sees: two checked configurations. Never: changes anything.
 //!
-//! INVARIANT: the number of a site is its place in the configuration that runs, for as long as anybody knows the site by it.
-//! A site that is changed gets another number, and one that has gone keeps its place until it is forgotten.
+//! INVARIANT: the number of a site is its place in the configuration that runs, for as long as anybody knows the site
+//! by it. A site that is changed gets another number, and one that has gone keeps its place until it is forgotten.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -124,8 +124,8 @@ struct Merged {
     order: Vec<u16>,
 }
 
-/// Gives new sites places beside those that there are, which keep their numbers. A site that is as it was stays what it is.
-/// `old` are the sites that serve, with their numbers.
+/// Gives new sites places beside those that there are, which keep their numbers. A site that is as it was stays what it
+/// is. `old` are the sites that serve, with their numbers.
 fn merge(places: &mut Places, old: (&SharedList<Arc<Site>>, &[u16]), new: &SharedList<Arc<Site>>) -> Merged {
     let (old, numbers) = old;
     // Most of thousands are as they were, and are only looked at.
@@ -201,8 +201,8 @@ fn sort_workers(
     updated
 }
 
-/// The slots of the workers who may be told something else than before, now that these sites go and come: what has changed of a
-/// host is told to no worker that does not have the host, unless more than sites has changed.
+/// The slots of the workers who may be told something else than before, now that these sites go and come: what has
+/// changed of a host is told to no worker that does not have the host, unless more than sites has changed.
 fn met_workers(
     supervisor: &Supervisor,
     config: &Config,
@@ -266,8 +266,8 @@ fn in_order<'a>(mut specs: Vec<&'a ProcessSpec>, config: &Config, order: &[u16])
     specs
 }
 
-/// The signer and the stapler are told which sites come and go, and keep what they know of the others. The stapler has a successor
-/// where it may ask others.
+/// The signer and the stapler are told which sites come and go, and keep what they know of the others. The stapler has
+/// a successor where it may ask others.
 fn certificate_roles(old: &Config, new: &Config, added: &[u16], gone: &[u16]) -> Vec<(Role, Act)> {
     let has_tls = |number: &u16| new.sites[usize::from(*number)].tls.is_some();
     let others = added.iter().chain(gone).any(has_tls);

@@ -1,7 +1,7 @@
 //! The keys of `[server]` that a reload cannot change, each with its reason.
 //!
-//! Runs in: the launcher, as root. Sees: two checked configurations. docs/guide/operating.md has the table, which a test
-//! compares.
+//! Runs in: the launcher, as root. Sees: two checked configurations. docs/guide/operating.md has the table, which a
+//! test compares.
 
 use config::{Isolation, Server};
 

@@ -1,7 +1,7 @@
 //! What the program says that has read certificates, keys, lists and users.
 //!
-//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: lines of a process that a made-up file may have
-//! taken over. Never: passes on a character that is not printable ASCII.
+//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: lines of a process that a made-up file may
+//! have taken over. Never: passes on a character that is not printable ASCII.
 
 use wire::tls::Verdict;
 

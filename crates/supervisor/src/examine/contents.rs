@@ -1,8 +1,9 @@
 //! Has the program `signer` read files, in the signer's jail (`readers`), and says what is wrong with them.
 //!
-//! Runs in: the launcher, as root, which waits here, and the commands `check` and `run`. Sees: a few short lines. Never: reads a
-//! file itself: certificates and lists come from authorities, keys are read by a library in C, and both would be read as
-//! root. Files with keys and others are read by two processes, so that no mistake in a file of users leads to a key.
+//! Runs in: the launcher, as root, which waits here, and the commands `check` and `run`. Sees: a few short lines.
+//! Never: reads a file itself: certificates and lists come from authorities, keys are read by a library in C, and both
+//! would be read as root. Files with keys and others are read by two processes, so that no mistake in a file of users
+//! leads to a key.
 
 use std::io;
 use std::path::Path;

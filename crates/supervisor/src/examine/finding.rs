@@ -1,7 +1,7 @@
 //! What is found, and how much is looked for.
 //!
-//! Runs in: the launcher, as root, and the commands `check` and `run`. Input: words of the modules around. Does no input or
-//! output.
+//! Runs in: the launcher, as root, and the commands `check` and `run`. Input: words of the modules around. Does no
+//! input or output.
 
 use config::{Finding, Severity};
 

@@ -1,10 +1,10 @@
 //! Whether a partition can read the folders that it is given, and what it would publish that is no document.
 //!
-//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: names, kinds, owners and modes below folders that
-//! the operator named, in which others may write. Never: follows a link, or opens a file.
+//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: names, kinds, owners and modes below
+//! folders that the operator named, in which others may write. Never: follows a link, or opens a file.
 //!
-//! As root the launcher opens the folder itself, so that folders above it need not be open to the partition; without root
-//! the whole path is walked by the user.
+//! As root the launcher opens the folder itself, so that folders above it need not be open to the partition; without
+//! root the whole path is walked by the user.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

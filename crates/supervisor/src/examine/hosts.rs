@@ -1,7 +1,8 @@
 //! Hosts of a site that none of its certificates names.
 //!
-//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: numbers and names that the reader of certificates
-//! has printed. Never: speaks of a site whose certificates name no host at all: that is said of each certificate.
+//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: numbers and names that the reader of
+//! certificates has printed. Never: speaks of a site whose certificates name no host at all: that is said of each
+//! certificate.
 
 use std::collections::BTreeMap;
 

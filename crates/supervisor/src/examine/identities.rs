@@ -1,7 +1,7 @@
 //! The uids that partitions have, or will have.
 //!
-//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: the table of uids, which root alone can write.
-//! Never: gives out a uid for good: a start does.
+//! Runs in: the launcher, as root, and the commands `check` and `run`. Sees: the table of uids, which root alone can
+//! write. Never: gives out a uid for good: a start does.
 
 use config::Setting;
 use jail::Identity;
@@ -36,8 +36,8 @@ impl<'u> Identities<'u> {
         Ok(Self { table: Some(table?) })
     }
 
-    /// Who a partition is, or what account it is given; `None` without root. Whoever has no uid yet is as much a stranger to
-    /// every file as anybody who has none.
+    /// Who a partition is, or what account it is given; `None` without root. Whoever has no uid yet is as much a
+    /// stranger to every file as anybody who has none.
     pub(super) fn identity(&self, name: &str, user: Option<&str>) -> Option<Identity> {
         let uids = self.table()?;
         match user {
@@ -61,7 +61,8 @@ impl<'u> Identities<'u> {
 
     /// Who reads files with keys: the signer, which has them anyway.
     ///
-    /// SECURITY: as root, nobody else: a process of a shared uid could be traced by others of it, and root parses nothing.
+    /// SECURITY: as root, nobody else: a process of a shared uid could be traced by others of it, and root parses
+    /// nothing.
     pub(super) fn signer(&self, is_root: bool) -> Result<Option<Identity>, Error> {
         match self.identity("role/signer", None) {
             None if is_root => Err(during("find a uid for the process that reads files")(

@@ -1,7 +1,8 @@
-//! Certificates that the signer has read, and that are still as they were: nobody has to read them to know that they can be used.
+//! Certificates that the signer has read, and that are still as they were: nobody has to read them to know that they
+//! can be used.
 //!
-//! Runs in: the launcher, as root, and its copies. Sees: versions of files. Never: takes a file for one that the signer has found
-//! good if it has another version, or might have had another content under this one.
+//! Runs in: the launcher, as root, and its copies. Sees: versions of files. Never: takes a file for one that the signer
+//! has found good if it has another version, or might have had another content under this one.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -35,7 +36,8 @@ impl<'k> KnownCertificates<'k> {
         Self(known.into_iter().map(|one| ((one.path, one.key), one.stamp)).collect())
     }
 
-    /// The same for a signer of another version, which has yet to show that it can read keys of each kind: one of each is left out.
+    /// The same for a signer of another version, which has yet to show that it can read keys of each kind: one of each
+    /// is left out.
     pub fn but_one_of_each_kind(known: impl IntoIterator<Item = KnownCertificate<'k>>) -> Self {
         let mut seen = HashSet::new();
         Self::of(known.into_iter().filter(|one| !seen.insert(one.kind)))

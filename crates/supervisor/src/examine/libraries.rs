@@ -1,7 +1,8 @@
 //! Whether a folder from which code is loaded is root's alone, with all that is in it.
 //!
-//! Runs in: as the module above. Sees: owners and modes below folders that the operator named. Never: follows a link, or opens
-//! a file. At each start the launcher looks at the folder itself ([`crate::spawn::libraries`]); this is for who asks.
+//! Runs in: as the module above. Sees: owners and modes below folders that the operator named. Never: follows a link,
+//! or opens a file. At each start the launcher looks at the folder itself ([`crate::spawn::libraries`]); this is for
+//! who asks.
 
 use std::collections::VecDeque;
 use std::fs::Metadata;

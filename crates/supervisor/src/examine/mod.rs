@@ -1,11 +1,11 @@
 //! What is wrong with the files and folders that a configuration names, before anything runs with them.
 //!
-//! Runs in: the launcher, as root, at its start and at each reload; and the commands `check` and `run`, as whoever types
-//! them. Sees: kinds, owners and modes of what the operator named. Never: changes anything, or reads a file; a program in
-//! a jail does ([`readers`]).
+//! Runs in: the launcher, as root, at its start and at each reload; and the commands `check` and `run`, as whoever
+//! types them. Sees: kinds, owners and modes of what the operator named. Never: changes anything, or reads a file; a
+//! program in a jail does ([`readers`]).
 //!
-//! One place decides for all three: what `check` refuses, `run` refuses, and a reload changes nothing. A warning says what
-//! is served all the same.
+//! One place decides for all three: what `check` refuses, `run` refuses, and a reload changes nothing. A warning says
+//! what is served all the same.
 
 mod answers;
 mod contents;

@@ -1,7 +1,7 @@
 //! The processes that read the files which a configuration names, several at a time, and each a batch of files.
 //!
-//! Runs in: the launcher, as root, which waits here, and the commands `check` and `run`. Sees: a few short lines. Never: reads a
-//! file itself; leaves a process behind.
+//! Runs in: the launcher, as root, which waits here, and the commands `check` and `run`. Sees: a few short lines.
+//! Never: reads a file itself; leaves a process behind.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -25,7 +25,8 @@ use crate::spawn::context::{duplicate, text};
 use crate::spawn::helper;
 use crate::spawn::program;
 
-/// LIMIT: files that one process reads; each is a descriptor of it, and two of this process, fewer than `free_number` leaves.
+/// LIMIT: files that one process reads; each is a descriptor of it, and two of this process, fewer than `free_number`
+/// leaves.
 const FILES_MAX: usize = 128;
 /// LIMIT: processes that read at a time, on a machine with as many processors.
 const READERS_MAX: usize = 8;

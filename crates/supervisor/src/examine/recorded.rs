@@ -1,7 +1,7 @@
 //! What was found in the files and folders of a configuration by another process: recorded there, and given back here.
 //!
-//! Runs in: the launcher, as root, and a copy of it that examines. Sees: items that the copy has written. Never: looks at a file, or
-//! lets something pass that nobody has looked at.
+//! Runs in: the launcher, as root, and a copy of it that examines. Sees: items that the copy has written. Never: looks
+//! at a file, or lets something pass that nobody has looked at.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -60,7 +60,8 @@ impl<'e> Recording<'e> {
         Self { examine, found: RefCell::default() }
     }
 
-    /// All of that, as it is said; with what has become of files that may not answer, and the mistakes that are known of by that.
+    /// All of that, as it is said; with what has become of files that may not answer, and the mistakes that are known
+    /// of by that.
     pub fn to_bytes(&self, files: RemoteFiles, mistakes: Option<&str>, loaded: &Loaded) -> Vec<u8> {
         let found = self.found.borrow();
         let subjects: Vec<u64> = found.keys().copied().collect();

@@ -1,7 +1,7 @@
 //! Files of statements, as far as they say what is wrong with them without a database.
 //!
-//! Runs in: the command `check`, as whoever types it. Sees: a file of the operator's. Never: runs in the launcher, which leaves it to
-//! the data proxy to read the file.
+//! Runs in: the command `check`, as whoever types it. Sees: a file of the operator's. Never: runs in the launcher,
+//! which leaves it to the data proxy to read the file.
 //!
 //! These are warnings: whatever they say, the server runs, and everything else is served.
 

@@ -1,8 +1,8 @@
-//! Whether uids can be given out of the range of a configuration: what was given out is in it, nobody else has the rest, and there
-//! is enough of it.
+//! Whether uids can be given out of the range of a configuration: what was given out is in it, nobody else has the
+//! rest, and there is enough of it.
 //!
-//! Runs in: a copy of the launcher, as root, beside its loop; and the commands `check` and `run`. Sees: the table of uids, and
-//! `/proc`. Never: reserves the range; a start or a reload does.
+//! Runs in: a copy of the launcher, as root, beside its loop; and the commands `check` and `run`. Sees: the table of
+//! uids, and `/proc`. Never: reserves the range; a start or a reload does.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

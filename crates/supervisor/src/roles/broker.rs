@@ -1,6 +1,7 @@
 //! Brokers, which answer a service's calls for sockets.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: starts a broker that cannot look at its service.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: starts a broker that cannot look at its
+//! service.
 
 use jail::policy::Policy;
 use wire::LauncherToBroker;
@@ -31,8 +32,8 @@ impl RoleKind for BrokerRole {
         Policy::Broker
     }
 
-    /// Landlock forbids to look at processes outside of one's own domain, and a process is known to those alone that share its PID
-    /// namespace or are above.
+    /// Landlock forbids to look at processes outside of one's own domain, and a process is known to those alone that
+    /// share its PID namespace or are above.
     fn without(&self) -> &'static [&'static str] {
         &["pid namespace", "landlock"]
     }

@@ -1,6 +1,7 @@
 //! Connectors, which make connections for a site, a service or a data proxy.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a connector reach more than its servers.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a connector reach more than its
+//! servers.
 
 use std::os::fd::OwnedFd;
 

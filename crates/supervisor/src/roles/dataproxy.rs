@@ -1,7 +1,7 @@
 //! Data proxies, each of which holds one database.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a data proxy reach more than the folder of its
-//! database.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a data proxy reach more than the folder
+//! of its database.
 
 use std::os::fd::OwnedFd;
 

@@ -1,6 +1,7 @@
 //! Services and filters, which are programs of the operator's.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets such a program reach what its table does not name.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets such a program reach what its table
+//! does not name.
 
 use std::os::fd::OwnedFd;
 

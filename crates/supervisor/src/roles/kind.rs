@@ -26,7 +26,8 @@ pub(crate) trait RoleKind: Sync {
     /// Asks a process for its counters, if it has any.
     fn ask(&self, supervisor: &mut Supervisor, serial: u64);
 
-    /// Sends a new process what it must know before it serves. Empty for roles that are sent what only the launcher's components have.
+    /// Sends a new process what it must know before it serves. Empty for roles that are sent what only the launcher's
+    /// components have.
     fn configure(&self, _supervisor: &mut Supervisor, _serial: u64) -> Result<(), Error> {
         Ok(())
     }

@@ -36,8 +36,8 @@ impl Supervisor {
         kind(self.spec_of(serial).role).configure(self, serial)
     }
 
-    /// Makes the channels between a new process and everyone that it works with, to what others need first: who gets requests can pass
-    /// them on.
+    /// Makes the channels between a new process and everyone that it works with, to what others need first: who gets
+    /// requests can pass them on.
     pub fn connect(&mut self, serial: u64) -> Result<(), Error> {
         Role::REPLACEMENT_ORDER.into_iter().try_for_each(|role| kind(role).connect(self, serial))
     }

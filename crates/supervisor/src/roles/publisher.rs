@@ -1,7 +1,7 @@
 //! Publishers, each of which reads the templates of one site.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a publisher a path: it has its folder by
-//! descriptor alone.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: gives a publisher a path: it has its folder
+//! by descriptor alone.
 
 use std::os::fd::OwnedFd;
 

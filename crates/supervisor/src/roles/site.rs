@@ -1,6 +1,7 @@
 //! The workers of sites.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a worker reach folders that are not its site's.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets a worker reach folders that are not its
+//! site's.
 
 use std::os::fd::OwnedFd;
 

@@ -1,7 +1,7 @@
 //! The stapler, which asks authorities about certificates.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets the stapler reach more than the ports of
-//! responders and of DNS.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: lets the stapler reach more than the ports
+//! of responders and of DNS.
 
 use std::os::fd::OwnedFd;
 

@@ -1,7 +1,7 @@
 //! The network that services are granted: what their connectors and brokers are sent, and the channel between the two.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: answers a call of a service, or looks at one;
-//! the listeners of their calls are kept only to be given to a broker that takes another's place.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: answers a call of a service, or looks at
+//! one; the listeners of their calls are kept only to be given to a broker that takes another's place.
 
 use std::os::fd::OwnedFd;
 use wire::{LauncherToBroker, LauncherToConnector, NO_PARTITION, Role, Text};

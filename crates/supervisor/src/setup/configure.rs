@@ -67,8 +67,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes the channels on which requests go: from a new gate or site's worker, or to a new worker. Gates and sites that retire are
-    /// among these: they may have something for a new worker yet, and connections that only a new gate can go on with.
+    /// Makes the channels on which requests go: from a new gate or site's worker, or to a new worker. Gates and sites
+    /// that retire are among these: they may have something for a new worker yet, and connections that only a new gate
+    /// can go on with.
     pub(crate) fn connect_workers(&mut self, serial: u64) -> Result<(), Error> {
         let slot = self.processes()[&serial].slot;
         let pairs: Vec<(u64, u64)> = match self.spec(slot).role {

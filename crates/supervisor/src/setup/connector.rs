@@ -1,4 +1,5 @@
-//! Servers behind a site or a data proxy: what the connector and the worker are sent of them, and the channel between the two.
+//! Servers behind a site or a data proxy: what the connector and the worker are sent of them, and the channel between
+//! the two.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself.
 
@@ -88,8 +89,8 @@ impl Messages<'_> {
 }
 
 impl Supervisor {
-    /// Makes the channels between a new process and its connector, or between a connector and those that it connects; those that
-    /// retire included.
+    /// Makes the channels between a new process and its connector, or between a connector and those that it connects;
+    /// those that retire included.
     pub(crate) fn connect_backends(&mut self, serial: u64) -> Result<(), Error> {
         let role = self.spec_of(serial).role;
         let connects = |launcher: &Self, connector: u64, client: u64| {

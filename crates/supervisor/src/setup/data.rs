@@ -1,4 +1,5 @@
-//! Data proxies: what each is sent, the folder of its database, and its channels to services. Folders of services' own files.
+//! Data proxies: what each is sent, the folder of its database, and its channels to services. Folders of services' own
+//! files.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a statement, or opens a database.
 
@@ -157,8 +158,8 @@ fn remote_message(source: &DataSource, remote: &RemoteServer) -> LauncherToDataP
 }
 
 impl Supervisor {
-    /// Makes the channels between a new data proxy and its services, or the other way round; those that retire included, which
-    /// have requests to answer yet.
+    /// Makes the channels between a new data proxy and its services, or the other way round; those that retire
+    /// included, which have requests to answer yet.
     pub(crate) fn connect_data(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         // There may be thousands of sites: only this one is looked at.

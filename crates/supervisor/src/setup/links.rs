@@ -1,7 +1,8 @@
-//! Which two processes work with each other, by the configuration: of those whose roles have a channel, the launcher connects these.
+//! Which two processes work with each other, by the configuration: of those whose roles have a channel, the launcher
+//! connects these.
 //!
-//! Runs in: the launcher, and `bulkhead explain`; pure. Sees: the checked configuration. Never: links two processes of different sites,
-//! but for those of one host under TLS.
+//! Runs in: the launcher, and `bulkhead explain`; pure. Sees: the checked configuration. Never: links two processes of
+//! different sites, but for those of one host under TLS.
 
 use config::Config;
 use wire::{Edge, Role};
@@ -47,7 +48,8 @@ pub fn has_certificates(config: &Config, worker: &ProcessSpec) -> bool {
     worker.site(config).is_some_and(|site| site.tls.is_some())
 }
 
-/// Whether the launcher connects these two, whose roles have a channel on which the first sends this message to the second.
+/// Whether the launcher connects these two, whose roles have a channel on which the first sends this message to the
+/// second.
 pub fn are_linked(config: &Config, edge: &Edge, from: &ProcessSpec, to: &ProcessSpec) -> bool {
     // Connections go one way, and what is said of them the other.
     let (one, two) = if edge.message == "FromWorker" { (to, from) } else { (from, to) };

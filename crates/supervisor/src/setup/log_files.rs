@@ -74,8 +74,8 @@ impl Logs {
         })
     }
 
-    /// Those of a launcher that this one has taken the place of: the access logs in the order of the sites, as far as they are
-    /// open, the one of no site last, and the day that they are of.
+    /// Those of a launcher that this one has taken the place of: the access logs in the order of the sites, as far as
+    /// they are open, the one of no site last, and the day that they are of.
     pub fn known(config: &Config, access: Vec<Option<File>>, error: File, day: u64) -> Self {
         Self {
             folder: config.server.log_dir.clone(),
@@ -155,8 +155,8 @@ impl Logs {
         site < self.access.sites() && self.access.file(site).is_none()
     }
 
-    /// Opens the log of a site, under the name of the day whose files are open. If that fails, the log of no site stands for it
-    /// until the logs are opened anew.
+    /// Opens the log of a site, under the name of the day whose files are open. If that fails, the log of no site
+    /// stands for it until the logs are opened anew.
     pub fn open_one(&mut self, site: usize) -> Result<(), Error> {
         let at = Where { folder: &self.folder, days: self.days.as_ref() };
         self.access.open_one(site, at)

@@ -1,7 +1,7 @@
 //! Files and folders that were made for something that does not hold yet, and that go with it.
 //!
-//! Runs in: the launcher, as root. Sees: names in its own folder of logs, which nobody else can write. Never: removes a file
-//! that was there before, or in which there is something.
+//! Runs in: the launcher, as root. Sees: names in its own folder of logs, which nobody else can write. Never: removes a
+//! file that was there before, or in which there is something.
 
 use std::path::{Path, PathBuf};
 

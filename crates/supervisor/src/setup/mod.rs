@@ -141,8 +141,8 @@ impl SpawnContext {
     }
 }
 
-/// What this process prints to, if somebody may be looking: a terminal, or the pipe of a container. A description of its
-/// own, to write to without waiting: a terminal that is stopped must not stop the logger.
+/// What this process prints to, if somebody may be looking: a terminal, or the pipe of a container. A description of
+/// its own, to write to without waiting: a terminal that is stopped must not stop the logger.
 fn terminal() -> Option<OwnedFd> {
     let (stderr, flags) = (std::io::stderr(), rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY);
     let is_pipe = || {
@@ -157,8 +157,8 @@ fn terminal() -> Option<OwnedFd> {
 }
 
 impl<'a> Messages<'a> {
-    /// The site and the service that `spec` stands for, if it is a service that the site has: after an upgrade nothing is known of
-    /// the services of sites that had gone.
+    /// The site and the service that `spec` stands for, if it is a service that the site has: after an upgrade nothing
+    /// is known of the services of sites that had gone.
     pub fn service(&self, spec: &ProcessSpec) -> Option<(&'a Site, &'a Service)> {
         let site = spec.site(self.config).filter(|_| spec.role == Role::Service)?;
         Some((site, spec.service(self.config)?))
@@ -237,8 +237,8 @@ impl<'a> Messages<'a> {
         messages
     }
 
-    /// What gates are sent of some hosts whose paths are others' now, and nothing of what is as it was. `specs` are at least those
-    /// of the sites with these hosts.
+    /// What gates are sent of some hosts whose paths are others' now, and nothing of what is as it was. `specs` are at
+    /// least those of the sites with these hosts.
     pub fn gate_changes(&self, hosts: &BTreeSet<String>, specs: &[&ProcessSpec]) -> Vec<LauncherToGate> {
         let mut messages = vec![LauncherToGate::Change {}];
         for listener in 0..self.config.listeners.len() as u16 {

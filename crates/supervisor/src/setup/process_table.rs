@@ -11,8 +11,9 @@ use crate::roles;
 use crate::spawn::process_spec::{BROKER_OF, CONNECTOR_OF, DATA_OF, ProcessSpec, TEMPLATES_OF};
 use crate::spawn::uids::Uids;
 
-/// Every process, in the order in which they start, the last to go first: the logger, so that nothing that is said is lost; what sites
-/// are to have at once before the sites; the gates at last, which are told where the chain of filters begins and where it ends.
+/// Every process, in the order in which they start, the last to go first: the logger, so that nothing that is said is
+/// lost; what sites are to have at once before the sites; the gates at last, which are told where the chain of filters
+/// begins and where it ends.
 pub fn process_table(
     config: &Config,
     gates: usize,

@@ -1,10 +1,10 @@
 //! The files in which bodies of requests wait until they are whole, one for each worker of a site.
 //!
-//! Runs in: the launcher, as root. Sees: its own state folder. Never: gives a file a name that somebody else can open, or a
-//! worker a way to make a second one.
+//! Runs in: the launcher, as root. Sees: its own state folder. Never: gives a file a name that somebody else can open,
+//! or a worker a way to make a second one.
 //!
-//! A worker writes to this file alone, and no further than `RLIMIT_FSIZE` of its jail: one that somebody else has taken over
-//! fills no disk either. The file is gone when the last process that has it open is.
+//! A worker writes to this file alone, and no further than `RLIMIT_FSIZE` of its jail: one that somebody else has taken
+//! over fills no disk either. The file is gone when the last process that has it open is.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,8 +35,8 @@ fn without_name(folder: &OwnedFd) -> io::Result<OwnedFd> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
         made => return Ok(made?),
     }
-    // SECURITY: for the moment that it has a name, only root (or the user of a rootless run) passes through the folder. A
-    // launcher that was killed in that moment may have left one.
+    // SECURITY: for the moment that it has a name, only root (or the user of a rootless run) passes through the folder.
+    // A launcher that was killed in that moment may have left one.
     let name = format!("{}", std::process::id());
     match unlinkat(folder, &name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}

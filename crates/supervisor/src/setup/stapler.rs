@@ -46,7 +46,8 @@ impl SpawnContext {
 }
 
 impl Supervisor {
-    /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way round.
+    /// Makes the channels between a new stapler and the signers and sites that have certificates, or the other way
+    /// round.
     pub(crate) fn connect_stapler(&mut self, serial: u64) -> Result<(), Error> {
         let staplers = self.active(Role::Stapler, None);
         let (staplers, signers, workers) = match self.spec_of(serial).role {

@@ -1,6 +1,7 @@
 //! Publishers: what each is sent, its folder of templates, and its channels to services.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a template, or what a publisher reports.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: reads a template, or what a publisher
+//! reports.
 
 use std::os::fd::OwnedFd;
 
@@ -91,8 +92,8 @@ impl Supervisor {
         serving.and_then(|process| process.memory.as_ref()).or(state.memory.as_ref())
     }
 
-    /// Makes the channels between a new publisher and the services that have its templates, or the other way round; those that
-    /// retire included, which have requests to answer yet.
+    /// Makes the channels between a new publisher and the services that have its templates, or the other way round;
+    /// those that retire included, which have requests to answer yet.
     pub(crate) fn connect_publisher(&mut self, serial: u64) -> Result<(), Error> {
         let (role, site) = (self.spec_of(serial).role, self.spec_of(serial).site);
         if !matches!(role, Role::Publisher | Role::Service) {

@@ -1,6 +1,7 @@
 //! What gates and sites are sent of TLS.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a certificate for anybody but the signer.
+//! Runs in: the launcher, as root. Sees: the checked configuration. Never: opens a certificate for anybody but the
+//! signer.
 
 use std::sync::Arc;
 

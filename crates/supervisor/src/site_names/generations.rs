@@ -1,10 +1,13 @@
-//! Generations of the names of sites: `bulkhead site remove` ends one, and the next site of the name is of the one after.
+//! Generations of the names of sites: `bulkhead site remove` ends one, and the next site of the name is of the one
+//! after.
 //!
-//! Runs in: the commands of `bulkhead site`, which alone write the file, one at a time; the launcher and `check` read it. Sees: a
-//! file that the owner of the state folder alone can write. Never: goes back to a generation that has ended.
+//! Runs in: the commands of `bulkhead site`, which alone write the file, one at a time; the launcher and `check` read
+//! it. Sees: a file that the owner of the state folder alone can write. Never: goes back to a generation that has
+//! ended.
 //!
-//! A name that is not in the file is in generation 0, as everything is that an earlier version has left. The uids of generation 0
-//! are in the table of uids by the names of their owners; those of a later one have its number behind the name of the site.
+//! A name that is not in the file is in generation 0, as everything is that an earlier version has left. The uids of
+//! generation 0 are in the table of uids by the names of their owners; those of a later one have its number behind the
+//! name of the site.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -105,8 +108,8 @@ impl Generations {
         replace(&self.path, &text)
     }
 
-    /// The name in the table of uids of an owner such as `service/shop/app`: `service/shop@1/app`, if the site is in its second
-    /// generation.
+    /// The name in the table of uids of an owner such as `service/shop/app`: `service/shop@1/app`, if the site is in
+    /// its second generation.
     pub fn owner<'o>(&self, owner: &'o str) -> Cow<'o, str> {
         match site_of(owner).map(|site| (site, self.get(site).number)) {
             None | Some((_, 0)) => Cow::Borrowed(owner),

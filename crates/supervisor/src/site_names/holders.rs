@@ -1,7 +1,8 @@
 //! Who holds the name of a site: the `user` of its worker, and the owner of its `root`, as they were when it ran last.
 //!
-//! Runs in: the launcher, which alone writes the file; `check` and the commands of `bulkhead site` read it. Sees: a file that the
-//! owner of the state folder alone can write, and the owners of folders. Never: opens one of these folders.
+//! Runs in: the launcher, which alone writes the file; `check` and the commands of `bulkhead site` read it. Sees: a
+//! file that the owner of the state folder alone can write, and the owners of folders. Never: opens one of these
+//! folders.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -89,7 +90,8 @@ impl Held {
         &self.place
     }
 
-    /// By what somebody is another one than whose name it was. Files that were given to the site's own worker, `own`, say nothing.
+    /// By what somebody is another one than whose name it was. Files that were given to the site's own worker, `own`,
+    /// say nothing.
     pub fn difference(&self, claim: &Claim<'_>, own: Option<u32>) -> Option<String> {
         let account =
             |user: Option<&str>| user.map_or("no `user`".to_owned(), |user| format!("`user = \"{user}\"`"));
@@ -125,8 +127,9 @@ impl Held {
 
 /// What is written down of all names: the last line of a name holds.
 ///
-/// There may be thousands of sites, of which one comes or goes: its line is added to the file. Such a line that is lost with the machine is
-/// one that nobody compares with; the whole is written, and on the disk, when there are more old lines than [`OLD_LINES_MAX`].
+/// There may be thousands of sites, of which one comes or goes: its line is added to the file. Such a line that is lost
+/// with the machine is one that nobody compares with; the whole is written, and on the disk, when there are more old
+/// lines than [`OLD_LINES_MAX`].
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     path: PathBuf,

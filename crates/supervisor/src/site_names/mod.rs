@@ -1,11 +1,12 @@
 //! What the name of a site stands for: whose uids, files and data it has. Everything that asks comes here.
 //!
-//! Runs in: the launcher, as root, and the commands `check`, `run` and `site`. Sees: three things of the state folder, which its
-//! owner alone can write: [`generations`], which the operator's commands write; [`holders`], which the launcher writes; and the
-//! folders `files/SITE` and `data/SITE`. Never: has what one site has left go to another by the name alone.
+//! Runs in: the launcher, as root, and the commands `check`, `run` and `site`. Sees: three things of the state folder,
+//! which its owner alone can write: [`generations`], which the operator's commands write; [`holders`], which the
+//! launcher writes; and the folders `files/SITE` and `data/SITE`. Never: has what one site has left go to another by
+//! the name alone.
 //!
-//! A service, a data source or a connector has what it has by the name of its site, and no generation of its own: the site is
-//! whoever writes its table.
+//! A service, a data source or a connector has what it has by the name of its site, and no generation of its own: the
+//! site is whoever writes its table.
 
 pub mod generations;
 pub mod holders;
@@ -50,7 +51,8 @@ impl<'h> Names<'h> {
         Ok(Self { state: state.to_owned(), generations: Generations::load(state)?, holders })
     }
 
-    /// Why the site `name` cannot run as `claim` says; `None` if it can. `own` is the uid of its worker, if it has one of its own.
+    /// Why the site `name` cannot run as `claim` says; `None` if it can. `own` is the uid of its worker, if it has one
+    /// of its own.
     pub fn refusal(&self, name: &str, claim: &Claim<'_>, own: Option<u32>) -> Option<Refusal> {
         let generation = self.generations.get(name);
         match &generation.standing {

@@ -1,7 +1,8 @@
 //! Who owns the folder of a site, as far as that can be found out.
 //!
-//! Runs in: the launcher, as root, and the commands `check`, `run` and `site`. Sees: owners of folders, and a field of the file of
-//! holders. Never: has a folder that could not be looked at be nobody's: whoever comes back would be another one then.
+//! Runs in: the launcher, as root, and the commands `check`, `run` and `site`. Sees: owners of folders, and a field of
+//! the file of holders. Never: has a folder that could not be looked at be nobody's: whoever comes back would be
+//! another one then.
 
 use std::fmt;
 use std::io;
@@ -13,7 +14,8 @@ use sys::absence::if_there;
 
 /// What stands for nobody.
 const NONE: &str = "-";
-/// What stands for somebody of whom nothing is known: the kernel has no such uid, and a launcher of an earlier version reads a number.
+/// What stands for somebody of whom nothing is known: the kernel has no such uid, and a launcher of an earlier version
+/// reads a number.
 const UNKNOWN: u32 = u32::MAX;
 
 /// See the file's head.

@@ -1,5 +1,5 @@
-//! What works beside the launcher's loop steps back: copies of the launcher, and what these start, have a control group of little
-//! weight.
+//! What works beside the launcher's loop steps back: copies of the launcher, and what these start, have a control group
+//! of little weight.
 //!
 //! Runs in: the launcher, as root, and its copies. Sees: the kernel's own files. Never: waits for a copy.
 //!

@@ -1,7 +1,7 @@
 //! What a process says on its way to its program: nothing when it executes that, or what has failed.
 //!
-//! Runs in: the launcher, as root. Sees: what a child writes before it executes its program, which is ours. Never: waits, unless it is
-//! asked to before all is said.
+//! Runs in: the launcher, as root. Sees: what a child writes before it executes its program, which is ours. Never:
+//! waits, unless it is asked to before all is said.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;

@@ -77,8 +77,8 @@ pub struct Cgroups(Vec<Hierarchy>);
 pub struct Group(Vec<PathBuf>);
 
 impl Cgroups {
-    /// Finds what can be used, and makes the launcher's groups there. What was left in those of earlier launchers must be
-    /// gone.
+    /// Finds what can be used, and makes the launcher's groups there. What was left in those of earlier launchers must
+    /// be gone.
     pub fn open() -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -89,8 +89,8 @@ impl Cgroups {
         Self(found.into_iter().filter(|hierarchy| hierarchy.unified == unified).collect())
     }
 
-    /// The groups of a launcher that this one has taken the place of: where they are, the names of their controllers, and whether
-    /// they are of version 2.
+    /// The groups of a launcher that this one has taken the place of: where they are, the names of their controllers,
+    /// and whether they are of version 2.
     pub fn known(hierarchies: Vec<(PathBuf, String, bool)>) -> Self {
         let known = |(top, names, unified): (PathBuf, String, bool)| {
             let has = |name: &&'static str| names.split(' ').any(|known| known == *name);
@@ -130,8 +130,8 @@ impl Cgroups {
         needs.into_iter().filter(|(name, needed)| *needed && !has(name)).map(|(name, _)| name).collect()
     }
 
-    /// Makes the group of what works in the background, if a launcher before has not, and opens the files by which a process joins
-    /// it. Nothing but its time of processors is counted.
+    /// Makes the group of what works in the background, if a launcher before has not, and opens the files by which a
+    /// process joins it. Nothing but its time of processors is counted.
     pub fn background(&self) -> io::Result<(Group, Vec<OwnedFd>)> {
         let with_cpu = self.0.iter().filter(|hierarchy| hierarchy.controllers.contains(&"cpu"));
         let group = Group(with_cpu.map(|hierarchy| hierarchy.top.join("background")).collect());

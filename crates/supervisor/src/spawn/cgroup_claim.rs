@@ -1,9 +1,10 @@
-//! Whose a control group is: a launcher holds a lock on the directory of its own, and what nobody holds was left behind.
+//! Whose a control group is: a launcher holds a lock on the directory of its own, and what nobody holds was left
+//! behind.
 //!
 //! Runs in: the launcher, as root. Sees: the kernel's own files. Never: removes a group of a launcher that lives.
 //!
-//! A pid does not tell: two launchers may share a hierarchy and not the pids, in containers, and a successor goes on in the group
-//! of the launcher before.
+//! A pid does not tell: two launchers may share a hierarchy and not the pids, in containers, and a successor goes on in
+//! the group of the launcher before.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -1,4 +1,5 @@
-//! Which control groups a launcher has made, in a file of its state directory: the next start ends what is left in them.
+//! Which control groups a launcher has made, in a file of its state directory: the next start ends what is left in
+//! them.
 //!
 //! Runs in: the launcher, as root. Sees no untrusted bytes: a file that only root can write. Never: names a group that
 //! another launcher has made since, or one of a launcher that lives.

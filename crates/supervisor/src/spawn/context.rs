@@ -1,7 +1,7 @@
 //! What every start of a process needs: the configuration, the programs, and what processes share.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: the checked configuration. Never: starts a process; that is for the
-//! modules above.
+//! Runs in: the launcher, as root, and the guard. Sees: the checked configuration. Never: starts a process; that is for
+//! the modules above.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -73,7 +73,8 @@ pub struct SpawnContext {
     pub refusals: Failures<String>,
     /// What the loaders of services' programs have answered.
     pub answers: Answers,
-    /// Whether a program is started only if all is known of it: nothing is inspected, asked or copied in the launcher's loop.
+    /// Whether a program is started only if all is known of it: nothing is inspected, asked or copied in the launcher's
+    /// loop.
     pub examines_beside: Cell<bool>,
     /// What others have opened for this process, which does not wait for their file systems.
     pub opened: Rc<OpenedFiles>,
@@ -90,8 +91,8 @@ pub struct SpawnContext {
 impl SpawnContext {
     /// What every start of a process needs.
     ///
-    /// `empty_root` is the root of our own roles and `None` in a rootless run; services start in `directory`; core files
-    /// are kept below `state`.
+    /// `empty_root` is the root of our own roles and `None` in a rootless run; services start in `directory`; core
+    /// files are kept below `state`.
     pub fn new(
         config: Config,
         empty_root: Option<OwnedFd>,

@@ -1,8 +1,9 @@
-//! `bulkheadd keep-core BYTES`: copies the core file of a service from descriptor 0, its folder in memory, to 1, a file.
+//! `bulkheadd keep-core BYTES`: copies the core file of a service from descriptor 0, its folder in memory, to 1, a
+//! file.
 //!
 //! Runs in: a process of its own, started by the launcher, under the uid of the service and in a jail in which there is
-//! nothing but these two. Sees: a folder in which the service could make what it liked; whatever is copied is for root to
-//! read. Never: follows a link, opens what is no regular file, copies more than the limit.
+//! nothing but these two. Sees: a folder in which the service could make what it liked; whatever is copied is for root
+//! to read. Never: follows a link, opens what is no regular file, copies more than the limit.
 //!
 //! Its exit status is the kernel's number of what went wrong; [`NOTHING`] if there is no core file.
 

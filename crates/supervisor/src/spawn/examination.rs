@@ -1,9 +1,9 @@
-//! What is found out of a program before it is started, by a process beside the launcher's loop: its copy, how it is started,
-//! its libraries, or what is wrong with it.
+//! What is found out of a program before it is started, by a process beside the launcher's loop: its copy, how it is
+//! started, its libraries, or what is wrong with it.
 //!
 //! Runs in: the launcher, as root, and a copy of it that ends when it has answered. Sees: findings, in memory that both
-//! share, which the copy has written; the copy reads what the inspector and loaders print. Never: waits in the launcher for
-//! a program, whose size and whose libraries its owner chooses.
+//! share, which the copy has written; the copy reads what the inspector and loaders print. Never: waits in the launcher
+//! for a program, whose size and whose libraries its owner chooses.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -60,8 +60,8 @@ impl SpawnContext {
         self.operators(spec).map(|(_, path)| path)
     }
 
-    /// Whether what is to be known of the program of a spec is found out beside the loop: in a rootless run there is no root
-    /// whom a program could hurt, so the loop itself looks at it.
+    /// Whether what is to be known of the program of a spec is found out beside the loop: in a rootless run there is no
+    /// root whom a program could hurt, so the loop itself looks at it.
     pub fn is_examined_beside(&self, spec: &ProcessSpec) -> bool {
         !self.may_find_out() && self.operators(spec).is_some()
     }
@@ -81,7 +81,8 @@ impl SpawnContext {
         is_known.unwrap_or_else(|error| !matches!(self.explain(spec, error), Error::NotExamined { .. }))
     }
 
-    /// Forgets what was wrong with the program of a spec: whoever has it started anew may have installed what was missing.
+    /// Forgets what was wrong with the program of a spec: whoever has it started anew may have installed what was
+    /// missing.
     pub fn forgive(&self, spec: &ProcessSpec) {
         self.refusals.forget(&*spec.title());
         self.operators(spec).into_iter().for_each(|(_, path)| self.failures.forget(&*path));

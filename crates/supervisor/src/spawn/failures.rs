@@ -1,7 +1,8 @@
-//! Programs that were found unfit, for as long as nothing has changed: who starts one again and again is not answered anew.
+//! Programs that were found unfit, for as long as nothing has changed: who starts one again and again is not answered
+//! anew.
 //!
-//! Runs in: the launcher, as root. Sees: what the inspector and loaders have said of programs. Never: remembers longer than a minute
-//! what an operator may have repaired elsewhere, such as a library that was missing.
+//! Runs in: the launcher, as root. Sees: what the inspector and loaders have said of programs. Never: remembers longer
+//! than a minute what an operator may have repaired elsewhere, such as a library that was missing.
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use sys::file_version::FileVersion;
 
-/// LIMIT: how long a failure is believed. A service has 30 attempts in 50 s until it is broken: all of them cost one examination.
+/// LIMIT: how long a failure is believed. A service has 30 attempts in 50 s until it is broken: all of them cost one
+/// examination.
 const FAILED_FOR: Duration = Duration::from_secs(60);
 
 /// What was wrong with a program.

@@ -1,7 +1,7 @@
 //! What an examination has found out of a program, and the items by which it says so.
 //!
-//! Runs in: the launcher, as root, and a copy of it that examines. Sees: items that the copy has written. Never: opens a file, or
-//! takes a part of what was said.
+//! Runs in: the launcher, as root, and a copy of it that examines. Sees: items that the copy has written. Never: opens
+//! a file, or takes a part of what was said.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! What the launcher has done with programs of the operator's: which files it has given away, and which copies it has made.
+//! What the launcher has done with programs of the operator's: which files it has given away, and which copies it has
+//! made.
 //!
 //! Runs in: the launcher, as root. Sees: inodes. Never: opens a file.
 

@@ -1,7 +1,7 @@
 //! The jail of a program of the operator's: what its table names.
 //!
-//! Runs in: the launcher, as root. Sees: the checked configuration, and files and folders that the operator named. Never: lets such
-//! a program reach anything else.
+//! Runs in: the launcher, as root. Sees: the checked configuration, and files and folders that the operator named.
+//! Never: lets such a program reach anything else.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

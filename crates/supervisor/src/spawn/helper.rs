@@ -1,7 +1,7 @@
 //! Short-lived helpers: processes of ours that do one thing in a jail in which there is next to nothing.
 //!
-//! Runs in: the launcher, as root, and the guard. Sees: what a helper prints, which a made-up program may have taken over.
-//! Never: waits longer or reads more than its limits.
+//! Runs in: the launcher, as root, and the guard. Sees: what a helper prints, which a made-up program may have taken
+//! over. Never: waits longer or reads more than its limits.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -19,7 +19,8 @@ use crate::spawn::context::{SpawnContext, duplicate, text};
 use crate::spawn::process_spec::ProcessSpec;
 use crate::spawn::{core_dumps, program};
 
-/// LIMIT: how long the answer of a helper is waited for. It takes milliseconds; whoever asks does nothing else meanwhile.
+/// LIMIT: how long the answer of a helper is waited for. It takes milliseconds; whoever asks does nothing else
+/// meanwhile.
 const DEADLINE: Duration = Duration::from_secs(4);
 /// LIMIT: seconds that a helper may compute.
 pub const CPU_SECONDS: u64 = 2;
@@ -40,8 +41,8 @@ pub struct Answer {
 }
 
 impl SpawnContext {
-    /// The jail of a helper: no root and no directory of its own, no network, no control group. The caller adds what the
-    /// helper needs beyond that.
+    /// The jail of a helper: no root and no directory of its own, no network, no control group. The caller adds what
+    /// the helper needs beyond that.
     pub fn helper_jail(
         &self,
         identity: Option<jail::Identity>,
@@ -63,8 +64,8 @@ impl SpawnContext {
         })
     }
 
-    /// Starts `program` under the uid of `spec`, in an empty root, with a strict list of system calls: `program` has these
-    /// descriptors, reaches nothing but `paths`, and computes for as many seconds.
+    /// Starts `program` under the uid of `spec`, in an empty root, with a strict list of system calls: `program` has
+    /// these descriptors, reaches nothing but `paths`, and computes for as many seconds.
     pub fn start_sealed(
         &self,
         spec: &ProcessSpec,
@@ -109,8 +110,8 @@ impl SpawnContext {
     }
 }
 
-/// A number above which nothing is open, nor will be before the process is started: a file that is put in the place of what
-/// the start needs would keep it from starting.
+/// A number above which nothing is open, nor will be before the process is started: a file that is put in the place of
+/// what the start needs would keep it from starting.
 pub fn free_number() -> Result<i32, Error> {
     let open = std::fs::read_dir("/proc/self/fd").map_err(during("list open descriptors"))?;
     let numbers = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());

@@ -11,8 +11,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::error::{Error, during};
 use crate::limits;
 
-/// Makes this process one that starts children: it has no threads, so a helper closes what others have sent, and nothing of its own
-/// is at the numbers at which children find their descriptors.
+/// Makes this process one that starts children: it has no threads, so a helper closes what others have sent, and
+/// nothing of its own is at the numbers at which children find their descriptors.
 ///
 /// # Errors
 /// There is no descriptor left.
@@ -32,8 +32,8 @@ fn occupy_inherited_numbers() -> Result<(), Error> {
     }
 }
 
-/// LIMIT: descriptors that root takes if it was given fewer: five for each of 65,534 processes, and the copies of all that an
-/// upgrade needs for a moment.
+/// LIMIT: descriptors that root takes if it was given fewer: five for each of 65,534 processes, and the copies of all
+/// that an upgrade needs for a moment.
 const DESCRIPTORS: u64 = 1 << 20;
 
 /// How many descriptors a launcher could have that was started from here.
@@ -43,11 +43,12 @@ pub(crate) fn descriptor_limit() -> Option<u64> {
     Some(limits::nr_open().map_or(most, |nr_open| most.min(nr_open)))
 }
 
-/// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants; root grants itself as
-/// many as it may need.
+/// Lets the launcher, and those children that it allows, have as many descriptors as the machine grants; root grants
+/// itself as many as it may need.
 pub fn raise_descriptor_limit() {
     let given = getrlimit(Resource::Nofile).maximum;
-    // The kernel has a bound of its own, above which it takes no limit, and not every root may pass the limit that it was given.
+    // The kernel has a bound of its own, above which it takes no limit, and not every root may pass the limit that it
+    // was given.
     let nr_open = limits::nr_open().unwrap_or(u64::MAX);
     let (wanted, given) =
         (given.map(|given| given.max(DESCRIPTORS).min(nr_open)), given.map(|given| given.min(nr_open)));
@@ -57,8 +58,8 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Lets a user's launcher have as many processes as the user may, and has root's children limited by their jails alone, if root may
-/// pass the limit that it was given.
+/// Lets a user's launcher have as many processes as the user may, and has root's children limited by their jails alone,
+/// if root may pass the limit that it was given.
 pub fn raise_process_limit() {
     let given = getrlimit(Resource::Nproc).maximum;
     let set = |most| setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most });

@@ -30,8 +30,9 @@ const ANSWER_BYTES_MAX: usize = 300;
 impl SpawnContext {
     /// How `content`, the program that was opened at `path` for `spec`, is to be started in a jail.
     ///
-    /// SECURITY: the one place that decides whether a program may have memory that is writable and executable from its start. The
-    /// kernel maps that at `execve`, which no policy of system calls sees; libraries are mapped by calls that policies judge.
+    /// SECURITY: the one place that decides whether a program may have memory that is writable and executable from its
+    /// start. The kernel maps that at `execve`, which no policy of system calls sees; libraries are mapped by calls
+    /// that policies judge.
     ///
     /// # Errors
     /// It cannot be started, or it could make code while it runs, which needs `jit`.
@@ -82,10 +83,11 @@ impl SpawnContext {
         Ok(inspected)
     }
 
-    /// Opens a program of the operator's that is to be the worker of a site: as a service's, and without a dynamic loader.
+    /// Opens a program of the operator's that is to be the worker of a site: as a service's, and without a dynamic
+    /// loader.
     ///
-    /// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of the
-    /// library `bulkhead-server`.
+    /// It gets the jail of a site's worker, in which there is no library to load, and whose system calls are those of
+    /// the library `bulkhead-server`.
     pub fn worker_program(&self, path: &Path, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
         let file = self.operator_program(ProgramKind::Own, path, spec.identity)?;
         if self.inspect_jailed(path, &program::readable(&file, path)?, (spec, false))? == Start::Static {

@@ -142,9 +142,9 @@ impl SpawnContext {
 
 /// How much of a processor a process gets that others want as well; `None` for what most get.
 ///
-/// A site's worker carries the requests of all services of its site. With no more than each of them has, it would lose the
-/// processor to a service at each request that it sends. The gate carries those of all sites: with less than this, clients of one site
-/// would wait for the worker of another.
+/// A site's worker carries the requests of all services of its site. With no more than each of them has, it would lose
+/// the processor to a service at each request that it sends. The gate carries those of all sites: with less than this,
+/// clients of one site would wait for the worker of another.
 fn cpu_weight(role: Role, takes_connections: bool) -> Option<CpuWeight> {
     let times = match role {
         // Connections go to it past the site's worker, and it keeps up with the gate.

@@ -1,7 +1,7 @@
 //! Processes of this machine that live, and the end of one that is exactly the one that was meant.
 //!
-//! Runs in: the launcher, as root. Sees: `/proc/PID/status`, where a process chooses nothing but its name. Never: signals a
-//! number, which could be another process by then.
+//! Runs in: the launcher, as root. Sees: `/proc/PID/status`, where a process chooses nothing but its name. Never:
+//! signals a number, which could be another process by then.
 
 use std::collections::HashSet;
 use std::fs;
@@ -99,8 +99,8 @@ pub fn fresh(seen: &mut HashSet<u32>) -> impl Iterator<Item = Living> {
     pids().filter(|pid| seen.insert(*pid)).filter_map(Living::of)
 }
 
-/// Whether anything has this uid, be it a zombie. The kernel looks at all at once: nothing escapes that makes another one
-/// and ends.
+/// Whether anything has this uid, be it a zombie. The kernel looks at all at once: nothing escapes that makes another
+/// one and ends.
 pub fn is_used(uid: u32) -> bool {
     let found = rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid));
     // Nothing else says that there is none.

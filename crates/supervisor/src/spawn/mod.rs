@@ -168,8 +168,8 @@ impl SpawnContext {
         Ok(BegunProcess { jailed, control: Some(control), log, stderr })
     }
 
-    /// Waits until a process that was begun executes its program; `None` if it is to be begun once more, without a layer of its jail
-    /// in which it has failed and that degraded isolation may leave out.
+    /// Waits until a process that was begun executes its program; `None` if it is to be begun once more, without a
+    /// layer of its jail in which it has failed and that degraded isolation may leave out.
     pub fn finish(&self, spec: &ProcessSpec, begun: BegunProcess) -> Result<Option<Started>, Error> {
         let BegunProcess { jailed, control, log, stderr } = begun;
         let jailed = self.finish_in_jail(spec, jailed)?;
@@ -270,7 +270,8 @@ impl SpawnContext {
         Ok(Some(Jailed { child, group, calls, core_folder: core_folder.map(out_of_the_way) }))
     }
 
-    /// Has the program of others that a child executes, or will, end with this launcher; the child ends if that cannot be.
+    /// Has the program of others that a child executes, or will, end with this launcher; the child ends if that cannot
+    /// be.
     pub fn reap_program(&self, spec: &ProcessSpec, child: &Child) -> Result<(), Error> {
         let is_others = matches!(spec.role, Role::Service | Role::Filter);
         if is_others && let Err(error) = self.reap_with_launcher(child) {

@@ -1,7 +1,8 @@
 //! Files and folders that a copy of the launcher opens, which may wait for whoever answers for them, and hands over.
 //!
-//! Runs in: the launcher, as root, and a copy of it that ends when it has opened them. Sees: paths of the configuration; the
-//! copy, what is in the files. Never: hands over what the launcher would wait for when it closes it, nor waits for the copy.
+//! Runs in: the launcher, as root, and a copy of it that ends when it has opened them. Sees: paths of the
+//! configuration; the copy, what is in the files. Never: hands over what the launcher would wait for when it closes it,
+//! nor waits for the copy.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -57,8 +58,8 @@ impl SpawnContext {
 }
 
 impl Opening {
-    /// The process, and what was opened so far, or why something was not. A file of which nothing was said has a file system that
-    /// does not answer.
+    /// The process, and what was opened so far, or why something was not. A file of which nothing was said has a file
+    /// system that does not answer.
     pub(crate) fn take(self) -> (Child, Vec<Opened>) {
         let mut answers: Vec<Result<Found, NotOpened>> =
             self.files.iter().map(|_| Err(NotOpened::Silent)).collect();

@@ -1,7 +1,9 @@
-//! Programs that the operator names: of services, sites' own workers and filters. Found, judged, given to one gid or copied for it.
+//! Programs that the operator names: of services, sites' own workers and filters. Found, judged, given to one gid or
+//! copied for it.
 //!
-//! Runs in: the launcher, as root, and `bulkhead check`. Sees: inodes of program files, which tenants may have put there, and their
-//! first four bytes. Never: changes the owner or mode of a file that is not its folder's owner's, or that has more than one name.
+//! Runs in: the launcher, as root, and `bulkhead check`. Sees: inodes of program files, which tenants may have put
+//! there, and their first four bytes. Never: changes the owner or mode of a file that is not its folder's owner's, or
+//! that has more than one name.
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1 (owned by
 //! root and the service's gid, mode 0410).
@@ -120,12 +122,12 @@ enum Use {
     Refused(Unfit),
 }
 
-/// What is done with a program. `gid` is that of the service, if it is known; `was_given` says whether this launcher has given the
-/// file away, or found it given.
+/// What is done with a program. `gid` is that of the service, if it is known; `was_given` says whether this launcher
+/// has given the file away, or found it given.
 ///
-/// SECURITY: a tenant chooses what is in a folder of the tenant's: a hard link there is any file of the machine. Changed is what the
-/// folder's owner owns, and what the launcher had given away there; copied is what that owner could copy as well; and nothing of
-/// two names is changed, whoever owns it.
+/// SECURITY: a tenant chooses what is in a folder of the tenant's: a hard link there is any file of the machine.
+/// Changed is what the folder's owner owns, and what the launcher had given away there; copied is what that owner could
+/// copy as well; and nothing of two names is changed, whoever owns it.
 fn use_of(stat: &Stat, found: &Found, gid: Option<u32>, was_given: bool) -> Use {
     let is_given = stat.st_uid == 0 && stat.st_mode & 0o7777 == MODE;
     let is_its = gid.is_none_or(|gid| stat.st_gid == gid);
@@ -178,8 +180,8 @@ fn fit_of_the_machine(kind: ProgramKind, stat: &Stat, identity: Identity) -> Res
 }
 
 impl SpawnContext {
-    /// Opens a program of this kind: one in the configuration's folder as a service's own, any other as it is if it is the
-    /// machine's and may be.
+    /// Opens a program of this kind: one in the configuration's folder as a service's own, any other as it is if it is
+    /// the machine's and may be.
     ///
     /// An interpreter is for everybody. Nothing has to be hidden of it, and what runs in it lies elsewhere.
     pub fn operator_program(
@@ -277,8 +279,8 @@ impl SpawnContext {
 
     /// Goes on knowing what is known of a program that was given from one gid to another.
     ///
-    /// SECURITY: the time of its last change of any kind is this one's then. Before that it was root's, so nobody else can have set the
-    /// time of the last change of its contents, which is as it was.
+    /// SECURITY: the time of its last change of any kind is this one's then. Before that it was root's, so nobody else
+    /// can have set the time of the last change of its contents, which is as it was.
     fn keep_known(&self, path: &Path, before: &Stat, content: &File) {
         let was_given = before.st_uid == 0 && before.st_mode & 0o7777 == MODE;
         let before = FileVersion::from(before);
@@ -296,8 +298,8 @@ impl SpawnContext {
         self.refusals.renew(before, after);
     }
 
-    /// A copy of a program that is `identity`'s to execute, and that has no name; the one that was made before, if the program is as
-    /// it was.
+    /// A copy of a program that is `identity`'s to execute, and that has no name; the one that was made before, if the
+    /// program is as it was.
     fn copy_for(&self, identity: Identity, path: &Path, mut content: File) -> Result<OwnedFd, Error> {
         let found = content.metadata().map_err(at("examine", path))?;
         if found.len() > COPY_BYTES_MAX {

@@ -24,8 +24,8 @@ pub struct ProcessSpec {
     pub role: Role,
     /// Its name, as people write it: `gate`, `packages`, `packages/search`.
     pub name: String,
-    /// The number of its partition, or [`wire::NO_PARTITION`] for a role that has none; a broker and a connector of a service
-    /// have the service's.
+    /// The number of its partition, or [`wire::NO_PARTITION`] for a role that has none; a broker and a connector of a
+    /// service have the service's.
     pub partition: u16,
     /// Which site it belongs to, as an index into the configuration; [`wire::NO_PARTITION`] if to none.
     pub site: u16,
@@ -84,7 +84,8 @@ impl ProcessSpec {
         (self.site != NO_PARTITION).then_some(self.site.into())
     }
 
-    /// The site that it belongs to. A process that an upgrade has taken over may be of a site that the configuration has no more.
+    /// The site that it belongs to. A process that an upgrade has taken over may be of a site that the configuration
+    /// has no more.
     pub fn site<'c>(&self, config: &'c Config) -> Option<&'c Site> {
         config.sites.get(self.site_number()?).map(|site| &**site)
     }

@@ -1,4 +1,5 @@
-//! Program files: checked and opened, so that what was checked is what runs; those of ours, and which version a file is.
+//! Program files: checked and opened, so that what was checked is what runs; those of ours, and which version a file
+//! is.
 //!
 //! Runs in: the launcher, as root. Sees: inodes of program files, never their content beyond the first four bytes.
 //! Never: changes a file of the operator's; `operator_program` does.
@@ -15,8 +16,8 @@ use sys::file_version::FileVersion;
 
 use crate::error::{Error, at};
 
-/// LIMIT: bytes of a program of which a copy is made, as one is of cargo's, which have two names: the launcher makes it, and it is on
-/// the disk of its state. Twice what a server with all its debugging information has.
+/// LIMIT: bytes of a program of which a copy is made, as one is of cargo's, which have two names: the launcher makes
+/// it, and it is on the disk of its state. Twice what a server with all its debugging information has.
 pub(super) const COPY_BYTES_MAX: u64 = 256 << 20;
 
 /// Why a program is not started, and what to do.
@@ -137,7 +138,8 @@ pub fn own() -> Result<OwnedFd, Error> {
 
 /// Opens the program of a launcher, which is to take the place of this one, and says where it really is.
 ///
-/// SECURITY: it runs with the rights of this process, so nobody but root and the user of this process may have written it.
+/// SECURITY: it runs with the rights of this process, so nobody but root and the user of this process may have written
+/// it.
 pub fn launcher_program(path: &Path) -> Result<(OwnedFd, PathBuf), Error> {
     let real = path.canonicalize().map_err(at("find", path))?;
     let file = open(&real)?;

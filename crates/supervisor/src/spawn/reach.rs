@@ -1,7 +1,8 @@
 //! What connectors and staplers may reach: servers behind sites, the networks of grants, responders.
 //!
 //! Runs in: the launcher, as root. Sees: the checked configuration. Never: connects to a server itself, or lets a
-//! connector reach more than the directories of its sockets and the ports of its addresses, and DNS only if a server has a name.
+//! connector reach more than the directories of its sockets and the ports of its addresses, and DNS only if a server
+//! has a name.
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ use crate::spawn::process_spec::ProcessSpec;
 const NAMES_PORT: u16 = 53;
 
 impl SpawnContext {
-    /// All servers that a connector connects to, with the number of their target: those behind its site, or that of a database.
+    /// All servers that a connector connects to, with the number of their target: those behind its site, or that of a
+    /// database.
     pub fn servers(&self, spec: &ProcessSpec) -> impl Iterator<Item = (u16, &Target)> {
         let of_site = spec.role == Role::Connector && spec.partition == NO_PARTITION && !spec.is_of_data();
         let site = self.config.sites.get(usize::from(spec.site)).filter(|_| of_site);

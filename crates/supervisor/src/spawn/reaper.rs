@@ -1,12 +1,12 @@
 //! `bulkheadd reap`: ends the programs of others that a launcher, or a guard, leaves when it dies.
 //!
-//! Runs in: `main` in a process of its own, started with the first such program, with the rights of the launcher, a filter
-//! of system calls that leaves it little but to end processes, and nothing of the launcher's memory; the rest in the
-//! launcher and the guard. Sees: pidfds. Never: reads anything, or ends what it was not given.
+//! Runs in: `main` in a process of its own, started with the first such program, with the rights of the launcher, a
+//! filter of system calls that leaves it little but to end processes, and nothing of the launcher's memory; the rest in
+//! the launcher and the guard. Sees: pidfds. Never: reads anything, or ends what it was not given.
 //!
-//! The signal that ends a process with its parent belongs to a thread: a new thread has none, and takes the place of the
-//! first one if it executes a program (`execve(2)`). A filter of system calls cannot tell which thread calls. What cannot
-//! make threads and execute programs, as our own roles, needs no reaper.
+//! The signal that ends a process with its parent belongs to a thread: a new thread has none, and takes the place of
+//! the first one if it executes a program (`execve(2)`). A filter of system calls cannot tell which thread calls. What
+//! cannot make threads and execute programs, as our own roles, needs no reaper.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -1,6 +1,7 @@
 //! What the start of a process opens where somebody else than the kernel may answer: by the keys of the configuration.
 //!
-//! Runs in: the launcher, as root. Sees: paths of the configuration. Never: asks a file system that somebody else answers for.
+//! Runs in: the launcher, as root. Sees: paths of the configuration. Never: asks a file system that somebody else
+//! answers for.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! The range of uids that this server's processes get, which no other server of this machine has at the same time.
 //!
-//! Runs in: the launcher, as root. Sees no untrusted bytes: files that only root can write, and `/proc`. Never: starts a
-//! process under a uid that another server's processes have: they could signal, trace and read each other.
+//! Runs in: the launcher, as root. Sees no untrusted bytes: files that only root can write, and `/proc`. Never: starts
+//! a process under a uid that another server's processes have: they could signal, trace and read each other.
 //!
 //! Each server holds a lock on a file that is named after its range; the kernel releases it with the launcher, however
 //! that ends. Servers that see another `/run` are found by their processes, if these can be seen.
@@ -70,7 +70,8 @@ impl UidRange {
     }
 }
 
-/// The range that a server is to have whose table of uids is in `state`: that of its configuration, or the one that it chose.
+/// The range that a server is to have whose table of uids is in `state`: that of its configuration, or the one that it
+/// chose.
 pub fn wanted(given: Option<&Range>, default: &Range, state: &Path) -> Result<Range, Error> {
     match given {
         Some(given) => Ok(given.clone()),

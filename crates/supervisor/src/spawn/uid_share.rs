@@ -1,11 +1,12 @@
 //! How much of a range of uids is given out, and why it cannot be another one.
 //!
-//! Runs in: the launcher, and the commands `check` and `site`. Sees: numbers and names of the table of uids. Does no input or output.
+//! Runs in: the launcher, and the commands `check` and `site`. Sees: numbers and names of the table of uids. Does no
+//! input or output.
 
 use std::ops::RangeInclusive;
 
-/// LIMIT: hundredths of the range that may be given out before that is said: what is left is for as many sites as come in some
-/// months, and a longer range takes a reload.
+/// LIMIT: hundredths of the range that may be given out before that is said: what is left is for as many sites as come
+/// in some months, and a longer range takes a reload.
 const SCARCE_PERCENT: u64 = 80;
 
 /// Why a range cannot be another one: uids of it that were given out, and that the other lacks.

@@ -1,9 +1,10 @@
 //! The table of uids: one per role and partition, the same at every start, never given to another.
 //!
-//! Runs in: the launcher, as root, and in the commands `check` and `site`. Sees no untrusted bytes: a file that only root can write.
-//! Never: gives a uid that a process may have had out twice, not even after its partition has left the configuration, for files of
-//! that uid may be left, unless the operator has given it back ([`uids_back`](super::uids_back)); has a site that comes by the name
-//! of one that was removed be the one that was ([`site_names`](crate::site_names)).
+//! Runs in: the launcher, as root, and in the commands `check` and `site`. Sees no untrusted bytes: a file that only
+//! root can write. Never: gives a uid that a process may have had out twice, not even after its partition has left the
+//! configuration, for files of that uid may be left, unless the operator has given it back
+//! ([`uids_back`](super::uids_back)); has a site that comes by the name of one that was removed be the one that was
+//! ([`site_names`](crate::site_names)).
 //!
 //! Source: Krohn, "Building Secure High-Performance Web Services with OKWS", USENIX ATC 2004, 4.1.
 
@@ -39,8 +40,8 @@ pub struct Uids {
     given: Vec<String>,
     /// Lines that the file lacks. Of thousands of sites, one comes.
     added: String,
-    /// How long the file is that lacks those lines alone; `None` if it is to be written as a whole: there is none, it has lines that
-    /// hold no more, or it may end within one.
+    /// How long the file is that lacks those lines alone; `None` if it is to be written as a whole: there is none, it
+    /// has lines that hold no more, or it may end within one.
     written: Option<usize>,
 }
 
@@ -279,8 +280,8 @@ impl Uids {
     }
 }
 
-/// Adds lines to a file of this length, and has them on the disk; `false` if the file has another one, as a launcher that was to
-/// take this one's place in an upgrade may have written to it.
+/// Adds lines to a file of this length, and has them on the disk; `false` if the file has another one, as a launcher
+/// that was to take this one's place in an upgrade may have written to it.
 fn add_to(path: &Path, written: usize, lines: &str) -> io::Result<bool> {
     let Some(mut file) = if_there(File::options().append(true).open(path))? else { return Ok(false) };
     if file.metadata()?.len() != written as u64 {
@@ -304,8 +305,8 @@ fn parse(text: &str) -> Result<BTreeMap<String, u32>, String> {
             return Err(format!("line {}: uid {uid} or {name} is there twice", index + 1));
         }
     }
-    // An editor may leave out the end of the last line. If it is the beginning of one that was being written as the machine
-    // stopped, no process has had its uid.
+    // An editor may leave out the end of the last line. If it is the beginning of one that was being written as the
+    // machine stopped, no process has had its uid.
     let last = &text[whole..];
     match entry(last) {
         Some((uid, name)) if !seen.contains(&uid) => _ = uid_of.entry(name.to_owned()).or_insert(uid),

@@ -1,8 +1,8 @@
 //! Uids that the operator gives back: what the command has found nothing of, for the launcher to take out of the table.
 //!
-//! Runs in: `bulkhead site uids`, which writes the file, and the launcher, as root, which reads it once. Sees: a file in the state
-//! folder, which its owner alone can write. Never: takes a uid or a name from the admin role, which may be compromised: that only
-//! says that there is a file.
+//! Runs in: `bulkhead site uids`, which writes the file, and the launcher, as root, which reads it once. Sees: a file
+//! in the state folder, which its owner alone can write. Never: takes a uid or a name from the admin role, which may be
+//! compromised: that only says that there is a file.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

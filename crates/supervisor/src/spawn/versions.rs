@@ -1,8 +1,9 @@
-//! Whether the programs of the roles are of the launcher's own version: a part of another installation is refused before anything
-//! runs with it.
+//! Whether the programs of the roles are of the launcher's own version: a part of another installation is refused
+//! before anything runs with it.
 //!
-//! Runs in: the launcher, as root, at its start and in the rehearsal of an upgrade. Sees: a short line about each program, of the
-//! program `inspector`, which reads them in a jail. Never: reads a program itself, or executes one to hear its version.
+//! Runs in: the launcher, as root, at its start and in the rehearsal of an upgrade. Sees: a short line about each
+//! program, of the program `inspector`, which reads them in a jail. Never: reads a program itself, or executes one to
+//! hear its version.
 
 use std::io;
 use std::os::fd::OwnedFd;

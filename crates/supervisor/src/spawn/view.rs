@@ -1,7 +1,7 @@
 //! The files and ports that a process sees and may reach, on the way to its jail.
 //!
-//! Runs in: the launcher, as root. Sees: directories that the operator named, or that were opened already. Never: adds more than
-//! was asked for.
+//! Runs in: the launcher, as root. Sees: directories that the operator named, or that were opened already. Never: adds
+//! more than was asked for.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What the launcher undoes when it ends: control groups and the reaper. A successor holds them only when nothing can fail any
-//! more, or it would undo them for the launcher that is put back.
+//! What the launcher undoes when it ends: control groups and the reaper. A successor holds them only when nothing can
+//! fail any more, or it would undo them for the launcher that is put back.
 //!
 //! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: makes or removes a group.
 

@@ -1,8 +1,8 @@
 //! What a launcher hands to the one that takes its place by `exec`, and takes from the one before.
 //!
-//! Runs in: the launcher, as root. Sees: a record that a launcher wrote into sealed memory. Never: changes anything of the
-//! machine's, or lets go of a descriptor that was left, before all of the record was understood: until then the launcher before
-//! can be put back.
+//! Runs in: the launcher, as root. Sees: a record that a launcher wrote into sealed memory. Never: changes anything of
+//! the machine's, or lets go of a descriptor that was left, before all of the record was understood: until then the
+//! launcher before can be put back.
 //!
 //! Both directions of one thing stand side by side in one file; `wire::successor` has the items.
 
@@ -25,8 +25,8 @@ use crate::life::Life;
 pub use held::Held;
 pub use shared::{Predecessor, numbered, source};
 
-/// Where `bulkhead upgrade --to` leaves the path of a program for the launcher, in the run directory: a symbolic link to the
-/// program.
+/// Where `bulkhead upgrade --to` leaves the path of a program for the launcher, in the run directory: a symbolic link
+/// to the program.
 pub const WANTED: &str = "upgrade";
 
 /// A record that is being written.
@@ -95,8 +95,8 @@ impl<'a> Record<'a> {
     /// The whole of it, in memory that nobody can write to any more.
     ///
     /// # Errors
-    /// There is no memory, or no descriptor, or was none for something of it: a successor could not take that over, and nor could
-    /// the launcher before when it is put back.
+    /// There is no memory, or no descriptor, or was none for something of it: a successor could not take that over, and
+    /// nor could the launcher before when it is put back.
     pub fn sealed(&self) -> Result<OwnedFd, Error> {
         let whole = match &self.fault {
             Some(fault) => Err(std::io::Error::new(fault.kind(), fault.to_string())),

@@ -109,8 +109,8 @@ pub fn numbered(handed: &Handed, mut config: Config) -> Result<(Config, Vec<u16>
         .ok_or_else(|| Error::record("its configuration has a site that it does not name"))
 }
 
-/// Something that stands for a site that has gone without a successor. Nothing runs there, so that any site will do for it; but what
-/// others still say of it is not for that one's log.
+/// Something that stands for a site that has gone without a successor. Nothing runs there, so that any site will do for
+/// it; but what others still say of it is not for that one's log.
 fn nobody(any: &Arc<Site>, name: &str) -> Arc<Site> {
     let mut site = any.clone();
     let gone = Arc::make_mut(&mut site);
@@ -179,8 +179,8 @@ impl Supervisor {
         hand_over_source(record, source);
     }
 
-    /// The supervisor of the launcher before. What may have an effect outside of this process when it is dropped is not in it,
-    /// but in what comes along, for [`Supervisor::hold`].
+    /// The supervisor of the launcher before. What may have an effect outside of this process when it is dropped is not
+    /// in it, but in what comes along, for [`Supervisor::hold`].
     ///
     /// # Errors
     /// The record is not whole, or a descriptor cannot be had.

@@ -1,7 +1,7 @@
 //! The filters that have calls answered elsewhere.
 //!
-//! Runs in: a child of the guard's or the launcher's, between fork and exec. Sees no untrusted bytes. Never: allows what
-//! another filter of the process refuses; the kernel does the strictest of what its filters say.
+//! Runs in: a child of the guard's or the launcher's, between fork and exec. Sees no untrusted bytes. Never: allows
+//! what another filter of the process refuses; the kernel does the strictest of what its filters say.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -15,9 +15,9 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// Has `calls` of this thread and of all its descendants answered by the [`Listener`](super::Listener) that is made of the descriptor
-/// which `hand_over` gets to pass on. For use in a child between fork and exec: from here on, a call that is among
-/// them, such as closing a descriptor, waits for an answer. The descriptor itself stays open until exec.
+/// Has `calls` of this thread and of all its descendants answered by the [`Listener`](super::Listener) that is made of
+/// the descriptor which `hand_over` gets to pass on. For use in a child between fork and exec: from here on, a call
+/// that is among them, such as closing a descriptor, waits for an answer. The descriptor itself stays open until exec.
 ///
 /// # Errors
 /// The kernel refused (it is older than 5.9, or this process may neither do that nor has given up new privileges), or
@@ -41,8 +41,8 @@ pub fn refuse_rings() -> io::Result<()> {
 }
 
 /// Has all threads of this process and all their descendants make no code any more: no file and no memory becomes
-/// executable from here on. For a process that has loaded what it runs. Does nothing in one that may gain privileges, or has
-/// no filter of system calls: its jail was opened on purpose, and who looks from outside should see that.
+/// executable from here on. For a process that has loaded what it runs. Does nothing in one that may gain privileges,
+/// or has no filter of system calls: its jail was opened on purpose, and who looks from outside should see that.
 ///
 /// # Errors
 /// The kernel refused, or a thread has a filter that the others do not have.
@@ -109,10 +109,10 @@ fn program(calls: &[libc::c_long], action: u32) -> io::Result<Vec<libc::sock_fil
     Ok(steps)
 }
 
-/// Has the calls by which a program connects answered by the [`Listener`](super::Listener) that is made of the descriptor
-/// which `hand_over` gets to pass on: `connect`, and `socket` for IPv4 and IPv6. As [`install`], but for signals: where
-/// the kernel (5.19) can, a call whose answer is on its way is interrupted by none that does not end the process, as a
-/// runtime that sends its threads signals all the time would never get one through.
+/// Has the calls by which a program connects answered by the [`Listener`](super::Listener) that is made of the
+/// descriptor which `hand_over` gets to pass on: `connect`, and `socket` for IPv4 and IPv6. As [`install`], but for
+/// signals: where the kernel (5.19) can, a call whose answer is on its way is interrupted by none that does not end the
+/// process, as a runtime that sends its threads signals all the time would never get one through.
 ///
 /// # Errors
 /// As of [`install`].

@@ -2,8 +2,8 @@
 //!
 //! Runs in: the guard (`bulkhead-guard`), for servers into which no library can be loaded, and the broker, for services
 //! that may connect; [`install`] and [`install_network_calls`] in the child between fork and exec. Sees: numbers and
-//! addresses that the other process passes to the kernel. Never: follows an address of the other process but through the
-//! kernel's copying calls, which fail rather than read something else.
+//! addresses that the other process passes to the kernel. Never: follows an address of the other process but through
+//! the kernel's copying calls, which fail rather than read something else.
 //!
 //! The order of an answer matters: what is copied into the caller is copied first, and the call ends last, so that the
 //! caller never runs on with half of it.

@@ -1,4 +1,5 @@
-//! What services in other languages have of the messages: which constants and edges, and the files that are written of them.
+//! What services in other languages have of the messages: which constants and edges, and the files that are written of
+//! them.
 //!
 //! Runs in: `cargo test`, in the tests that write these files.
 

@@ -1,7 +1,7 @@
 //! The service `match`: who has most in common with the viewer.
 //!
-//! Runs in: its own process under its own uid, inside its jail. Sees: interests, and the viewer's login. Never: sees a message or
-//! a password, or whom others are matched with.
+//! Runs in: its own process under its own uid, inside its jail. Sees: interests, and the viewer's login. Never: sees a
+//! message or a password, or whom others are matched with.
 
 use std::process::ExitCode;
 

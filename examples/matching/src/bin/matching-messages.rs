@@ -1,7 +1,7 @@
 //! The service `messages`: what people write to each other.
 //!
-//! Runs in: its own process under its own uid, inside its jail. Sees: the viewer's login, and the viewer's messages. Never: sees a
-//! password, or the messages of somebody who is away.
+//! Runs in: its own process under its own uid, inside its jail. Sees: the viewer's login, and the viewer's messages.
+//! Never: sees a password, or the messages of somebody who is away.
 
 use std::process::ExitCode;
 

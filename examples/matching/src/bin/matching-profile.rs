@@ -1,7 +1,7 @@
 //! The service `profile`: who people are, and who is logged in.
 //!
-//! Runs in: its own process under its own uid, inside its jail. Sees: passwords, and the hashes of those that somebody tries.
-//! Never: sees a message.
+//! Runs in: its own process under its own uid, inside its jail. Sees: passwords, and the hashes of those that somebody
+//! tries. Never: sees a message.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -178,7 +178,8 @@ impl Profile {
 }
 
 impl Said {
-    /// What a form says; else what is wrong with it. Unfiltered: people may write what they like, and templates escape it.
+    /// What a form says; else what is wrong with it. Unfiltered: people may write what they like, and templates escape
+    /// it.
     fn of(form: &Params) -> Result<Self, &'static str> {
         let about = form.raw("about").unwrap_or_default().trim();
         if about.chars().count() > ABOUT_MAX {

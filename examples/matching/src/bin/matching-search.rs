@@ -1,7 +1,7 @@
 //! The service `search`: who has an interest.
 //!
-//! Runs in: its own process under its own uid, inside its jail. Sees: what people say of themselves to everybody. Never: sees a
-//! message, a password, or who likes whom.
+//! Runs in: its own process under its own uid, inside its jail. Sees: what people say of themselves to everybody.
+//! Never: sees a message, a password, or who likes whom.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,8 @@ impl Search {
         let Self(site) = self;
         let pages = site.pages(request);
         let viewer = site.viewer(request).await?.map(|viewer| viewer.name);
-        // Unfiltered, or `C++` and `R&D` would not be found: it is escaped by the template, and bound by the data proxy.
+        // Unfiltered, or `C++` and `R&D` would not be found: it is escaped by the template, and bound by the data
+        // proxy.
         let wanted = request.raw_param("interest").unwrap_or_default().trim().to_lowercase();
         let count = pages.value::<i64>("people_on_a_page").unwrap_or(ON_A_PAGE_MAX).clamp(1, ON_A_PAGE_MAX);
         let call = site.people.many::<Person>("people_by_interest", (&wanted, count));

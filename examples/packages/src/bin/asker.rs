@@ -3,7 +3,8 @@
 //! Runs in: its own process under its own uid, inside its jail; it is no part of the demo, and must not be put on
 //! a server. Sees: requests of tests. Never: asks for a privilege.
 //!
-//! `/asker/many?statement=NAME&values=[1,"a",null]` and the like; the argument of the program is the name of its data source.
+//! `/asker/many?statement=NAME&values=[1,"a",null]` and the like; the argument of the program is the name of its data
+//! source.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! Runs in: its own process under its own uid, inside its jail; it is no part of the demo, and must not be put on
 //! a server. Sees: requests of tests. Never: asks for a privilege.
 //!
-//! `/pages/page?name=page.html&wait=5` is the page, and what it is after five milliseconds; `/pages/value?name=company` a public
-//! value; `/pages/block?wait=5` keeps the only thread for so long.
+//! `/pages/page?name=page.html&wait=5` is the page, and what it is after five milliseconds; `/pages/value?name=company`
+//! a public value; `/pages/block?wait=5` keeps the only thread for so long.
 
 use std::process::ExitCode;
 use std::time::Duration;

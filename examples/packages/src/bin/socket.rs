@@ -1,7 +1,7 @@
 //! A service for the tests: a WebSocket that says everything again.
 //!
-//! Runs in: its own process under its own uid, inside its jail; it is no part of the demo. Sees: what tests send. Never:
-//! asks for a privilege.
+//! Runs in: its own process under its own uid, inside its jail; it is no part of the demo. Sees: what tests send.
+//! Never: asks for a privilege.
 
 use std::io;
 use std::process::ExitCode;

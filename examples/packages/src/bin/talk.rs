@@ -1,7 +1,7 @@
 //! A service for the tests: a WebSocket of the SDK's.
 //!
-//! Runs in: its own process under its own uid, inside its jail; it is no part of the demo. Sees: what tests send. Never:
-//! asks for a privilege.
+//! Runs in: its own process under its own uid, inside its jail; it is no part of the demo. Sees: what tests send.
+//! Never: asks for a privilege.
 
 use std::cell::Cell;
 use std::process::ExitCode;

@@ -16,8 +16,8 @@ use wire::LauncherToSite;
 use wire::data::LauncherToDataProxy;
 use wire::tls::{Holding, Verdict};
 
-/// LIMIT: a file that was changed so lately when it was read is read once more, as another change might have the same time:
-/// two ticks of the slowest clock of a file system.
+/// LIMIT: a file that was changed so lately when it was read is read once more, as another change might have the same
+/// time: two ticks of the slowest clock of a file system.
 const SETTLED_AFTER: Duration = Duration::from_millis(20);
 
 /// What a file is for.
@@ -88,7 +88,8 @@ pub(super) struct ReloadedFile {
     pub(super) is_judged: bool,
     /// Whether the file has come with a reload, and no line says so yet.
     pub(super) is_new: bool,
-    /// Until which second since 1970 what clients have against it was said, each objection once; `None` if nothing was yet.
+    /// Until which second since 1970 what clients have against it was said, each objection once; `None` if nothing was
+    /// yet.
     pub(super) objected_at: Option<u64>,
 }
 

@@ -1,11 +1,12 @@
 //! The certificates that a new signer has yet to be given, some at a time.
 //!
-//! Runs in: the launcher, as root. Sees: no input. Never: counts on a signer's word for more than when it is given the next.
+//! Runs in: the launcher, as root. Sees: no input. Never: counts on a signer's word for more than when it is given the
+//! next.
 
 use std::collections::VecDeque;
 
-/// LIMIT: certificates that a new signer has been given and not answered for. Each is one or two open files of the launcher's until it
-/// is sent, and there may be tens of thousands.
+/// LIMIT: certificates that a new signer has been given and not answered for. Each is one or two open files of the
+/// launcher's until it is sent, and there may be tens of thousands.
 const GIVEN_AT_ONCE: usize = 64;
 
 /// What a new signer has yet to be given.

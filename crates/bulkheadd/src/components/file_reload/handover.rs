@@ -1,7 +1,7 @@
 //! What the signer has said of certificates outlasts an upgrade, and who knows of it has fewer read.
 //!
-//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: takes over what was said of files that the
-//! configuration does not name so.
+//! Runs in: the launcher, as root. Sees: the record of the launcher before. Never: takes over what was said of files
+//! that the configuration does not name so.
 
 use config::Config;
 use supervisor::change::plan::Stamp;

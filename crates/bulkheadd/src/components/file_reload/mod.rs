@@ -1,5 +1,6 @@
 //! Files that are read again when they have changed: certificates, by the signer; authorities of clients' certificates,
-//! lists of revoked ones and users, by workers of their site; statements and what logs in at servers, by data proxies; what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
+//! lists of revoked ones and users, by workers of their site; statements and what logs in at servers, by data proxies;
+//! what this machine says of names, by those who look names up. Opened for them, and looked at from time to time.
 //!
 //! Runs in: the launcher, as root. Sees: sizes and times of files that the operator named; the signer's verdicts, which
 //! are enumerations. Never: reads a byte of them, or wakes anybody for one that is as it was.
@@ -65,7 +66,8 @@ impl FileReload {
         none
     }
 
-    /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they were.
+    /// Looks at the files of this configuration from here on. Those that it shares with the one before are as they
+    /// were.
     pub(crate) fn adopt(&mut self, config: &Config) {
         self.files.adopt(config, &Opener::of(&config.dir));
         self.every = Duration::from_millis(config.tls.reread_ms.into());

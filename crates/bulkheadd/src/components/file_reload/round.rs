@@ -1,7 +1,8 @@
-//! A round over files, a portion in each turn of the launcher's loop: there may be tens of thousands, and the loop has more to do.
+//! A round over files, a portion in each turn of the launcher's loop: there may be tens of thousands, and the loop has
+//! more to do.
 //!
-//! Runs in: the launcher, as root. Sees: no input. Never: begins again at the first file while it goes on, or whoever has rounds begun
-//! all the time would keep the last ones from ever being looked at.
+//! Runs in: the launcher, as root. Sees: no input. Never: begins again at the first file while it goes on, or whoever
+//! has rounds begun all the time would keep the last ones from ever being looked at.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,8 +13,8 @@ use supervisor::opened_files::FileKey;
 /// LIMIT: files that are looked at in one turn of the loop, or those of one row: some milliseconds, on a machine with
 /// time to spare.
 const AT_ONCE: usize = 256;
-/// LIMIT: how long a round rests after a portion, in times of what the portion has taken: a round has at most a quarter of the loop, which
-/// clients and changes wait for, whatever is on the way to a file.
+/// LIMIT: how long a round rests after a portion, in times of what the portion has taken: a round has at most a quarter
+/// of the loop, which clients and changes wait for, whatever is on the way to a file.
 const REST_TIMES: u32 = 3;
 
 /// LIMIT: how long a portion waits for a change of the configuration that begins, and for others after it.
@@ -96,7 +97,8 @@ impl Round {
         portion
     }
 
-    /// What was looked at and is opened by others, once the last portion was the end of a round that was begun because it was time.
+    /// What was looked at and is opened by others, once the last portion was the end of a round that was begun because
+    /// it was time.
     pub(super) fn take_looked(&mut self) -> Option<BTreeSet<FileKey>> {
         if self.due.is_some() {
             return None;
@@ -115,7 +117,8 @@ impl Round {
 mod tests {
     use super::*;
 
-    /// How often each of so many files is looked at until the round is over, `begin` being called before these portions as well.
+    /// How often each of so many files is looked at until the round is over, `begin` being called before these portions
+    /// as well.
     fn looks(round: &mut Round, files: usize, begins: &[usize]) -> Vec<usize> {
         let (mut looks, mut portions) = (vec![0; files], 0);
         while round.deadline().is_some() {

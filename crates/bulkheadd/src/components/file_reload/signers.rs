@@ -1,7 +1,7 @@
 //! What a signer is given, and what it says of it.
 //!
-//! Runs in: the launcher, as root. Sees: the signer's verdicts, which are enumerations and times. Never: has a line of the log for a
-//! word that nobody asked for.
+//! Runs in: the launcher, as root. Sees: the signer's verdicts, which are enumerations and times. Never: has a line of
+//! the log for a word that nobody asked for.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,8 +27,8 @@ impl FileReload {
         self.give_more(supervisor, signer)
     }
 
-    /// Gives a new signer more certificates, as far as it has said what became of those before, and has it begin after the last.
-    /// Returns what cannot be opened.
+    /// Gives a new signer more certificates, as far as it has said what became of those before, and has it begin after
+    /// the last. Returns what cannot be opened.
     fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
         let mut unread = Vec::new();
         while let Some(giving) = self.giving.get_mut(&signer) {
@@ -89,9 +89,9 @@ impl FileReload {
         }
     }
 
-    /// Takes a signer's word about a file, and gives it more. What is wrong, if the signer cannot use a file of which no other signer
-    /// has said so, or is to take the place of another, which goes on with what it has, and that would go with it; and what
-    /// cannot be opened.
+    /// Takes a signer's word about a file, and gives it more. What is wrong, if the signer cannot use a file of which
+    /// no other signer has said so, or is to take the place of another, which goes on with what it has, and that would
+    /// go with it; and what cannot be opened.
     pub(crate) fn on_certificate(
         &mut self,
         supervisor: &mut Supervisor,

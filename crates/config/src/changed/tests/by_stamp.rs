@@ -1,5 +1,5 @@
-//! What is read of files that differ, by what the kernel says of them, is what is read of all: what runs, what is left out, and every
-//! mistake and warning to the letter.
+//! What is read of files that differ, by what the kernel says of them, is what is read of all: what runs, what is left
+//! out, and every mistake and warning to the letter.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

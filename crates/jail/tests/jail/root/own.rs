@@ -198,7 +198,8 @@ fn without_a_root_it_starts_in_its_directory() {
     probe.dismiss();
 }
 
-/// In its root there is nothing to write to; beside that, the kernel keeps the least score, if the launcher may set one.
+/// In its root there is nothing to write to; beside that, the kernel keeps the least score, if the launcher may set
+/// one.
 fn the_score_for_want_of_memory_stays() {
     let score = sys::oom::own().expect("a score") + 300;
     let jail = || Jail { oom_score: Some(score), ..role() };

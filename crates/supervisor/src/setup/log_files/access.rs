@@ -179,8 +179,8 @@ impl AccessLogs {
         (Self { sites: config.sites.clone(), logs, gone, start: config.server.start }, changed)
     }
 
-    /// The file of each of these names that is there, if it is open. A table of all names would take longer than to look
-    /// at each once.
+    /// The file of each of these names that is there, if it is open. A table of all names would take longer than to
+    /// look at each once.
     fn files_of<'l>(&'l self, names: BTreeSet<&str>) -> BTreeMap<&'l str, Option<&'l Arc<File>>> {
         let mut found: BTreeMap<&str, Option<&Arc<File>>> = BTreeMap::new();
         if names.is_empty() {

@@ -127,8 +127,8 @@ impl SpawnContext {
             .map_err(during("ask a dynamic loader"))
     }
 
-    /// The jail of a loader that may run these files: that of a service with `limits`, without a root of its own, without network
-    /// and channels.
+    /// The jail of a loader that may run these files: that of a service with `limits`, without a root of its own,
+    /// without network and channels.
     pub fn jail_of_loader(
         &self,
         identity: Option<Identity>,

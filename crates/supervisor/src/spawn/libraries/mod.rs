@@ -1,8 +1,8 @@
 //! What a service's program needs of the machine to run at all: its dynamic loader and its libraries.
 //!
-//! Runs in: the launcher, as root. Sees: what the inspector and the loader say of a program (`listing`), which its owner may
-//! have made up. Never: gives a service a file that `library` has not checked, nor
-//! lets a program run to find out what it needs.
+//! Runs in: the launcher, as root. Sees: what the inspector and the loader say of a program (`listing`), which its
+//! owner may have made up. Never: gives a service a file that `library` has not checked, nor lets a program run to find
+//! out what it needs.
 //!
 //! SECURITY: the loader that a program names is executed; so it must be one of `ask::LOADERS`, checked as a library.
 
@@ -126,7 +126,8 @@ impl SpawnContext {
         Ok(all)
     }
 
-    /// Opens a folder from which a service may load code; in a rootless run as it is, since all code is the user's there.
+    /// Opens a folder from which a service may load code; in a rootless run as it is, since all code is the user's
+    /// there.
     pub(super) fn libraries_folder(&self, service: &Service, path: &Path) -> Result<OwnedFd, Error> {
         if self.empty_root.is_none() {
             return self.published(path);
