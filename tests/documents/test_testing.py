@@ -1,4 +1,4 @@
-"""The tables of docs/internals/testing.md are those of long-runs.json, by tests/long, and test-times.json, by tests/times."""
+"""The tables of docs/internals/testing.md are those of long-runs.json and test-times.json beside that page."""
 
 import importlib.machinery
 import importlib.util
@@ -59,7 +59,8 @@ class Times(unittest.TestCase):
     def test_the_tables_are_made_from_the_times(self):
         times = loaded("times")
         noted = json.loads(durations.FILE.read_text(encoding="utf-8"))
-        self.assertEqual(times.PAGE.read_text(encoding="utf-8"), times.page(noted), "tests/times --write makes the tables")
+        said, made = times.PAGE.read_text(encoding="utf-8"), times.page(noted)
+        self.assertEqual(said, made, "tests/times --write makes the tables")
 
     def test_parts_of_a_class_count_together(self):
         lines = [json.dumps({"class": "test_a.A", "seconds": 6.0})] * 2 + [json.dumps({"stage": "unit", "seconds": 9})]

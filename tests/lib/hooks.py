@@ -73,8 +73,8 @@ def pytest_collection_modifyitems(config, items):
 def in_order(items, prefix):
     """The classes that take longest first, so that none of them is the last to begin; those that run alone at the end.
 
-    A test that runs alone waits until all others that have begun are over, and keeps more from beginning: at the end that
-    happens once.
+    A test that runs alone waits until all others that have begun are over, and keeps more from beginning. At the end
+    that happens once.
     """
     known = durations.known()
     took = lambda item: known.get((prefix + name_of(item.nodeid)).rpartition(".")[0], 0)

@@ -14,7 +14,8 @@ import again
 from harness import TOP
 
 TESTS = TOP / "tests"
-PARTS = ("run", "unit", "conftest.py", "pytest.ini", "lib/hooks.py", "lib/again.py", "lib/counts.py", "lib/durations.py", "lib/machine.py")
+PARTS = ("run", "unit", "conftest.py", "pytest.ini",
+         *(f"lib/{name}.py" for name in ("hooks", "again", "counts", "durations", "machine")))
 #: Tests that fail at their first run; one of them in a process that is stopped meanwhile, as by a machine.
 FILE = """
 import os, subprocess, unittest

@@ -60,13 +60,13 @@ class Quick(unittest.TestCase):
         self.commit_change("crates/site/src/lib.rs")
         said = self.listed()
         self.assertIn("cargo clippy --quiet -p site --all-targets", said)
-        self.assertIn("cargo test --quiet -p site ", said)
+        self.assertRegex(said, r"tests/quick --unit site +#")
         self.assertRegex(said, r"tests/run .* test_sites\. +# has `site` in its name: test_sites\n")
 
     def test_a_crate_is_tested_by_the_name_of_its_package(self):
         self.commit_change("crates/server/src/lib.rs")
         said = self.listed()
-        self.assertIn("cargo test --quiet -p bulkhead-server ", said)
+        self.assertIn("tests/quick --unit bulkhead-server ", said)
         self.assertNotIn("tests/run", said)
 
     def test_a_changed_test_is_run_and_what_imports_a_changed_file(self):
@@ -98,6 +98,17 @@ class Quick(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r"failed after \d+ s: cargo fmt")
         self.assertNotIn("cargo clippy", done.stdout)
+
+    def test_all_test_programs_of_a_crate_are_run(self):
+        test = "#[test]\nfn it() {{ assert!({}, \"{}\") }}\n"
+        self.write("crates/site/src/lib.rs", test.format("true", ""))
+        self.write("crates/site/tests/other.rs", test.format("true", ""))
+        done = self.quick("--unit", "site")
+        self.assertEqual((done.returncode, done.stdout), (0, "2 test programs, 2 tests passed\n"), done.stderr)
+        self.write("crates/site/tests/other.rs", test.format("1 > 2", "the reason"))
+        done = self.quick("--unit", "site")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the reason", done.stdout)
 
     def test_a_commit_that_is_not_there(self):
         done = self.quick("--base", "nothing")
