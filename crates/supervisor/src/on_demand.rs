@@ -87,7 +87,7 @@ impl Supervisor {
         match from.role {
             Role::Gate => true,
             Role::Site if from.site == wanted.site => wanted.role == Role::Service,
-            Role::Site => links::relays(&self.context.config, from, wanted),
+            Role::Site => wanted.role == Role::Site && links::relays(&self.context.config, from, wanted),
             _ => false,
         }
     }

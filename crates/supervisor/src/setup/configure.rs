@@ -173,7 +173,9 @@ impl Supervisor {
 
     /// Whether a site's worker relays requests under TLS to another site's.
     fn relays(&self, front: u64, other: u64) -> bool {
-        links::relays(&self.context().config, self.spec_of(front), self.spec_of(other))
+        let (front, other) = (self.spec_of(front), self.spec_of(other));
+        let are_sites = front.role == Role::Site && other.role == Role::Site;
+        are_sites && links::relays(&self.context().config, front, other)
     }
 
     /// Makes a channel on which a gate or a site worker sends connections to a worker.

@@ -22,11 +22,9 @@ pub fn takes_connections(config: &Config, worker: &ProcessSpec) -> bool {
     }
 }
 
-/// Whether a site's worker relays requests under TLS to another site's.
+/// Whether the worker of one site relays requests under TLS to another site, of which these are processes.
 pub fn relays(config: &Config, front: &ProcessSpec, other: &ProcessSpec) -> bool {
-    let are_sites = front.role == Role::Site && other.role == Role::Site;
-    let sites = front.site(config).zip(other.site(config)).filter(|_| are_sites);
-    sites.is_some_and(|(front, other)| config.relays(front, other))
+    front.site(config).zip(other.site(config)).is_some_and(|(front, other)| config.relays(front, other))
 }
 
 /// Whether a service may have the source of a proxy, or of a proxy's connector.
