@@ -151,7 +151,8 @@ class Unit(unittest.TestCase):
         for known, status, called in (((), 1, "FAILED"), (("unit: -p once --lib",), 0, f"flaky, {EXCUSED}")):
             (folder / "once/before").unlink(missing_ok=True)
             copy_parts(folder / "tests", *known)
-            done = subprocess.run(["tests/unit"], cwd=folder, env=others(), capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(["tests/unit"], cwd=folder, env=others(), capture_output=True, text=True, timeout=120,
+                                  check=False)
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertIn(f"\n{called}: -p once --lib (fails_once)\n", done.stdout)
 

@@ -40,7 +40,8 @@ pub(super) fn write(what: &Callable<'_>) -> Result<String, String> {
     Ok(format!(
         "//! The statements of `{source}`. Written by `bulkhead data gen`: change the file of statements, and have it written again.\n\n\
          use bulkhead_service::{{{uses}}};\n\n{rows}\
-         /// The source `{source}`, with a function for each statement.\n#[derive(Clone, Debug)]\npub struct {name}(pub DataSource);\n\n\
+         /// The source `{source}`, with a function for each statement.\n#[derive(Clone, Debug)]\n\
+         pub struct {name}(pub DataSource);\n\n\
          impl {name} {{\n{}}}\n",
         functions.trim_end_matches('\n').to_owned() + "\n"
     ))
