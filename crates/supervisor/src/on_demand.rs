@@ -122,8 +122,8 @@ impl Supervisor {
     fn helps(&self, helper: usize, slot: usize) -> bool {
         let (helper, spec) = (&self.specs[helper], &self.specs[slot]);
         helper.connects_for(spec)
-            || self.context.has_data(spec, helper)
-            || helper.role == Role::Publisher && self.context.has_templates(spec, helper)
+            || links::has_data(&self.context.config, spec, helper)
+            || links::has_templates(&self.context.config, spec, helper)
     }
 
     /// The next slots whose processes are wanted, not too many.

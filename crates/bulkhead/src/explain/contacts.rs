@@ -29,36 +29,23 @@ pub fn posts(config: &Config) -> Vec<ProcessSpec> {
     // Only uids can be missing, and none are asked for.
     let mut posts = process_table(config, 1, None).unwrap_or_default();
     posts.retain(|post| post.is_first() && (post.role != Role::Filter || post.index == 0));
-    posts.sort_by_cached_key(|post| {
-        (post.site_number().is_none(), post.site_number(), place_in_site(config, post))
-    });
-    let first_of_all = posts.partition_point(|post| post.site_number().is_some());
-    let (of_sites, of_all) = posts.split_at_mut(first_of_all);
-    of_all.sort_by_key(|post| stop_place(post.role));
-    let outer = of_all.partition_point(|post| stop_place(post.role) < stop_place(Role::Site));
-    let (outer, inner) = of_all.split_at(outer);
-    [&[launcher()], outer, of_sites, inner].concat()
+    posts.push(ProcessSpec::of_the_server(Role::Launcher, Role::Launcher.name(), 0));
+    posts.sort_by_cached_key(|post| place(config, post));
+    posts
 }
 
-/// The launcher, which starts all others.
-fn launcher() -> ProcessSpec {
-    ProcessSpec::of_the_server(Role::Launcher, Role::Launcher.name(), 0)
-}
-
-/// Where a role stands in the order in which roles go: who passes work on stands before who does it.
-fn stop_place(role: Role) -> Option<usize> {
-    Role::STOP_ORDER.iter().position(|&other| other == role)
-}
-
-/// Where a process stands among those of its site: what works for a service stands by the service, and so on.
-fn place_in_site(config: &Config, post: &ProcessSpec) -> (usize, usize, Option<usize>) {
+/// Where a process stands: by the order in which roles go, as a role that passes work on stands before the one that
+/// does it. Those of a site stand together, and what works for a service stands by the service.
+fn place(config: &Config, post: &ProcessSpec) -> impl Ord + use<> {
+    let stop_place = |role: Role| Role::STOP_ORDER.iter().position(|&other| other == role);
     let of = match (post.service(config), post.data_source(config)) {
         _ if post.role == Role::Site => 0,
         (Some(_), _) => 1,
         (_, Some(_)) => 2,
         _ => 3,
     };
-    (of, post.index, stop_place(post.role))
+    let level = stop_place(if post.role.is_of_a_site() { Role::Site } else { post.role });
+    (level, post.site, of, post.index, stop_place(post.role))
 }
 
 /// Which sites have a host.

@@ -2,7 +2,6 @@
 //!
 //! Runs in: the launcher, as root. Sees nothing. Never: is asked anything.
 
-use config::Config;
 use jail::policy::{Grants, Policy};
 
 use super::kind::RoleKind;
@@ -14,10 +13,6 @@ use crate::spawn::process_spec::ProcessSpec;
 pub(super) struct LauncherRole;
 
 impl RoleKind for LauncherRole {
-    fn count(&self, _: &Config, _: usize) -> usize {
-        0
-    }
-
     fn ask(&self, _: &mut Supervisor, _: u64) {}
 
     fn policy(&self, _: &SpawnContext, _: &ProcessSpec) -> Policy {

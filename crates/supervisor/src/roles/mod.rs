@@ -18,17 +18,11 @@ mod stapler;
 
 use std::os::fd::OwnedFd;
 
-use config::Config;
 use wire::{Message, Role};
 
 use self::kind::RoleKind;
 use crate::Supervisor;
 use crate::error::Error;
-
-/// How many processes of a role of the whole server there are to be, where so many gates are asked for.
-pub(crate) fn count(role: Role, config: &Config, gates: usize) -> usize {
-    kind(role).count(config, gates)
-}
 
 impl Supervisor {
     /// Sends a new process what it must know before it serves, as far as that follows from the configuration.

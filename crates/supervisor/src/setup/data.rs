@@ -36,11 +36,6 @@ impl SpawnContext {
         spec.data_source(&self.config)
     }
 
-    /// See [`links::has_data`].
-    pub fn has_data(&self, service: &ProcessSpec, proxy: &ProcessSpec) -> bool {
-        links::has_data(&self.config, service, proxy)
-    }
-
     /// A proxy's site and source.
     fn source(&self, spec: &ProcessSpec) -> Result<(&Site, &DataSource), Error> {
         let source = spec.site(&self.config).zip(self.data_source(spec));
@@ -169,7 +164,7 @@ impl Supervisor {
                 (Role::Service, Role::DataProxy) if self.is_active(other) => (serial, other),
                 _ => continue,
             };
-            if self.context().has_data(self.spec_of(service), self.spec_of(proxy)) {
+            if links::has_data(&self.context().config, self.spec_of(service), self.spec_of(proxy)) {
                 self.join_data(service, proxy)?;
             }
         }

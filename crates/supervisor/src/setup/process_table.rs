@@ -25,9 +25,8 @@ pub fn process_table(
         match role {
             Role::Site => (0..config.sites.len()).try_for_each(|site| table.add_site(site, site))?,
             role if role.is_of_a_site() => {}
-            role => {
-                (0..roles::count(role, config, gates)).try_for_each(|index| table.add_role(role, index))?
-            }
+            role => (0..roles::kind(role).count(config, gates))
+                .try_for_each(|index| table.add_role(role, index))?,
         }
     }
     Ok(table.specs)

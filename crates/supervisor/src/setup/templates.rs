@@ -22,11 +22,6 @@ impl SpawnContext {
         spec.site(&self.config).filter(|_| spec.role == Role::Publisher)?.templates.as_ref()
     }
 
-    /// See [`links::has_templates`].
-    pub fn has_templates(&self, service: &ProcessSpec, publisher: &ProcessSpec) -> bool {
-        links::has_templates(&self.config, service, publisher)
-    }
-
     /// The folder of a publisher's templates.
     pub fn templates_folder(&self, spec: &ProcessSpec) -> Result<OwnedFd, Error> {
         let templates = self.templates(spec).ok_or_else(|| Error::NoTemplates { name: spec.name.clone() })?;
@@ -105,7 +100,7 @@ impl Supervisor {
                 _ if self.is_active(other) => (serial, other),
                 _ => continue,
             };
-            if self.context().has_templates(self.spec_of(service), self.spec_of(publisher)) {
+            if links::has_templates(&self.context().config, self.spec_of(service), self.spec_of(publisher)) {
                 let name = self.context().service(self.spec_of(service)).map(|(_, one)| one.name.clone());
                 let of_publisher =
                     LauncherToPublisher::Attach { service: Text::new(name.unwrap_or_default()) };
