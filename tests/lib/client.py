@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 
-from machine import Metronome, late
+from machine import late, metronome
 
 #: Seconds within which each answer of a load comes, but for those for which the machine itself stood still.
 ANSWER_MAX = 5
@@ -179,7 +179,7 @@ class Load:
         self.what = f"{host}{target}{' close' if close else ''}"
         self.server = SERVERS.get(port)
         self.seconds = seconds
-        self.metronome, self.began = Metronome(), time.monotonic()
+        self.stood, self.began = metronome().until_now(), time.monotonic()
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.text = None
 
@@ -190,12 +190,11 @@ class Load:
         if self.text is None:
             self.process.kill()
             self.process.communicate()
-            self.metronome.stop()
 
     def finish(self):
         """Waits for the end, and reads what wrk counted."""
         self.text, has_ended = said_by(self.process, self.seconds)
-        stood = self.metronome.stop()
+        stood = metronome().until_now() - self.stood
         if not has_ended:
             raise AssertionError(f"{self.what}: wrk does not end; the machine stood still for {stood:.1f} s")
         self.requests = number(r"(\d+) requests in", self.text)

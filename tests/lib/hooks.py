@@ -51,7 +51,7 @@ def pytest_configure(config):
     os.environ["BULKHEAD_PROTOCOL_WHOLE"] = "1" if option.whole else ""
     # A run that is asked to end leaves no server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    config.metronome = machine.Metronome()
+    machine.metronome()
     if not hasattr(config, "workerinput"):
         os.environ["BULKHEAD_TEST_LOCKS"] = folder = tempfile.mkdtemp(prefix="bulkhead-locks-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -134,7 +134,7 @@ def only_one(exclusive):
 def pytest_runtest_protocol(item):
     exclusive = item.config.option.alone or item.get_closest_marker("alone")
     with only_one(exclusive):
-        item.machine, item.stood = machine.pressure(), item.config.metronome.until_now()
+        item.machine, item.stood = machine.pressure(), machine.metronome().until_now()
         return (yield)
 
 
@@ -143,7 +143,7 @@ def pytest_runtest_makereport(item):
     """Has a failure say what the machine did meanwhile, and for how long it stood still since the test began."""
     report = yield
     if report.failed:
-        stood = item.config.metronome.until_now() - item.stood
+        stood = machine.metronome().until_now() - item.stood
         report.user_properties.append(("stood", stood))
         report.sections.append(("machine", f"stood still for {stood:.1f} s; {machine.since(item.machine)}"))
     return report

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tempfile
 
+import generated
 from harness import NOBODY, ROOTLESS, TOP, program
 
 PAGE = TOP / "docs" / "security" / "attempts.md"
@@ -102,18 +103,12 @@ def place(server):
 
 def page_has(name):
     """The part of the page that is generated under this name."""
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL)
-    return found.group(1) if found else None
+    return generated.part_of(PAGE.read_text(), name)
 
 
 def write_part(name, text):
     """Replaces a generated part of the page."""
-    page = PAGE.read_text()
-    begin, end = f"<!-- {name} -->\n", "<!-- end -->"
-    if page.count(begin) != 1:
-        raise AssertionError(f"{PAGE.name} has no single {begin!r}")
-    before, _, rest = page.partition(begin)
-    PAGE.write_text(before + begin + text + end + rest.partition(end)[2])
+    PAGE.write_text(generated.with_part(PAGE.read_text(), name, text))
 
 
 def check_part(case, name, text):

@@ -1,5 +1,6 @@
 """What else went on on the machine while a test ran: whether a failure is the server's, or all processes stood still."""
 
+import functools
 import os
 import threading
 import time
@@ -40,16 +41,17 @@ def late(seconds):
     return seconds if seconds > LATE else 0
 
 
-class Metronome:
+class Metronome(threading.Thread):
     """Beats, and counts how long this machine let the beats wait."""
 
     def __init__(self):
-        self.stood, self.last, self.over = 0.0, time.monotonic(), threading.Event()
-        self.thread = threading.Thread(target=self.beat, daemon=True)
-        self.thread.start()
+        super().__init__(daemon=True)
+        self.stood, self.last = 0.0, time.monotonic()
+        self.start()
 
-    def beat(self):
-        while not self.over.wait(BEAT):
+    def run(self):
+        while True:
+            time.sleep(BEAT)
             now = time.monotonic()
             self.stood += late(now - self.last - BEAT)
             self.last = now
@@ -59,11 +61,11 @@ class Metronome:
         last, stood = self.last, self.stood
         return stood + late(time.monotonic() - last - BEAT)
 
-    def stop(self):
-        """Seconds for which the machine stood still."""
-        self.over.set()
-        self.thread.join()
-        return self.stood
+
+@functools.cache
+def metronome():
+    """The metronome of this process, which beats from the first call on."""
+    return Metronome()
 
 
 #: What a process waits for that is neither its own work nor that of another one which it has asked.
