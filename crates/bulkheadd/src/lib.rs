@@ -1,4 +1,4 @@
-//! `bulkheadd`, the launcher: the only process of Bulkhead that runs as root.
+//! `bulkheadd`, the launcher: root, as only its reaper, its closer and its copies are beside it.
 //!
 //! Runs as: root (or the user who starts it, with the layers that this user can apply). Sees: the configuration
 //! file, exits of its children, and small messages of enumerations and integers from them. Never: a byte from
