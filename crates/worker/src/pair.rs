@@ -40,7 +40,11 @@ impl Pair {
         Ok(Self { socket, asks_for_room: false, reader: None })
     }
 
-    fn socket(&self) -> io::Result<&AsyncFd<OwnedFd>> {
+    /// The socket, for who sets an option of it.
+    ///
+    /// # Errors
+    /// It could not be watched any more.
+    pub(crate) fn socket(&self) -> io::Result<&AsyncFd<OwnedFd>> {
         self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 

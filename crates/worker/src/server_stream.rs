@@ -17,10 +17,23 @@ use crate::pair::Pair;
 /// See the file's head.
 #[derive(Debug)]
 pub enum ServerStream {
-    /// Over TCP.
-    Tcp(Pair),
+    /// Over TCP, and whether something was written to it.
+    Tcp(Pair, FirstWrite),
     /// Over a Unix socket.
     Unix(Pair),
+}
+
+/// Whether a TCP connection has had its first write. Small pieces must not wait for acknowledgements of those before
+/// (Nagle's algorithm, RFC 896), but before the first write there are none: a connection for one request that is written
+/// at once needs no `TCP_NODELAY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstWrite {
+    /// The first write is to come.
+    ToCome,
+    /// It has been, and nothing was written since.
+    Over,
+    /// The socket has `TCP_NODELAY`.
+    WithoutDelay,
 }
 
 /// Takes over a socket of this process's own; fails as that of a [`Connection`] does.
@@ -43,11 +56,7 @@ impl TryFrom<Connection> for ServerStream {
 
     fn try_from(connection: Connection) -> io::Result<Self> {
         let socket = match connection {
-            Connection::Tcp(socket) => {
-                // Small pieces must not wait for acknowledgements.
-                set_tcp_nodelay(&socket, true)?;
-                return Ok(Self::Tcp(Pair::new(socket)?));
-            }
+            Connection::Tcp(socket) => return Ok(Self::Tcp(Pair::new(socket)?, FirstWrite::ToCome)),
             Connection::Other(socket) => socket,
         };
         if socket_type(&socket)? != SocketType::STREAM || socket_acceptconn(&socket)? {
@@ -66,7 +75,7 @@ impl ServerStream {
     /// # Errors
     /// `WouldBlock` if that is nothing.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (Self::Tcp(stream) | Self::Unix(stream)) = self;
+        let (Self::Tcp(stream, _) | Self::Unix(stream)) = self;
         stream.try_read(buffer)
     }
 
@@ -76,8 +85,23 @@ impl ServerStream {
     }
 
     fn inner(&mut self) -> &mut Pair {
-        let (Self::Tcp(stream) | Self::Unix(stream)) = self;
+        let (Self::Tcp(stream, _) | Self::Unix(stream)) = self;
         stream
+    }
+
+    /// The stream, to be written to.
+    fn writer(&mut self) -> io::Result<&mut Pair> {
+        if let Self::Tcp(stream, first) = self {
+            *first = match first {
+                FirstWrite::ToCome => FirstWrite::Over,
+                FirstWrite::Over => {
+                    set_tcp_nodelay(stream.socket()?, true)?;
+                    FirstWrite::WithoutDelay
+                }
+                FirstWrite::WithoutDelay => FirstWrite::WithoutDelay,
+            };
+        }
+        Ok(self.inner())
     }
 }
 
@@ -93,7 +117,7 @@ impl AsyncRead for ServerStream {
 
 impl AsyncWrite for ServerStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(self.inner()).poll_write(cx, bytes)
+        Pin::new(self.writer()?).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -101,7 +125,7 @@ impl AsyncWrite for ServerStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(self.inner()).poll_write_vectored(cx, slices)
+        Pin::new(self.writer()?).poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -114,5 +138,29 @@ impl AsyncWrite for ServerStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(self.inner()).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use rustix::net::sockopt::tcp_nodelay;
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_second_write_asks_for_no_delay() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let copy = socket.try_clone().unwrap();
+        let mut stream = ServerStream::try_from(OwnedFd::from(socket)).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            found.push(tcp_nodelay(&copy).unwrap());
+            stream.write_all(b"piece").await.unwrap();
+        }
+        assert_eq!(found, [false, false, true]);
     }
 }

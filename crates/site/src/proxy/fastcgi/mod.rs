@@ -11,17 +11,6 @@ mod direct;
 mod incoming;
 mod outgoing;
 mod script;
-/// The variables of a request that do not come from its head.
-fn around<'a>(
-    conn: ConnInfo,
-    root: &'a str,
-    (script, filename): (&'a Script, Option<&'a [u8]>),
-    length: Option<u64>,
-) -> Circumstances<'a> {
-    let ConnInfo { peer, local, tls, .. } = conn;
-    Circumstances { software: SERVER, peer, local, tls, root, script, filename, length }
-}
-
 #[cfg(test)]
 mod tests;
 mod words;
@@ -56,6 +45,17 @@ pub(crate) use body::BodyMemory;
 pub(crate) use direct::{BEHIND_BODY, pass_back_reply};
 pub use script::Scripts;
 pub(crate) use words::Words;
+
+/// The variables of a request that do not come from its head.
+fn around<'a>(
+    conn: ConnInfo,
+    root: &'a str,
+    (script, filename): (&'a Script, Option<&'a [u8]>),
+    length: Option<u64>,
+) -> Circumstances<'a> {
+    let ConnInfo { peer, local, tls, .. } = conn;
+    Circumstances { software: SERVER, peer, local, tls, root, script, filename, length }
+}
 
 /// The way to the servers of one target.
 pub(crate) struct FastCgi {
