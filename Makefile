@@ -90,6 +90,7 @@ lint:
 	cargo fmt --all --check
 	./tests/words
 	./tests/modules
+	./tests/duplicates
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo deny --log-level error check bans licenses sources
 

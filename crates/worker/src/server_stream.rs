@@ -24,8 +24,8 @@ pub enum ServerStream {
 }
 
 /// Whether a TCP connection has had its first write. Small pieces must not wait for acknowledgements of those before
-/// (Nagle's algorithm, RFC 896), but before the first write there are none: a connection for one request that is written
-/// at once needs no `TCP_NODELAY`.
+/// (Nagle's algorithm, RFC 896), but before the first write there are none: a connection for one request that is
+/// written at once needs no `TCP_NODELAY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstWrite {
     /// The first write is to come.
