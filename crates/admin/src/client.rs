@@ -13,18 +13,11 @@ use tokio::time::timeout;
 use crate::admin::Admin;
 use crate::clients::ClientSlot;
 use crate::command::{Command, REQUEST_MAX};
+use crate::order::OrderFacts;
 use crate::reply::OrderReply;
 
 /// How long a client may take to send its request, and to take the answer.
 const CLIENT_WAIT: Duration = Duration::from_secs(5);
-
-/// How long an order may take.
-///
-/// LIMIT: above the longest usual `start_timeout`; after it the order goes on, but nobody is told its end.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// LIMIT: the same of an upgrade, which replaces the processes of thousands of sites one after the other, and of the
-/// templates of all sites.
-const UPGRADE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Serves a client to its end. While it is waited for, a newer one may take its place.
 pub(crate) async fn serve(mut stream: UnixStream, admin: &Admin, slot: &ClientSlot) {
@@ -52,14 +45,11 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &ClientSlot) -> Ord
             return OrderReply::not_begun("no request before others needed the place, or the server stopped");
         }
     };
-    let time = match command {
-        Command::Upgrade { .. } | Command::Republish { .. } => UPGRADE_TIMEOUT,
-        _ => COMMAND_TIMEOUT,
-    };
-    note(&command, peer.uid(), peer.pid());
+    let OrderFacts { timeout: time, trace, .. } = command.facts();
+    trace.into_iter().for_each(|trace| note(&trace, peer.uid(), peer.pid()));
     let carried_out = async {
         let _turn = slot.turn().await;
-        admin.command(command).await
+        carry_out(admin, command).await
     };
     match timeout(time, carried_out).await {
         Ok(reply) => reply,
@@ -67,6 +57,15 @@ async fn reply(stream: &mut UnixStream, admin: &Admin, slot: &ClientSlot) -> Ord
             "no answer within {} s; the order may still be carried out",
             time.as_secs()
         )),
+    }
+}
+
+/// Passes an order on, in as many steps as it has, and waits for its answer.
+async fn carry_out(admin: &Admin, command: Command) -> OrderReply {
+    match command {
+        Command::Republish { site } => admin.republish(site).await.of_several(),
+        Command::Send { name, order, argument } => admin.send(name, order, argument).await.of_several(),
+        other => admin.give(other).await.0,
     }
 }
 
@@ -98,40 +97,8 @@ async fn line(source: &mut BufReader<Take<&mut UnixStream>>) -> Result<Vec<u8>, 
 }
 
 /// Leaves a trace in the error log of who ordered a change.
-fn note(command: &Command, uid: u32, pid: Option<i32>) {
+fn note(trace: &str, uid: u32, pid: Option<i32>) {
     let pid = pid.unwrap_or(0);
     // A log that cannot be written does not stop an administrator, so the result is not looked at.
-    let _ = match command {
-        Command::Status { .. }
-        | Command::Conditioning {}
-        | Command::Bans {}
-        | Command::Certificates {}
-        | Command::Reload { dry_run: true, .. }
-        | Command::Upgrade { dry_run: true }
-        | Command::Probe { .. } => Ok(()),
-        Command::Unban { address } => {
-            log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
-        }
-        Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
-        Command::Republish { site } => {
-            let of = site.as_deref().unwrap_or("all sites");
-            log(&format!("republishing of the templates of {of:?} ordered by uid {uid}, pid {pid}"))
-        }
-        Command::Send { name, order, .. } => {
-            let order = order.as_deref().unwrap_or("diagnostics");
-            log(&format!("{order:?} sent to {name:?} by order of uid {uid}, pid {pid}"))
-        }
-        Command::TakeUidsBack {} => log(&format!("uids to be taken back ordered by uid {uid}, pid {pid}")),
-        Command::Reopen {} => log(&format!("logs to be opened anew ordered by uid {uid}, pid {pid}")),
-        Command::Reload { dry_run: false, site, .. } | Command::ReloadSites { site } => {
-            let of = site.as_ref().map_or(String::new(), |site| format!(" of {site:?}"));
-            log(&format!("reload{of} ordered by uid {uid}, pid {pid}"))
-        }
-        Command::Upgrade { dry_run: false } => log(&format!("upgrade ordered by uid {uid}, pid {pid}")),
-        Command::Stop {} => log(&format!("stop ordered by uid {uid}, pid {pid}")),
-    };
-}
-
-fn log(text: &str) -> io::Result<()> {
-    writeln!(io::stderr(), "{text}")
+    let _ = writeln!(io::stderr(), "{trace} ordered by uid {uid}, pid {pid}");
 }

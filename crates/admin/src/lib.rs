@@ -11,6 +11,8 @@ mod client;
 mod clients;
 mod command;
 mod conditioned;
+mod gather;
+mod order;
 mod reply;
 mod republish;
 mod secret;

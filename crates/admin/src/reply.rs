@@ -32,10 +32,10 @@ pub(crate) struct ProcessStatus {
 }
 
 impl ProcessStatus {
-    /// Takes the launcher's line about a process, with its ticket; `None` if the message is another.
-    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
+    /// Takes the launcher's line about a process; `None` if the message is another.
+    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<Self> {
         let LauncherToAdmin::Process {
-            ticket,
+            ticket: _,
             role,
             name,
             pid,
@@ -53,7 +53,7 @@ impl ProcessStatus {
         else {
             return None;
         };
-        let process = Self {
+        Some(Self {
             role: role.name(),
             name: name.as_str().to_owned(),
             pid,
@@ -69,8 +69,7 @@ impl ProcessStatus {
             oom_kills,
             version: version.as_str().to_owned(),
             is_before,
-        };
-        Some((ticket, process))
+        })
     }
 }
 
@@ -154,22 +153,21 @@ pub(crate) struct LeftOutFile {
 }
 
 impl LeftOutFile {
-    /// Takes the launcher's line, with its ticket; `None` if the message is another.
-    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<(u32, Self)> {
-        let LauncherToAdmin::LeftOut { ticket, file, stand_in, sites, hosts, is_whole, reason } = message
+    /// Takes the launcher's line; `None` if the message is another.
+    pub(crate) fn from_message(message: LauncherToAdmin) -> Option<Self> {
+        let LauncherToAdmin::LeftOut { ticket: _, file, stand_in, sites, hosts, is_whole, reason } = message
         else {
             return None;
         };
         let list = |text: &str| text.split(", ").filter(|one| !one.is_empty()).map(str::to_owned).collect();
-        let left_out = Self {
+        Some(Self {
             file: file.as_str().to_owned(),
             instead: stand_in.word(),
             sites: list(sites.as_str()),
             hosts: list(hosts.as_str()),
             hosts_known: is_whole,
             reason: reason.as_str().to_owned(),
-        };
-        Some((ticket, left_out))
+        })
     }
 }
 

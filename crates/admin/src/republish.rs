@@ -8,9 +8,7 @@ use std::os::fd::OwnedFd;
 use crate::admin::{Admin, read_output};
 use crate::command::Command;
 use crate::reply::{OrderReply, RepublishedSite};
-
-/// The end of the name of a site's publisher, as the launcher gives it.
-pub(crate) const TEMPLATES_OF: &str = wire::Role::Publisher.facts().suffix;
+use crate::targets::TEMPLATES_OF;
 
 impl Admin {
     /// Has the publishers of a site, or of all, read their templates again, one after the other.
@@ -52,10 +50,15 @@ impl Admin {
     /// Takes what a publisher says, to its end.
     pub(crate) async fn publisher_output(&self, ticket: u32, output: OwnedFd) {
         let (text, read) = read_output(output).await;
-        self.finish(ticket, |_| match read {
-            Ok(_) => OrderReply::reported(&text),
-            Err(error) => OrderReply::failed(format!("the publisher's report could not be read: {error}")),
-        });
+        self.finish(
+            ticket,
+            match read {
+                Ok(_) => OrderReply::reported(&text),
+                Err(error) => {
+                    OrderReply::failed(format!("the publisher's report could not be read: {error}"))
+                }
+            },
+        );
     }
 }
 

@@ -15,13 +15,9 @@ use worker::ProcessStart;
 use worker::channel::ChannelError;
 
 use crate::admin::{Admin, AdminControl};
-use crate::certified::Certificate;
 use crate::client;
 use crate::clients::Clients;
-use crate::conditioned::TopRange;
-use crate::reply::{
-    AffectedProcess, Before, ChangedItem, LeftOutFile, ProcessStatus, UidUsage, UpgradedRole,
-};
+use crate::gather::ticket_of;
 use crate::secret::ServerSecret;
 
 /// How long clients may take to get their answers after the launcher has closed its channel.
@@ -133,73 +129,21 @@ fn listener(socket: Option<OwnedFd>) -> Result<UnixListener, ServeError> {
 
 /// Does what any message but those of the set-up asks for.
 async fn handle(admin: &Admin, message: LauncherToAdmin) -> io::Result<()> {
+    if let Some(ticket) = ticket_of(&message) {
+        admin.gather(ticket, message);
+        return Ok(());
+    }
     match message {
         LauncherToAdmin::Target { target, name } => admin.targets.borrow_mut().add(target, name.as_str()),
         LauncherToAdmin::Forget { target } => admin.targets.borrow_mut().forget(target),
-        LauncherToAdmin::UidShare { ticket, first, last, taken, left, is_scarce } => {
-            let range = format!("{first}-{last}");
-            admin.uids(
-                ticket,
-                UidUsage { range, taken, size: u64::from(last) + 1 - u64::from(first), left, is_scarce },
-            );
-        }
-        LauncherToAdmin::Before { ticket, processes, is_upgrading } => {
-            admin.before(ticket, Before { processes, is_upgrading });
-        }
-        LauncherToAdmin::StatusNext { ticket, next } => admin.status_next(ticket, next),
         // There is one for as long as the launcher lives.
         LauncherToAdmin::Secret { secret } => drop(admin.secret.set(ServerSecret::new(secret.as_str()))),
-        LauncherToAdmin::StatusEnd {
-            ticket,
-            missing,
-            longest_step_us,
-            longest_step,
-            longest_lately_us,
-            longest_lately,
-        } => {
-            let longest = (longest_step_us, longest_step.as_str().to_owned());
-            let lately = (longest_lately_us, longest_lately.as_str().to_owned());
-            admin.status_end(ticket, missing.as_str(), [longest, lately]);
-        }
-        LauncherToAdmin::TopRange { ticket, name: _, address_high, address_low, bits, held, waiting } => {
-            admin.top_range(ticket, TopRange::new((address_high, address_low), bits, held, waiting));
-        }
-        LauncherToAdmin::Shed { ticket, role, name, shed } => admin.shed(ticket, role, name.as_str(), &shed),
-        LauncherToAdmin::ConditioningEnd { ticket } => admin.conditioning_end(ticket),
-        LauncherToAdmin::Ban { ticket, name, address_high, address_low, seconds } => {
-            admin.ban(ticket, name.as_str(), (address_high, address_low), seconds);
-        }
-        LauncherToAdmin::Certificate { ticket, name, file, verdict, holding, staple } => {
-            let certificate = Certificate::new(name.as_str(), file.as_str(), verdict, holding, &staple);
-            admin.certificate(ticket, certificate);
-        }
-        LauncherToAdmin::Changed { ticket, verb, what, keys } => {
-            admin.changed(ticket, ChangedItem::new(verb, what.as_str(), keys.as_str()));
-        }
-        LauncherToAdmin::Affected { ticket, act, process, why } => {
-            let (process, why) = (process.as_str().to_owned(), why.as_str().to_owned());
-            admin.affected(ticket, AffectedProcess { action: act.word(), process, why });
-        }
-        LauncherToAdmin::Upgraded { ticket, role, from, to, replaced, kept } => {
-            let (from, to) = (from.as_str().to_owned(), to.as_str().to_owned());
-            admin.upgraded(ticket, UpgradedRole { role: role.name(), from, to, replaced, kept });
-        }
-        message @ LauncherToAdmin::LeftOut { .. } => {
-            let line = LeftOutFile::from_message(message).into_iter();
-            line.for_each(|(ticket, left_out)| admin.left_out(ticket, left_out));
-        }
-        LauncherToAdmin::CertificatesEnd { ticket } => admin.certificates_end(ticket),
-        LauncherToAdmin::BansEnd { ticket } => admin.bans_end(ticket),
-        LauncherToAdmin::Answer { ticket, outcome, reason } => admin.answer(ticket, outcome, reason.as_str()),
         LauncherToAdmin::Report {} => {
             let counters = admin.counters.snapshot();
             admin.control.send(&AdminToLauncher::Counters { counters }, None).await?;
         }
-        other => {
-            if let Some((ticket, process)) = ProcessStatus::from_message(other) {
-                admin.process(ticket, process);
-            }
-        }
+        // The set-up's are taken where descriptors are.
+        _ => {}
     }
     Ok(())
 }

@@ -7,6 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::reply::OrderReply;
 
+/// The end of the name of a site's publisher, as the launcher gives it.
+pub(crate) const TEMPLATES_OF: &str = wire::Role::Publisher.facts().suffix;
+
 /// Names and numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
