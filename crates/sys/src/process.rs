@@ -3,6 +3,10 @@
 //! Runs in: the launcher, as root. Sees no untrusted bytes. Never: signals a pid (only a pidfd of a child of
 //! its own), and never lets a child reach `exec` when a step before it failed.
 
+mod child;
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
@@ -10,36 +14,7 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use rustix::process::{WaitId, WaitIdOptions, pidfd_send_signal, waitid};
-
-/// A child process of the launcher.
-#[derive(Debug)]
-pub struct Child {
-    /// Its process id, for display only.
-    pub pid: u32,
-    pidfd: OwnedFd,
-}
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// `exit(0)`.
-    Clean,
-    /// Another exit status.
-    Status(i32),
-    /// Ended by this signal.
-    Signal(i32),
-}
-
-impl std::fmt::Display for Exit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Clean => write!(f, "exit status 0"),
-            Self::Status(status) => write!(f, "exit status {status}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-        }
-    }
-}
+pub use child::{Child, Exit};
 
 /// What a child executes.
 #[derive(Debug)]
@@ -453,63 +428,6 @@ pub(crate) fn execute(program: &Program) -> io::Result<Infallible> {
     Err(io::Error::last_os_error())
 }
 
-impl Child {
-    /// A child that this process has made before another program took the place of its own.
-    pub fn known(pid: u32, pidfd: OwnedFd) -> Self {
-        Self { pid, pidfd }
-    }
-
-    /// The same child, known by a descriptor that [`out_of_the_way`] has moved.
-    #[must_use]
-    pub fn out_of_the_way(self) -> Self {
-        Self { pidfd: out_of_the_way(self.pidfd), ..self }
-    }
-
-    /// The descriptor that becomes readable when the child ends.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.pidfd.as_fd()
-    }
-
-    /// The same, to be left to another program that takes the place of this one.
-    pub fn descriptor(&self) -> &OwnedFd {
-        &self.pidfd
-    }
-
-    /// How the child ended, once it has; it is reaped by that.
-    pub fn try_wait(&self) -> io::Result<Option<Exit>> {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        let status = waitid(WaitId::PidFd(self.pidfd.as_fd()), options)?;
-        Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
-            (Some(0), _) => Exit::Clean,
-            (Some(status), _) => Exit::Status(status),
-            (None, signal) => Exit::Signal(signal.unwrap_or(0)),
-        }))
-    }
-
-    /// Passes a signal on to the child; one that there is none of is not sent.
-    pub fn pass_on(&self, signal: i32) {
-        if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
-            let _ = pidfd_send_signal(&self.pidfd, signal);
-        }
-    }
-
-    /// Ends the child at once.
-    pub fn kill(&self) {
-        let _ = pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL);
-    }
-
-    /// Ends the child at once and waits until it is gone.
-    pub fn end(&self) {
-        self.kill();
-        self.wait_blocking();
-    }
-
-    /// Waits until the child is gone.
-    pub fn wait_blocking(&self) {
-        let _ = waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
-    }
-}
-
 /// From here on are the descriptors that a parent of many children keeps of each.
 const KEPT: RawFd = 1024;
 
@@ -541,67 +459,4 @@ pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
     let result =
         unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_child_has_the_descriptors_up_to_the_highest() {
-        let null = || std::fs::File::open("/dev/null").unwrap();
-        let (low, high) = (null(), rustix::io::fcntl_dupfd_cloexec(null(), 300).unwrap());
-        let is_open = |number: RawFd| std::path::Path::new(&format!("/proc/self/fd/{number}")).exists();
-        let (kept, gone) = (low.as_raw_fd(), high.as_raw_fd());
-        let program = || Program {
-            file: opened("/bin/true"),
-            arguments: vec![c"true".into()],
-            environment: Vec::new(),
-        };
-        let look = || match (is_open(kept), is_open(gone)) {
-            (true, false) => Ok(()),
-            _ => Err(("descriptors", io::Error::from_raw_os_error(libc::EMFILE))),
-        };
-        let begun: Vec<Begun> =
-            (0..3).map(|_| begin_start(&program(), Pids::Shared, kept, look).unwrap()).collect();
-        for begun in begun {
-            let child = begun.finish().unwrap();
-            child.wait_blocking();
-        }
-        assert!(is_open(gone));
-        let whole = start(&program(), Pids::Shared, look).unwrap_err();
-        assert_eq!(whole.step, "descriptors");
-        drop(high);
-    }
-
-    #[test]
-    fn a_child_that_is_begun_says_what_failed() {
-        let program =
-            Program { file: opened("/dev/null"), arguments: vec![c"none".into()], environment: Vec::new() };
-        let begun = begin_start(&program, Pids::Shared, 0, || Ok(())).unwrap();
-        assert_eq!(begun.finish().unwrap_err().step, "exec");
-        let begun = begin_start(&program, Pids::Shared, 0, || Err(("layer", io::ErrorKind::Other.into())));
-        assert_eq!(begun.unwrap().finish().unwrap_err().step, "layer");
-    }
-
-    #[test]
-    fn a_wait_for_a_child_has_an_end() {
-        let program =
-            Program { file: opened("/bin/true"), arguments: vec![c"true".into()], environment: Vec::new() };
-        let (reading, writing) = io::pipe().unwrap();
-        let held = || match rustix::io::read(&reading, &mut [0; 1]) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(("hold", error.into())),
-        };
-        let begun = begin_start(&program, Pids::Shared, reading.as_raw_fd(), held).unwrap();
-        assert!(!begun.is_over_by(Instant::now() + Duration::from_millis(20)));
-        rustix::io::write(&writing, b"x").unwrap();
-        assert!(begun.is_over_by(Instant::now() + Duration::from_secs(30)));
-        begun.finish().unwrap().wait_blocking();
-    }
-
-    fn opened(path: &str) -> OwnedFd {
-        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap()
-    }
 }

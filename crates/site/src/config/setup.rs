@@ -85,14 +85,7 @@ impl SiteSetup {
                 self.rules.push(rule);
             }
             LauncherToSite::RuleHeader { rule, of, name, value } => {
-                let name = HeaderName::try_from(name.as_str()).map_err(strange)?;
-                let value = HeaderValue::try_from(value.as_str()).map_err(strange)?;
-                let policy = self.policy(rule)?;
-                match of {
-                    HeaderOf::Answer => policy.headers.push((name, value)),
-                    HeaderOf::Request => policy.request_headers.push((name, value)),
-                    HeaderOf::Backend => policy.hide_headers.push(name),
-                }
+                self.header(rule, of, (name.as_str(), value.as_str()))?;
             }
             LauncherToSite::RuleTry { rule, to } => self.tried(rule, to.as_str())?,
             LauncherToSite::MediaType { suffix, media } => {
@@ -103,15 +96,7 @@ impl SiteSetup {
                 self.policy(rule)?.network(network, allow).ok_or_else(|| strange(network))?;
             }
             LauncherToSite::RuleUsers { rule, realm, path } => {
-                let file = descriptor.ok_or_else(|| strange("users without a file"))?;
-                let (users, faults) = Users::read(&file);
-                // A file of users that cannot be understood lets nobody in.
-                let told = |fault| format!("`users` {}: {fault}; it is left out", path.as_str());
-                self.faults.extend(faults.into_iter().map(told));
-                let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", realm.as_str());
-                let challenge = HeaderValue::try_from(challenge).map_err(strange)?;
-                let users = RefCell::new(Rc::new(users));
-                self.policy(rule)?.basic_auth = Some(BasicAuth { users, challenge });
+                self.users(rule, (realm.as_str(), path.as_str()), descriptor)?;
             }
             LauncherToSite::Vhosts {} => self.vhosts = descriptor,
             LauncherToSite::RuleFolder { rule, folder } => self.alias(rule, folder.as_str(), descriptor)?,
@@ -129,6 +114,37 @@ impl SiteSetup {
             other => return Ok(Some(other)),
         }
         Ok(None)
+    }
+
+    /// Takes a header that a rule adds or hides.
+    fn header(&mut self, rule: u16, of: HeaderOf, (name, value): (&str, &str)) -> Result<(), ProcessFault> {
+        let name = HeaderName::try_from(name).map_err(strange)?;
+        let value = HeaderValue::try_from(value).map_err(strange)?;
+        let policy = self.policy(rule)?;
+        match of {
+            HeaderOf::Answer => policy.headers.push((name, value)),
+            HeaderOf::Request => policy.request_headers.push((name, value)),
+            HeaderOf::Backend => policy.hide_headers.push(name),
+        }
+        Ok(())
+    }
+
+    /// Takes the file of a rule's users. A file that cannot be understood lets nobody in.
+    fn users(
+        &mut self,
+        rule: u16,
+        (realm, path): (&str, &str),
+        descriptor: Option<OwnedFd>,
+    ) -> Result<(), ProcessFault> {
+        let file = descriptor.ok_or_else(|| strange("users without a file"))?;
+        let (users, faults) = Users::read(&file);
+        let told = |fault| format!("`users` {path}: {fault}; it is left out");
+        self.faults.extend(faults.into_iter().map(told));
+        let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+        let challenge = HeaderValue::try_from(challenge).map_err(strange)?;
+        let users = RefCell::new(Rc::new(users));
+        self.policy(rule)?.basic_auth = Some(BasicAuth { users, challenge });
+        Ok(())
     }
 
     /// Has the service of `partition` answer for what is at or below `path`, unless another service does already.

@@ -157,14 +157,21 @@ pub(super) async fn answer(site: Rc<SiteContext>, conn: ConnInfo, asked: StreamR
             drop(ticket);
             Box::pin(upload::discard(&body)).await;
         }
-        Err(Broken::Gone) => {}
-        Err(Broken::Slow) => {
+        Err(broken) => end_broken(&site, &body, broken),
+    }
+}
+
+/// Ends a stream whose answer has not come to its end.
+fn end_broken(site: &SiteContext, stream: &Stream, broken: Broken) {
+    match broken {
+        Broken::Gone => {}
+        Broken::Slow => {
             site.shed.note(|shed| shed.slow_response += 1);
-            body.reset(Reason::CANCEL);
+            stream.reset(Reason::CANCEL);
         }
         // RFC 8441 5: as a connection is reset.
-        Err(Broken::Tunnel) => body.reset(Reason::CANCEL),
-        Err(Broken::Source) => body.reset(Reason::INTERNAL_ERROR),
+        Broken::Tunnel => stream.reset(Reason::CANCEL),
+        Broken::Source => stream.reset(Reason::INTERNAL_ERROR),
     }
 }
 
