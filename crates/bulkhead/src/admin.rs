@@ -79,10 +79,10 @@ fn ask(run_dir: &Path, command: &Value, wait: Duration) -> Result<Value, Fault> 
     let mut attempt = 1;
     loop {
         let fault = match ask_once(run_dir, command, wait)? {
-            Asked::Answered(answer) => return Ok(answer),
-            Asked::Unanswered if !is_question(command) => return Err(unanswered(run_dir)),
-            Asked::Unanswered => unanswered(run_dir),
-            Asked::NotBegun => Fault::Failed(
+            OrderOutcome::Answered(answer) => return Ok(answer),
+            OrderOutcome::Unanswered if !is_question(command) => return Err(unanswered(run_dir)),
+            OrderOutcome::Unanswered => unanswered(run_dir),
+            OrderOutcome::NotBegun => Fault::Failed(
                 "the server has not begun with the order, as its admin process is ending; nothing was done: give it again".into(),
             ),
         };
@@ -109,7 +109,7 @@ fn is_question(command: &Value) -> bool {
 }
 
 /// What became of an order.
-enum Asked {
+enum OrderOutcome {
     Answered(Value),
     /// Nobody has read the whole of it, or nobody has begun with it.
     NotBegun,
@@ -117,7 +117,7 @@ enum Asked {
     Unanswered,
 }
 
-fn ask_once(run_dir: &Path, command: &Value, wait: Duration) -> Result<Asked, Fault> {
+fn ask_once(run_dir: &Path, command: &Value, wait: Duration) -> Result<OrderOutcome, Fault> {
     let path = run_dir.join("admin.sock");
     // Read first: who connects and then says nothing makes room for others.
     let secret = secret(&run_dir.join("admin.secret"));
@@ -125,16 +125,16 @@ fn ask_once(run_dir: &Path, command: &Value, wait: Duration) -> Result<Asked, Fa
     let text = match exchange(&mut stream, &secret?, command, wait) {
         // Linux resets a connection whose other end is closed with bytes in it that were not read, and only then.
         Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-            return Ok(Asked::NotBegun);
+            return Ok(OrderOutcome::NotBegun);
         }
         text => text.map_err(Fault::io(path.display()))?,
     };
     if text.is_empty() {
-        return Ok(Asked::Unanswered);
+        return Ok(OrderOutcome::Unanswered);
     }
     let answer: Value = serde_json::from_slice(&text)
         .map_err(|_| Fault::Failed(format!("{}: the answer is cut off or not JSON", path.display())))?;
-    Ok(if answer["again"] == true { Asked::NotBegun } else { Asked::Answered(answer) })
+    Ok(if answer["again"] == true { OrderOutcome::NotBegun } else { OrderOutcome::Answered(answer) })
 }
 
 /// A connection to the admin role.

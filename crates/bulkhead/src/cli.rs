@@ -13,7 +13,7 @@ use crate::data::Generate;
 use crate::guard;
 use crate::new::New;
 use crate::serve::options::Serve;
-pub use server::{Explained, Part, Server, View};
+pub use server::{ExplainForm, ServerOptions, StatusPart, StatusView};
 pub use site::{NewSite, SiteCommand, UidsOf};
 
 /// Bulkhead, a web server whose parts cannot reach each other.
@@ -146,10 +146,10 @@ LAYERS: those that are missing; with `?` those that cannot be read (try as root;
     Status {
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// What to say of it.
         #[command(flatten)]
-        view: View,
+        view: StatusView,
     },
     /// Try more than 200 ways out of a jail, from inside: what an attacker who owns this process gets.
     #[command(after_help = "\
@@ -166,7 +166,7 @@ EXIT CODES: 0 all was as it should be, 1 something succeeded that should be refu
         name: String,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Print the probe's report, one JSON object.
         #[arg(long)]
         json: bool,
@@ -191,7 +191,7 @@ EXIT CODES: 0 done, 1 failed, 2 wrong name or configuration, 3 done, but for fil
         config: Option<PathBuf>,
         /// How to say it.
         #[command(flatten)]
-        form: Explained,
+        form: ExplainForm,
     },
     /// Replace a site, a service or a role by a new process; the old one goes when the new one serves.
     #[command(after_help = "\
@@ -209,7 +209,7 @@ tried alone; all take over together.")]
         name: String,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
     },
     /// Give one, some or all services an order, and print what each of their processes answers.
     #[command(after_help = "\
@@ -230,7 +230,7 @@ word is one that the service knows itself: `Service::command` of its program. Th
         all: bool,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -249,7 +249,7 @@ from then on. A mistake is printed with its line, and what held before holds: th
         site: Option<String>,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -275,7 +275,7 @@ to the launcher does the same; its result is in the log.")]
         site: Option<String>,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Change nothing if one file of a site is wrong.
         #[arg(long)]
         all_or_nothing: bool,
@@ -303,7 +303,7 @@ EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: s
     Upgrade {
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// The new `bulkheadd`, with the programs of the roles beside it or in ../libexec/bulkhead [default: where the running one was]
         #[arg(long, value_name = "PROGRAM")]
         to: Option<PathBuf>,
@@ -376,7 +376,7 @@ EXAMPLES:
         clear: Option<std::net::IpAddr>,
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
         /// Print an object with the array `bans`.
         #[arg(long)]
         json: bool,
@@ -389,7 +389,7 @@ EXAMPLES:
     Reopen {
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
     },
     /// Stop a running server, or a guard with its server: connections are finished first; waits for up to 60 s.
     #[command(after_help = "\
@@ -402,7 +402,7 @@ EXAMPLES:
     Stop {
         /// Which server.
         #[command(flatten)]
-        server: Server,
+        server: ServerOptions,
     },
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::admin::{self, give, printable};
 use crate::fault::Fault;
-use crate::find::Target;
+use crate::find::ServerTarget;
 use crate::table::print;
 
 /// How long a stop may take.
@@ -54,7 +54,7 @@ pub fn reopen(run_dir: &Path) -> Result<ExitCode, Fault> {
 }
 
 /// Stops the server and waits until it is gone.
-pub fn stop(target: &Target) -> Result<ExitCode, Fault> {
+pub fn stop(target: &ServerTarget) -> Result<ExitCode, Fault> {
     let before = Instant::now();
     let gone = tell_to_stop(target)?;
     let mut noted = false;
@@ -76,7 +76,7 @@ pub fn stop(target: &Target) -> Result<ExitCode, Fault> {
 }
 
 /// Tells a server to stop; what comes back says whether it is gone.
-fn tell_to_stop(target: &Target) -> Result<Box<dyn Fn() -> bool>, Fault> {
+fn tell_to_stop(target: &ServerTarget) -> Result<Box<dyn Fn() -> bool>, Fault> {
     // Read first: the file may be gone, or another server's, once this one has ended.
     let pid = target.run_dir.as_deref().and_then(pid);
     let asked = match &target.run_dir {

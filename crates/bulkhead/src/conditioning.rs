@@ -40,7 +40,7 @@ const REASONS: [(&str, &str); 12] = [
 
 /// A gate or a site.
 #[derive(Debug, Deserialize)]
-struct Process {
+struct ConditionedProcess {
     name: String,
     shed: BTreeMap<String, u64>,
     top_ranges: Vec<TopRange>,
@@ -59,14 +59,14 @@ pub fn conditioning(run_dir: &Path, json: bool) -> Result<ExitCode, Fault> {
     admin::list(run_dir, "conditioning", "processes", json, render)
 }
 
-fn render(processes: &[Process]) -> String {
+fn render(processes: &[ConditionedProcess]) -> String {
     let mut rows = vec![HEADER.map(str::to_owned).to_vec()];
     rows.extend(processes.iter().map(|process| row(&printable(&process.name), &process.shed)));
     if processes.len() > 1 {
         rows.push(row("all", &sum(processes)));
     }
     let mut text = align(&rows, &NUMBERS);
-    let mut top_ranges: Vec<(&Process, &TopRange)> = processes
+    let mut top_ranges: Vec<(&ConditionedProcess, &TopRange)> = processes
         .iter()
         .flat_map(|process| process.top_ranges.iter().map(move |range| (process, range)))
         .collect();
@@ -107,7 +107,7 @@ fn row(name: &str, shed: &BTreeMap<String, u64>) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(numbers.map(|number| number.to_string())).chain([why]).collect()
 }
 
-fn sum(processes: &[Process]) -> BTreeMap<String, u64> {
+fn sum(processes: &[ConditionedProcess]) -> BTreeMap<String, u64> {
     let mut sum: BTreeMap<String, u64> = BTreeMap::new();
     for (reason, count) in processes.iter().flat_map(|process| &process.shed) {
         let entry = sum.entry(reason.clone()).or_default();
@@ -120,13 +120,13 @@ fn sum(processes: &[Process]) -> BTreeMap<String, u64> {
 mod tests {
     use super::*;
 
-    fn process(name: &str, counts: &[(&str, u64)], top_ranges: &[(&str, u32, u32)]) -> Process {
+    fn process(name: &str, counts: &[(&str, u64)], top_ranges: &[(&str, u32, u32)]) -> ConditionedProcess {
         let top_ranges = top_ranges.iter().map(|(range, held, waiting)| TopRange {
             range: (*range).to_owned(),
             held: *held,
             waiting: *waiting,
         });
-        Process {
+        ConditionedProcess {
             name: name.to_owned(),
             shed: counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             top_ranges: top_ranges.collect(),

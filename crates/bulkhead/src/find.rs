@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use instances::{FoundInstance, InstanceEntry, InstanceKind, ProcessIdentity};
 
 use crate::admin::printable;
-use crate::cli::Server;
+use crate::cli::ServerOptions;
 use crate::fault::Fault;
 use crate::locate::{self, HERE, SYSTEM};
 
@@ -21,7 +21,7 @@ const NAMED_BY: [&str; 4] = ["--config", "--folder", "--pid", "--run-dir"];
 
 /// The server that is meant.
 #[derive(Debug)]
-pub struct Target {
+pub struct ServerTarget {
     /// The folder with its administration socket; `None` for a guard.
     pub run_dir: Option<PathBuf>,
     /// Its process; `None` if it has not written itself down.
@@ -38,23 +38,23 @@ enum Needs {
 }
 
 /// The run directory of the server that is meant.
-pub fn run_dir(server: &Server) -> Result<PathBuf, Fault> {
+pub fn run_dir(server: &ServerOptions) -> Result<PathBuf, Fault> {
     let target = find(server, Needs::Commands)?;
     target.run_dir.ok_or_else(|| Fault::Failed("a guard takes no commands but `stop`".into()))
 }
 
 /// The server that is meant, to be stopped: guards can be, too.
-pub fn any(server: &Server) -> Result<Target, Fault> {
+pub fn any(server: &ServerOptions) -> Result<ServerTarget, Fault> {
     find(server, Needs::Nothing)
 }
 
-fn find(server: &Server, needs: Needs) -> Result<Target, Fault> {
+fn find(server: &ServerOptions, needs: Needs) -> Result<ServerTarget, Fault> {
     let listing = instances::list();
     for fault in &listing.refused {
         eprintln!("warning: {fault}; it is not looked at");
     }
     let words: Vec<_> = std::env::args_os().skip(1).collect();
-    let known = Known { servers: &listing.servers, needs, words: &words };
+    let known = KnownServers { servers: &listing.servers, needs, words: &words };
     if let Some(run_dir) = &server.run_dir {
         return Ok(known.at(run_dir));
     }
@@ -73,14 +73,14 @@ fn find(server: &Server, needs: Needs) -> Result<Target, Fault> {
 }
 
 /// The servers that are written down.
-struct Known<'a> {
+struct KnownServers<'a> {
     servers: &'a [FoundInstance],
     needs: Needs,
     /// The command line, without the program's name.
     words: &'a [std::ffi::OsString],
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownServers<'a> {
     /// Those that run and can do what is needed.
     fn running(&self) -> impl Iterator<Item = &'a InstanceEntry> {
         let fits = |entry: &&InstanceEntry| self.needs == Needs::Nothing || entry.run_dir.is_some();
@@ -93,20 +93,20 @@ impl<'a> Known<'a> {
         self.running().filter(|entry| names.iter().any(|name| entry.is_about(name))).collect()
     }
 
-    fn at(&self, run_dir: &Path) -> Target {
+    fn at(&self, run_dir: &Path) -> ServerTarget {
         let names = names_of(run_dir);
         let is_there = |entry: &&InstanceEntry| entry.run_dir.as_ref().is_some_and(|own| names.contains(own));
         let process = self.running().find(is_there).map(|entry| entry.process.clone());
-        Target { run_dir: Some(run_dir.into()), process }
+        ServerTarget { run_dir: Some(run_dir.into()), process }
     }
 
-    fn with_pid(&self, pid: u32) -> Result<Target, Fault> {
+    fn with_pid(&self, pid: u32) -> Result<ServerTarget, Fault> {
         // Of `bulkhead serve`, the shell knows the process that waits for the launcher.
         let waits =
             |entry: &InstanceEntry| entry.kind == InstanceKind::Serve && entry.process.parent() == Some(pid);
         let found = self.running().find(|entry| entry.process.pid == pid || waits(entry));
         if let Some(entry) = found {
-            return Ok(Target::of(entry));
+            return Ok(ServerTarget::of(entry));
         }
         let is_it = |found: &&FoundInstance| found.entry.process.pid == pid;
         Err(match self.servers.iter().find(is_it) {
@@ -123,7 +123,7 @@ impl<'a> Known<'a> {
         })
     }
 
-    fn by_config(&self, config: &Path) -> Result<Target, Fault> {
+    fn by_config(&self, config: &Path) -> Result<ServerTarget, Fault> {
         let found = self.about(config);
         if !found.is_empty() {
             return self.only(&found, || Fault::Failed(String::new()));
@@ -140,7 +140,7 @@ impl<'a> Known<'a> {
     }
 
     /// None was named: the one of the configuration that is here, or of the machine's, or the only one.
-    fn unnamed(&self) -> Result<Target, Fault> {
+    fn unnamed(&self) -> Result<ServerTarget, Fault> {
         let here = Path::new(HERE);
         let found = self.about(here);
         if !found.is_empty() || here.exists() {
@@ -154,7 +154,7 @@ impl<'a> Known<'a> {
         }
         let system = self.about(Path::new(SYSTEM));
         if let [entry] = system[..] {
-            return Ok(Target::of(entry));
+            return Ok(ServerTarget::of(entry));
         }
         let all: Vec<&InstanceEntry> = self.running().collect();
         if all.is_empty() && Path::new(SYSTEM).exists() {
@@ -164,10 +164,10 @@ impl<'a> Known<'a> {
     }
 
     /// The one of these, if it is one.
-    fn only(&self, found: &[&InstanceEntry], none: impl FnOnce() -> Fault) -> Result<Target, Fault> {
+    fn only(&self, found: &[&InstanceEntry], none: impl FnOnce() -> Fault) -> Result<ServerTarget, Fault> {
         match found {
             [] => Err(none()),
-            [entry] => Ok(Target::of(entry)),
+            [entry] => Ok(ServerTarget::of(entry)),
             several => Err(Fault::Usage(format!(
                 "there are {} such servers; choose one:\n{}",
                 several.len(),
@@ -192,7 +192,7 @@ impl<'a> Known<'a> {
     }
 }
 
-impl Target {
+impl ServerTarget {
     fn of(entry: &InstanceEntry) -> Self {
         Self { run_dir: entry.run_dir.clone(), process: Some(entry.process.clone()) }
     }
@@ -285,23 +285,24 @@ mod tests {
     #[test]
     fn a_server_is_found_by_each_of_its_names() {
         let (servers, words) = (servers(), words("status"));
-        let known = Known { servers: &servers, needs: Needs::Commands, words: &words };
-        let pid = |target: Result<Target, Fault>| target.ok().and_then(|target| Some(target.process?.pid));
+        let known = KnownServers { servers: &servers, needs: Needs::Commands, words: &words };
+        let pid =
+            |target: Result<ServerTarget, Fault>| target.ok().and_then(|target| Some(target.process?.pid));
         assert_eq!(pid(known.by_config(Path::new("/srv/a.toml"))), Some(10));
         assert_eq!(pid(known.by_config(Path::new("/real/a.toml"))), Some(10));
         assert_eq!(known.about(Path::new("/srv/y"))[0].process.pid, 20);
         assert_eq!(pid(known.with_pid(20)), Some(20));
         assert_eq!(pid(Ok(known.at(Path::new("/run/10")))), Some(10));
         assert!(known.at(Path::new("/elsewhere")).process.is_none());
-        let ends = Known { needs: Needs::Nothing, ..known };
+        let ends = KnownServers { needs: Needs::Nothing, ..known };
         assert_eq!(pid(ends.with_pid(30)), Some(30));
     }
 
     #[test]
     fn what_is_not_found_is_said_with_what_there_is() {
         let (servers, words) = (servers(), words("stop --config=/x --pid 5"));
-        let known = Known { servers: &servers, needs: Needs::Commands, words: &words };
-        let text = |target: Result<Target, Fault>| target.unwrap_err().to_string();
+        let known = KnownServers { servers: &servers, needs: Needs::Commands, words: &words };
+        let text = |target: Result<ServerTarget, Fault>| target.unwrap_err().to_string();
         assert!(text(known.with_pid(30)).contains("a guard, which takes no commands"));
         assert!(text(known.with_pid(40)).starts_with("the server with pid 40 (run /srv/dead.toml) has died"));
         let none = text(known.with_pid(99));

@@ -5,11 +5,11 @@
 
 use crate::admin::printable;
 use crate::layers::LAYERS;
-use crate::status::{LAUNCHER, Seen};
+use crate::status::{LAUNCHER, SeenProcess};
 use crate::table::align;
 
 /// The table, and what its headings mean.
-pub fn render(seen: &[Seen], missing: &str) -> String {
+pub fn render(seen: &[SeenProcess], missing: &str) -> String {
     let headings = LAYERS.iter().map(|layer| layer.heading.to_owned());
     let header: Vec<String> = ["PROCESS".into(), "PID".into()].into_iter().chain(headings).collect();
     let jailed = seen.iter().filter(|seen| seen.process.role != LAUNCHER);
@@ -21,7 +21,7 @@ pub fn render(seen: &[Seen], missing: &str) -> String {
     text
 }
 
-fn row(seen: &Seen) -> Vec<String> {
+fn row(seen: &SeenProcess) -> Vec<String> {
     let process = &seen.process;
     let pid = if process.pid == 0 { printable(&process.state) } else { process.pid.to_string() };
     let columns = LAYERS

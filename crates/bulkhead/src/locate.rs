@@ -35,9 +35,9 @@ pub fn load(path: &Path) -> Result<Config, Fault> {
 }
 
 /// Finds nothing.
-struct Unexamined;
+struct NoExaminer;
 
-impl Examine for Unexamined {
+impl Examine for NoExaminer {
     fn examine(&self, _: &Setting<'_>, _: &[Subject<'_>]) -> Vec<(usize, Finding)> {
         Vec::new()
     }
@@ -45,7 +45,7 @@ impl Examine for Unexamined {
 
 /// The same without those files of sites that have a mistake. What is examined in a jail is not looked at.
 pub fn load_good(path: &Path) -> Result<Judged, Fault> {
-    judge(path, &Unexamined)
+    judge(path, &NoExaminer)
 }
 
 /// What a start would take in of a configuration, as far as this user can see what was good last.

@@ -20,7 +20,7 @@ use crate::table::print;
 #[derive(Debug, Default, Deserialize)]
 struct Changes {
     #[serde(default)]
-    changes: Vec<Change>,
+    changes: Vec<ReportedChange>,
     #[serde(default)]
     processes: Vec<Effect>,
     #[serde(default)]
@@ -28,7 +28,7 @@ struct Changes {
 }
 
 #[derive(Debug, Deserialize)]
-struct Change {
+struct ReportedChange {
     change: String,
     what: String,
     keys: Vec<String>,
@@ -98,7 +98,7 @@ impl Changes {
             return "nothing has changed\n".into();
         }
         let mut text = String::new();
-        for Change { change, what, keys } in &self.changes {
+        for ReportedChange { change, what, keys } in &self.changes {
             let keys = if keys.is_empty() { String::new() } else { format!(" ({})", keys.join(", ")) };
             let _ = writeln!(text, "{}: {}{}", printable(what), printable(change), printable(&keys));
         }

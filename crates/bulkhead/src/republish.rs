@@ -19,15 +19,15 @@ const WAIT: Duration = Duration::from_secs(610);
 
 /// What is said of a site.
 #[derive(Debug, Deserialize)]
-struct Site {
+struct PublishedSite {
     site: String,
-    report: Option<Report>,
+    report: Option<PublisherReport>,
     error: Option<String>,
 }
 
 /// What its publisher says.
 #[derive(Debug, Deserialize)]
-struct Report {
+struct PublisherReport {
     published: bool,
     version: String,
     templates: usize,
@@ -49,17 +49,17 @@ struct Mistake {
 pub fn republish(run_dir: &Path, site: Option<&str>, json: bool) -> Result<ExitCode, Fault> {
     let command = json!({ "command": "republish", "site": site });
     let found = give_for(run_dir, &command, WAIT)?["sites"].take();
-    let sites: Vec<Site> = serde_json::from_value(found.clone())
+    let sites: Vec<PublishedSite> = serde_json::from_value(found.clone())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of sites: {error}")))?;
     if json {
         print(&format!("{:#}", json!({ "sites": found })))?;
     } else {
         sites.iter().try_for_each(|site| print(&site.text()))?;
     }
-    Ok(if sites.iter().all(Site::is_published) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if sites.iter().all(PublishedSite::is_published) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-impl Site {
+impl PublishedSite {
     fn is_published(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.published)
     }
@@ -70,7 +70,7 @@ impl Site {
             let error = self.error.as_deref().unwrap_or("its publisher gave no reason");
             return format!("{site}: not published: {}", printable(error));
         };
-        let Report { published, version, templates, processes, mistakes, reasons } = report;
+        let PublisherReport { published, version, templates, processes, mistakes, reasons } = report;
         if *published {
             let (of, holds) = (plural(*templates, "template"), plural(*processes, "process"));
             return format!("{site}: version {} with {of} holds in {holds}", printable(version));
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn text(report: serde_json::Value) -> String {
-        let site: Site =
+        let site: PublishedSite =
             serde_json::from_value(json!({ "site": "a", "report": report, "error": null })).unwrap();
         site.text()
     }

@@ -13,21 +13,21 @@ use crate::admin::printable;
 use crate::fault::Fault;
 use crate::layers::{LANDLOCK, Layers, Mark};
 use crate::probe;
-use crate::status::{LAUNCHER, Seen};
+use crate::status::{LAUNCHER, SeenProcess};
 use crate::table::align;
 
 /// What came of probing one jail.
 #[derive(Debug)]
-pub struct Scored {
+pub struct JailScore {
     /// A site, a service or a role.
     pub name: String,
     /// The probe's report, or why there is none.
-    pub report: Result<Report, String>,
+    pub report: Result<ProbeReport, String>,
 }
 
 /// The report of a probe.
 #[derive(Debug)]
-pub struct Report {
+pub struct ProbeReport {
     sum: Sum,
     whole: Value,
 }
@@ -58,7 +58,7 @@ impl Check {
     }
 }
 
-impl Scored {
+impl JailScore {
     /// The whole report, or the error.
     pub fn json(&self) -> Value {
         match &self.report {
@@ -69,7 +69,7 @@ impl Scored {
 }
 
 /// Probes the jail of each process once, however many share it, and notes what only a probe can tell of layers.
-pub fn of_all(run_dir: &Path, seen: &mut [Seen]) -> Vec<Scored> {
+pub fn of_all(run_dir: &Path, seen: &mut [SeenProcess]) -> Vec<JailScore> {
     let mut names: Vec<String> = Vec::new();
     for process in seen.iter().map(|seen| &seen.process).filter(|process| process.role != LAUNCHER) {
         if !names.contains(&process.name) {
@@ -85,18 +85,18 @@ pub fn of_all(run_dir: &Path, seen: &mut [Seen]) -> Vec<Scored> {
         if let Ok(attempts) = probe::command(run_dir, &name, "attempts") {
             note_landlock(&name, &attempts, seen);
         }
-        scores.push(Scored { name, report });
+        scores.push(JailScore { name, report });
     }
     scores
 }
 
-fn read(report: Value) -> Result<Report, Fault> {
+fn read(report: Value) -> Result<ProbeReport, Fault> {
     let sum = Sum::deserialize(&report)
         .map_err(|error| Fault::Failed(format!("the probe's report is not a score: {error}")))?;
-    Ok(Report { sum, whole: report })
+    Ok(ProbeReport { sum, whole: report })
 }
 
-fn note_landlock(name: &str, attempts: &Value, seen: &mut [Seen]) {
+fn note_landlock(name: &str, attempts: &Value, seen: &mut [SeenProcess]) {
     for seen in seen.iter_mut().filter(|seen| seen.process.name == name) {
         seen.layers = seen.layers.take().map(|layers| {
             let mark = landlock(&layers, attempts);
@@ -119,12 +119,12 @@ fn landlock(layers: &Layers, report: &Value) -> Mark {
 }
 
 /// The exposure of each, and below what it is made of.
-pub fn render(scores: &[Scored]) -> String {
+pub fn render(scores: &[JailScore]) -> String {
     let header = ["PROCESS", "EXPOSURE", "LEVEL", "FULFILLED"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(scores.iter().map(row)).collect();
     let mut text = format!("\n\n{}", align(&rows, &[1]));
     text += "\n\nExposure is from 0 (best) to 10, by the checks and weights of `systemd-analyze security`.";
-    for Scored { name, report } in scores {
+    for JailScore { name, report } in scores {
         let Ok(report) = report else { continue };
         let lacking: Vec<&Check> = report.sum.checks.iter().filter(|check| !check.is_fulfilled()).collect();
         if lacking.is_empty() {
@@ -145,10 +145,10 @@ impl Check {
     }
 }
 
-fn row(scored: &Scored) -> Vec<String> {
+fn row(scored: &JailScore) -> Vec<String> {
     let name = printable(&scored.name);
     match &scored.report {
-        Ok(Report { sum, .. }) => {
+        Ok(ProbeReport { sum, .. }) => {
             let fulfilled = sum.checks.iter().filter(|check| check.is_fulfilled()).count();
             let fulfilled = format!("{fulfilled} of {}", sum.checks.len());
             vec![name, format!("{:.1}", sum.exposure), printable(&sum.level), fulfilled]
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use crate::status::tests::process;
 
-    fn scored() -> Vec<Scored> {
+    fn scored() -> Vec<JailScore> {
         let check = |id: &str, badness: Value, adds: Value| json!({ "id": id, "weight": 1000, "badness": badness, "exposure": adds, "found": "x\u{1b}" });
         let report = json!({ "exposure": 0.3, "level": "SAFE", "checks": [
             check("User=", 0.into(), 0.0.into()),
@@ -170,8 +170,8 @@ mod tests {
             check("Groups=", Value::Null, Value::Null),
         ] });
         vec![
-            Scored { name: "packages/search".into(), report: Ok(read(report).unwrap()) },
-            Scored { name: "gate".into(), report: Err("the probe was ended".into()) },
+            JailScore { name: "packages/search".into(), report: Ok(read(report).unwrap()) },
+            JailScore { name: "gate".into(), report: Err("the probe was ended".into()) },
         ]
     }
 

@@ -27,7 +27,7 @@ struct Order<'w> {
 
 /// What a process has answered.
 #[derive(Debug, Deserialize, Serialize)]
-struct Sent {
+struct ProcessAnswer {
     process: String,
     answer: Option<String>,
     error: Option<String>,
@@ -108,19 +108,23 @@ fn all_services(run_dir: &Path) -> Result<Vec<String>, Fault> {
 
 /// Gives an order to all processes of services, and prints what they answer.
 fn ask(run_dir: &Path, services: &[String], order: &Value, json: bool) -> Result<ExitCode, Fault> {
-    let mut sent: Vec<Sent> = Vec::new();
+    let mut sent: Vec<ProcessAnswer> = Vec::new();
     for name in services {
         let mut order = order.clone();
         order["name"] = name.as_str().into();
         match give(run_dir, &order) {
             Ok(mut answer) => {
-                sent.extend(serde_json::from_value::<Vec<Sent>>(answer["answers"].take()).map_err(
+                sent.extend(serde_json::from_value::<Vec<ProcessAnswer>>(answer["answers"].take()).map_err(
                     |error| Fault::Failed(format!("the answer is not a list of answers: {error}")),
                 )?)
             }
             Err(fault @ (Fault::Usage(_) | Fault::Unreachable(_))) => return Err(fault),
             Err(fault) => {
-                sent.push(Sent { process: name.clone(), answer: None, error: Some(fault.to_string()) });
+                sent.push(ProcessAnswer {
+                    process: name.clone(),
+                    answer: None,
+                    error: Some(fault.to_string()),
+                });
             }
         }
     }
@@ -133,7 +137,7 @@ fn ask(run_dir: &Path, services: &[String], order: &Value, json: bool) -> Result
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-impl Sent {
+impl ProcessAnswer {
     fn text(&self) -> String {
         let process = printable(&self.process);
         match (&self.answer, &self.error) {

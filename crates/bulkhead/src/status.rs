@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::admin::{give, printable};
-use crate::cli::{Part, View};
+use crate::cli::{StatusPart, StatusView};
 use crate::fault::Fault;
 use crate::isolation;
 use crate::layers::Layers;
@@ -36,7 +36,7 @@ const NUMBERS: [usize; 7] = [2, 3, 5, 6, 7, 8, 9];
 
 /// A process, as the server describes it.
 #[derive(Debug, Deserialize)]
-pub struct Process {
+pub struct ProcessStatus {
     /// Its role.
     pub role: String,
     /// Its name, by which orders know it; the launcher's is of no use.
@@ -115,7 +115,7 @@ impl Whole {
     }
 
     /// What the operator should see to.
-    fn text(&self, seen: &[Seen]) -> String {
+    fn text(&self, seen: &[SeenProcess]) -> String {
         let mut text = String::new();
         if let Some(UidShare { range, taken, size, left, .. }) =
             self.uids.as_ref().filter(|uids| uids.is_scarce)
@@ -128,7 +128,7 @@ impl Whole {
         }
         let before = seen.iter().map(|seen| &seen.process).filter(|process| process.is_before);
         let before = before.filter(|_| self.before > 0);
-        for Process { role, name, version, pid, .. } in before {
+        for ProcessStatus { role, name, version, pid, .. } in before {
             let (role, name, version) = (printable(role), printable(name), printable(version));
             let name = if name == role { name } else { format!("{role} {name}") };
             text += &format!("\nof version {version}: {name} (pid {pid})");
@@ -148,16 +148,16 @@ impl Whole {
 
 /// A process, with what the kernel says of it if it exists.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenProcess {
     /// As the server describes it.
-    pub process: Process,
+    pub process: ProcessStatus,
     /// As the kernel does.
     pub layers: Option<Layers>,
     memory: Option<u64>,
 }
 
-impl Seen {
-    fn new(process: Process) -> Self {
+impl SeenProcess {
+    fn new(process: ProcessStatus) -> Self {
         // Pid 0 stands for a post that nobody fills; /proc/0 does not exist.
         let exists = process.pid != 0;
         Self {
@@ -207,18 +207,18 @@ impl Seen {
 }
 
 /// Asks the server at `run_dir` for its processes and prints them.
-pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
+pub fn status(run_dir: &Path, view: &StatusView) -> Result<ExitCode, Fault> {
     let mut answer = give(run_dir, &order(&view.part))?;
     let next = answer["next"].as_u64();
     let whole = Whole::of(&mut answer);
     let left_out = answer["left_out"].take();
-    let processes: Vec<Process> = serde_json::from_value(answer["processes"].take())
+    let processes: Vec<ProcessStatus> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
-    let mut seen: Vec<Seen> = processes.into_iter().map(Seen::new).collect();
+    let mut seen: Vec<SeenProcess> = processes.into_iter().map(SeenProcess::new).collect();
     let scores = if view.score { Some(score::of_all(run_dir, &mut seen)) } else { None };
     let failed = scores.iter().flatten().any(|score| score.report.is_err());
     let text = if view.json {
-        let processes: Vec<Value> = seen.iter().map(Seen::json).collect();
+        let processes: Vec<Value> = seen.iter().map(SeenProcess::json).collect();
         let milliseconds = |key: &str| answer[key].as_u64().map(|step_us| step_us as f64 / 1000.0);
         let loop_ms = json!({ "longest": milliseconds("longest_step_us"), "lately": milliseconds("longest_lately_us") });
         let loop_did = json!({ "longest": answer["longest_step"], "lately": answer["longest_lately"] });
@@ -228,7 +228,7 @@ pub fn status(run_dir: &Path, view: &View) -> Result<ExitCode, Fault> {
             "left_out": if left_out.is_null() { json!([]) } else { left_out },
         });
         if let Some(scores) = &scores {
-            document["scores"] = scores.iter().map(score::Scored::json).collect();
+            document["scores"] = scores.iter().map(score::JailScore::json).collect();
         }
         format!("{document:#}")
     } else if view.isolation {
@@ -249,7 +249,7 @@ fn said_of(left_out: Value) -> Result<String, Fault> {
 }
 
 /// The order for a part of the list.
-fn order(part: &Part) -> Value {
+fn order(part: &StatusPart) -> Value {
     let mut order = json!({ "command": "status" });
     let mut set = |key: &str, value: Option<Value>| value.into_iter().for_each(|value| order[key] = value);
     set("site", part.site.clone().map(Value::from));
@@ -264,30 +264,32 @@ fn more(next: Option<u64>) -> String {
     next.map_or(String::new(), |next| format!("\nmore: `--after {next}`"))
 }
 
-fn render(seen: &[Seen], whole: &Whole) -> String {
+fn render(seen: &[SeenProcess], whole: &Whole) -> String {
     let header = HEADER.map(str::to_owned).to_vec();
     // There may be thousands of these.
     let (resting, present): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.process.state == "resting");
     let (waiting, present): (Vec<_>, Vec<_>) =
         present.into_iter().partition(|seen| seen.process.state == WITHOUT_ROOM);
-    let rows: Vec<Vec<String>> = std::iter::once(header).chain(present.into_iter().map(Seen::row)).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(header).chain(present.into_iter().map(SeenProcess::row)).collect();
     let mut text = align(&rows, &NUMBERS);
     if !resting.is_empty() {
         text += &format!("\nresting: {}, which start on demand; `--json` names them", resting.len());
     }
     text += &without_room(&waiting);
-    for Seen { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
+    for SeenProcess { process, .. } in seen.iter().filter(|seen| seen.process.state == "broken") {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!("\nbroken: {name}: {exit}; `bulkhead relaunch {name}` tries again");
     }
-    let has_ended = |seen: &&Seen| seen.process.role == "publisher" && !seen.process.last_exit.is_empty();
-    for Seen { process, .. } in seen.iter().filter(has_ended) {
+    let has_ended =
+        |seen: &&SeenProcess| seen.process.role == "publisher" && !seen.process.last_exit.is_empty();
+    for SeenProcess { process, .. } in seen.iter().filter(has_ended) {
         let (name, exit) = (printable(&process.name), printable(&process.last_exit));
         text += &format!(
             "\nended before: {name}: {exit}; `error.log` says why, `bulkhead check` examines its templates"
         );
     }
-    for Seen { process, .. } in seen.iter().filter(|seen| seen.process.oom_kills > 0) {
+    for SeenProcess { process, .. } in seen.iter().filter(|seen| seen.process.oom_kills > 0) {
         let name = if process.role == LAUNCHER { "all processes".into() } else { printable(&process.name) };
         text += &format!(
             "\nkilled for want of memory: {name}: {} times; `error.log` says which limit was reached",
@@ -305,9 +307,9 @@ fn render(seen: &[Seen], whole: &Whole) -> String {
 }
 
 /// Which processes wait for room, the first of them, and for what. There may be thousands.
-fn without_room(waiting: &[&Seen]) -> String {
+fn without_room(waiting: &[&SeenProcess]) -> String {
     let mut by_lack: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for Seen { process, .. } in waiting {
+    for SeenProcess { process, .. } in waiting {
         by_lack.entry(&process.last_exit).or_default().push(printable(&process.name));
     }
     let line = |(lack, names): (&str, Vec<String>)| {
@@ -329,13 +331,13 @@ pub(crate) mod tests {
     use super::*;
 
     /// A process of which the server says this.
-    pub(crate) fn process(role: &str, name: &str, pid: u32, state: &str) -> Seen {
+    pub(crate) fn process(role: &str, name: &str, pid: u32, state: &str) -> SeenProcess {
         let json = json!({
             "role": role, "name": name, "pid": pid, "uid": 61_001, "state": state, "restarts": 3,
             "age_ms": 61_000, "connections_now": 1, "connections": 20, "requests": 300,
             "last_exit": "exited with 1\u{1b}", "jit": role == "service",
         });
-        Seen::new(serde_json::from_value(json).unwrap())
+        SeenProcess::new(serde_json::from_value(json).unwrap())
     }
 
     #[test]
@@ -392,7 +394,7 @@ pub(crate) mod tests {
             seen.process.last_exit = "processes: raise `TasksMax=`".into();
             seen
         };
-        let seen: Vec<Seen> = (0..NAMES_MAX + 2).map(one).collect();
+        let seen: Vec<SeenProcess> = (0..NAMES_MAX + 2).map(one).collect();
         let text = render(&seen, &Whole::default());
         assert_eq!(text.lines().filter(|line| line.contains("waits for room: s0, s1")).count(), 1, "{text}");
         assert!(
@@ -404,7 +406,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_part_is_asked_for_by_what_is_said_of_it() {
-        let part = |site: Option<&str>, limit| Part {
+        let part = |site: Option<&str>, limit| StatusPart {
             site: site.map(str::to_owned),
             role: None,
             limit,

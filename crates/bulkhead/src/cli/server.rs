@@ -10,7 +10,7 @@ use crate::explain::Form;
 
 /// What to say of a running server.
 #[derive(Debug, Args)]
-pub struct View {
+pub struct StatusView {
     /// Print a table with one column for each layer.
     #[arg(long)]
     pub isolation: bool,
@@ -28,12 +28,12 @@ pub struct View {
     pub json: bool,
     /// Which processes to list.
     #[command(flatten)]
-    pub part: Part,
+    pub part: StatusPart,
 }
 
 /// Which part of the list of processes to print.
 #[derive(Debug, Args)]
-pub struct Part {
+pub struct StatusPart {
     /// Only the processes of this site: its workers, services, connectors, data proxies.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["conditioning", "certificates"])]
     pub site: Option<String>,
@@ -52,7 +52,7 @@ pub struct Part {
 /// How an explanation is to look: a table, unless one of these says otherwise.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub struct Explained {
+pub struct ExplainForm {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -61,7 +61,7 @@ pub struct Explained {
     svg: bool,
 }
 
-impl Explained {
+impl ExplainForm {
     /// The form that was asked for.
     pub fn form(&self) -> Form {
         match (self.json, self.svg) {
@@ -76,7 +76,7 @@ impl Explained {
 /// one.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub struct Server {
+pub struct ServerOptions {
     /// The configuration that the server was started with [default: ./bulkhead.toml, or that of the only server]
     #[arg(long, value_name = "CONFIG")]
     pub config: Option<PathBuf>,

@@ -24,7 +24,7 @@ pub use generate::{Generate, generate};
 
 /// What is to be said of one source.
 #[derive(Debug, Serialize)]
-struct Checked {
+struct SourceCheck {
     source: String,
     /// The file; none of a database that another machine holds.
     statements: Option<PathBuf>,
@@ -39,13 +39,13 @@ pub fn check(config: Option<&Path>, names: &[String], json: bool) -> Result<Exit
     let program = locate::data_proxy()?;
     let sources = sources(&config, names).map_err(|fault| left_out.beside(fault))?;
     let checked = sources.iter().map(|(name, site, data)| ask(&program, &config, (site, data), name.clone()));
-    let checked: Vec<Checked> = checked.collect::<Result<_, _>>()?;
+    let checked: Vec<SourceCheck> = checked.collect::<Result<_, _>>()?;
     if json {
         let files = left_out.0.iter().map(|left| json!({ "left_out": left }));
         let all: Vec<Value> = checked.iter().map(|one| json!(one)).chain(files).collect();
         print(&format!("{:#}", Value::from(all)))?;
     } else {
-        print(&checked.iter().map(Checked::text).collect::<Vec<_>>().join("\n"))?;
+        print(&checked.iter().map(SourceCheck::text).collect::<Vec<_>>().join("\n"))?;
     }
     let code = left_out.say();
     let is_good = checked.iter().all(|one| one.mistakes.is_empty());
@@ -68,7 +68,7 @@ fn sources<'c>(
     Ok(sources)
 }
 
-impl Checked {
+impl SourceCheck {
     fn text(&self) -> String {
         let with = match &self.with {
             Some(database) => format!("with {database}"),
@@ -163,8 +163,8 @@ fn ask(
     config: &Config,
     (site, data): (&Site, &DataSource),
     source: String,
-) -> Result<Checked, Fault> {
+) -> Result<SourceCheck, Fault> {
     let (command, with) = command_for(program, "check", config, (site, data));
     let mistakes = run(command)?.err().unwrap_or_default();
-    Ok(Checked { source, statements: data.statements.clone(), with, mistakes })
+    Ok(SourceCheck { source, statements: data.statements.clone(), with, mistakes })
 }

@@ -8,9 +8,9 @@ use std::path::Path;
 use config::{Config, DataSource, Service, Site};
 use statements::NamedTable;
 
-use super::granted::Granted;
+use super::granted::GrantedCalls;
 use super::inventory::{Assets, Listing};
-use super::model::{Asset, Kind};
+use super::model::{Asset, AssetKind};
 
 /// The name of the log of requests that no site has.
 pub const NO_SITE_LOG: &str = "no-site.access.log";
@@ -19,64 +19,64 @@ pub const NO_SITE_LOG: &str = "no-site.access.log";
 pub const ERROR_LOG: &str = "error.log";
 
 /// Every asset of a configuration: each site's, in the order of the file, then the server's.
-pub fn of(config: &Config, granted: &Granted) -> Assets {
+pub fn of(config: &Config, granted: &GrantedCalls) -> Assets {
     let mut listing = Listing::default();
     for (number, site) in config.sites.iter().enumerate() {
         of_site(&mut listing, config, granted, number, site);
     }
-    let mut add = |kind: Kind, name: &str, label: &str| {
+    let mut add = |kind: AssetKind, name: &str, label: &str| {
         listing.add(Asset { kind, name: name.into(), label: label.into(), site: None }, None);
     };
-    add(Kind::Log, NO_SITE_LOG, "no-site log");
-    add(Kind::Log, ERROR_LOG, "error log");
-    add(Kind::Orders, "stop, relaunch", "orders");
-    add(Kind::Host, "root on this machine", "root");
+    add(AssetKind::Log, NO_SITE_LOG, "no-site log");
+    add(AssetKind::Log, ERROR_LOG, "error log");
+    add(AssetKind::Orders, "stop, relaunch", "orders");
+    add(AssetKind::Host, "root on this machine", "root");
     listing.done()
 }
 
-fn of_site(listing: &mut Listing, config: &Config, granted: &Granted, number: usize, site: &Site) {
+fn of_site(listing: &mut Listing, config: &Config, granted: &GrantedCalls, number: usize, site: &Site) {
     let own = Some(number);
-    let named = |kind: Kind, name: String, label: String| Asset { kind, name, label, site: own };
+    let named = |kind: AssetKind, name: String, label: String| Asset { kind, name, label, site: own };
     let files = |listing: &mut Listing, word: &str, path: &Path| {
         let shown = shown(config, path);
         let label = format!("{word} {shown}");
-        listing.add(named(Kind::Files, shown, label), Some(path));
+        listing.add(named(AssetKind::Files, shown, label), Some(path));
     };
-    listing.add(named(Kind::Site, site.name.clone(), "site".into()), None);
+    listing.add(named(AssetKind::Site, site.name.clone(), "site".into()), None);
     site.folders().for_each(|folder| files(listing, "files", folder));
     site.users().for_each(|users| files(listing, "passwords", users));
-    let mut add = |kind: Kind, name: String, label: String| listing.add(named(kind, name, label), None);
+    let mut add = |kind: AssetKind, name: String, label: String| listing.add(named(kind, name, label), None);
     if site.tls.is_some() {
-        add(Kind::Keys, site.name.clone(), "keys".into());
+        add(AssetKind::Keys, site.name.clone(), "keys".into());
     }
     for data in &site.data {
         let source = data_name(site, data);
-        add(Kind::Data, source.clone(), format!("database {}", data.name));
+        add(AssetKind::Data, source.clone(), format!("database {}", data.name));
         for table in granted.tables(&source) {
-            add(Kind::Table, table_name(&source, &table), format!("table {}", table.name));
+            add(AssetKind::Table, table_name(&source, &table), format!("table {}", table.name));
         }
         if data.server().is_some_and(|server| server.password.is_some()) {
-            add(Kind::Password, source.clone(), format!("password of {}", data.name));
+            add(AssetKind::Password, source.clone(), format!("password of {}", data.name));
         }
         if data.secured().is_some_and(|secured| secured.identity.is_some()) {
-            add(Kind::ClientKey, source.clone(), format!("client key of {}", data.name));
+            add(AssetKind::ClientKey, source.clone(), format!("client key of {}", data.name));
         }
         for service in site.services_with(&data.name) {
             let label = format!("token of {} for {}", service.name, data.name);
-            add(Kind::Token, token_name(&source, &service_name(site, service)), label);
+            add(AssetKind::Token, token_name(&source, &service_name(site, service)), label);
         }
     }
-    add(Kind::Users, site.name.clone(), "users".into());
+    add(AssetKind::Users, site.name.clone(), "users".into());
     for service in &site.services {
         let name = service_name(site, service);
-        let mut add = |kind: Kind, label: String| listing.add(named(kind, name.clone(), label), None);
-        add(Kind::Service, service.name.clone());
-        add(Kind::Users, format!("{} users", service.name));
+        let mut add = |kind: AssetKind, label: String| listing.add(named(kind, name.clone(), label), None);
+        add(AssetKind::Service, service.name.clone());
+        add(AssetKind::Users, format!("{} users", service.name));
         service.read.iter().for_each(|folder| files(listing, "files", folder));
         let own = service.files_folder(&config.server, site);
         own.iter().for_each(|folder| files(listing, "files", folder));
     }
-    listing.add(named(Kind::Log, access_log(site), "access log".into()), None);
+    listing.add(named(AssetKind::Log, access_log(site), "access log".into()), None);
 }
 
 /// A folder, as short as it is clear: relative to the configuration's if it is in there.
@@ -125,7 +125,7 @@ pub mod tests {
 
     #[test]
     fn the_demo_has_these_to_lose() {
-        let assets = of(&demo(), &Granted::default());
+        let assets = of(&demo(), &GrantedCalls::default());
         let names: Vec<String> =
             assets.iter().map(|asset| format!("{} {}", asset.kind.name(), asset.name)).collect();
         let expected = "site packages, files public, users packages, service packages/search, \

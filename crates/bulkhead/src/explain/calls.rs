@@ -8,13 +8,13 @@ use statements::NamedTable;
 use supervisor::spawn::process_spec::ProcessSpec;
 use wire::Role;
 
-use super::Report;
+use super::Explanation;
 use super::assets::data_name;
-use super::granted::{Call, tables};
+use super::granted::{GrantedCall, tables};
 use crate::table::align;
 
 /// The calls of a service, or for each service of a data proxy how many it may make; nothing for others.
-pub fn text(report: &Report, post: &ProcessSpec) -> String {
+pub fn text(report: &Explanation, post: &ProcessSpec) -> String {
     let rows = match post.role {
         Role::Service => of_service(report, post),
         Role::DataProxy => of_proxy(report, post),
@@ -33,7 +33,7 @@ pub fn text(report: &Report, post: &ProcessSpec) -> String {
 }
 
 /// The sources of a service, by their names with the site's and without.
-fn sources<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(String, &'r str)> {
+fn sources<'r>(report: &'r Explanation, post: &ProcessSpec) -> Vec<(String, &'r str)> {
     let Some((site, service)) = post.site(&report.config).zip(post.service(&report.config)) else {
         return Vec::new();
     };
@@ -41,7 +41,7 @@ fn sources<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(String, &'r str)>
     own.map(|data| (data_name(site, data), data.name.as_str())).collect()
 }
 
-fn of_service(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
+fn of_service(report: &Explanation, post: &ProcessSpec) -> Vec<Vec<String>> {
     let name = post.service(&report.config).map_or("", |service| &service.name);
     let of_source = |(source, short): (String, &str)| -> Vec<Vec<String>> {
         let calls = report.granted.of_service(&source, name);
@@ -50,7 +50,7 @@ fn of_service(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
     sources(report, post).into_iter().flat_map(of_source).collect()
 }
 
-fn does(call: &Call) -> &'static str {
+fn does(call: &GrantedCall) -> &'static str {
     match (call.writes, call.is_transaction) {
         (false, false) => "reads",
         (true, false) => "may change rows",
@@ -73,7 +73,7 @@ fn split(tables: &[NamedTable]) -> [Vec<&str>; 2] {
 }
 
 /// The services that have a source, with the calls of each.
-fn callers<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(&'r str, Vec<&'r Call>)> {
+fn callers<'r>(report: &'r Explanation, post: &ProcessSpec) -> Vec<(&'r str, Vec<&'r GrantedCall>)> {
     let Some((site, data)) = post.site(&report.config).zip(post.data_source(&report.config)) else {
         return Vec::new();
     };
@@ -83,8 +83,8 @@ fn callers<'r>(report: &'r Report, post: &ProcessSpec) -> Vec<(&'r str, Vec<&'r 
     services.map(|service| (service.name.as_str(), calls(&service.name))).collect()
 }
 
-fn of_proxy(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
-    let of_caller = |(service, calls): (&str, Vec<&Call>)| {
+fn of_proxy(report: &Explanation, post: &ProcessSpec) -> Vec<Vec<String>> {
+    let of_caller = |(service, calls): (&str, Vec<&GrantedCall>)| {
         let changing = calls.iter().filter(|call| call.writes).count();
         row([service, &calls.len().to_string(), &changing.to_string()], &tables(calls))
     };
@@ -92,8 +92,8 @@ fn of_proxy(report: &Report, post: &ProcessSpec) -> Vec<Vec<String>> {
 }
 
 /// The same for programs: what a service may call; what may be called of a data proxy, with by whom.
-pub fn json(report: &Report, post: &ProcessSpec) -> Vec<Value> {
-    let of_call = |source: &str, service: &str, call: &Call| {
+pub fn json(report: &Explanation, post: &ProcessSpec) -> Vec<Value> {
+    let of_call = |source: &str, service: &str, call: &GrantedCall| {
         let [reads, writes] = split(&call.tables);
         json!({
             "source": source, "service": service, "name": call.name, "transaction": call.is_transaction,
@@ -125,12 +125,12 @@ mod tests {
     use super::super::granted::tests::shop;
     use super::*;
 
-    fn report() -> Report {
+    fn report() -> Explanation {
         let (config, granted) = shop("postgresql");
-        Report::new("shop.toml".into(), config, granted, Err("no server is running".into()))
+        Explanation::new("shop.toml".into(), config, granted, Err("no server is running".into()))
     }
 
-    fn post(report: &Report, name: &str) -> ProcessSpec {
+    fn post(report: &Explanation, name: &str) -> ProcessSpec {
         report.posts.iter().find(|post| post.name == name).unwrap().clone()
     }
 

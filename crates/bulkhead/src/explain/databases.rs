@@ -6,38 +6,38 @@
 use config::{DataSource, Database, Engine, Service, Site};
 
 use super::assets::{data_name, service_name, table_name, token_name};
-use super::granted::{Granted, tables};
+use super::granted::{GrantedCalls, tables};
 use super::inventory::Reaches;
-use super::model::{Kind, Loss};
+use super::model::{AssetKind, Loss};
 
 /// With a service: what the statements reach that are granted to it, and its token.
 pub fn with_service<'a>(
     mut found: Reaches<'a>,
-    granted: &Granted,
+    granted: &GrantedCalls,
     site: &Site,
     service: &Service,
     data: &DataSource,
 ) -> Reaches<'a> {
     let source = data_name(site, data);
     let calls = granted.of_service(&source, &service.name);
-    found = found.one(Kind::Data, &source, Loss::Part, &why(granted, &source, service));
+    found = found.one(AssetKind::Data, &source, Loss::Part, &why(granted, &source, service));
     for table in tables(calls.clone()) {
         let does = if table.writes { "change" } else { "read" };
         let of_table = |known: &statements::NamedTable| known.name.eq_ignore_ascii_case(&table.name);
         let names = calls.clone().filter(|call| call.tables.iter().any(of_table)).map(|call| &*call.name);
         let how = format!("it calls statements that {does} it: {}", names.collect::<Vec<_>>().join(", "));
-        found = found.one(Kind::Table, &table_name(&source, &table), Loss::Part, &how);
+        found = found.one(AssetKind::Table, &table_name(&source, &table), Loss::Part, &how);
     }
     let token = token_name(&source, &service_name(site, service));
     found.one(
-        Kind::Token,
+        AssetKind::Token,
         &token,
         Loss::Whole,
         "it shows it to the data proxy, on the one channel that it is for",
     )
 }
 
-fn why(granted: &Granted, source: &str, service: &Service) -> String {
+fn why(granted: &GrantedCalls, source: &str, service: &Service) -> String {
     let own = "with values of its choice";
     if granted.why_not(source).is_some() {
         return format!("`data`: it calls the statements that are granted to it, {own}");
@@ -59,14 +59,14 @@ fn statements(count: usize) -> String {
 }
 
 /// With the site's worker: what is granted to doors, as it says to them which machine has come.
-pub fn with_site<'a>(mut found: Reaches<'a>, granted: &Granted, site: &Site) -> Reaches<'a> {
+pub fn with_site<'a>(mut found: Reaches<'a>, granted: &GrantedCalls, site: &Site) -> Reaches<'a> {
     let how = "it says to a door that a machine has come, and calls what is granted to that";
     for service in site.services.iter().filter(|service| service.remote) {
         for data in site.data.iter().filter(|data| service.data.contains(&data.name)) {
             let source = data_name(site, data);
-            found = found.one(Kind::Data, &source, Loss::Part, how);
+            found = found.one(AssetKind::Data, &source, Loss::Part, how);
             for table in tables(granted.of_service(&source, &service.name)) {
-                found = found.one(Kind::Table, &table_name(&source, &table), Loss::Part, how);
+                found = found.one(AssetKind::Table, &table_name(&source, &table), Loss::Part, how);
             }
         }
     }
@@ -76,7 +76,7 @@ pub fn with_site<'a>(mut found: Reaches<'a>, granted: &Granted, site: &Site) -> 
 /// With its data proxy: all of it; of another machine's, what is granted there.
 pub fn with_proxy<'a>(
     mut found: Reaches<'a>,
-    granted: &Granted,
+    granted: &GrantedCalls,
     site: &Site,
     data: &DataSource,
 ) -> Reaches<'a> {
@@ -90,12 +90,12 @@ pub fn with_proxy<'a>(
             "it calls what the other machine grants to any of its doors, and answers for it to services here",
         ),
     };
-    found = with_tables(found.one(Kind::Data, &source, loss, how), granted, &source, loss, how)
-        .one(Kind::Password, &source, Loss::Whole, "it logs in with it")
-        .one(Kind::ClientKey, &source, Loss::Whole, "it shows the certificate of it");
+    found = with_tables(found.one(AssetKind::Data, &source, loss, how), granted, &source, loss, how)
+        .one(AssetKind::Password, &source, Loss::Whole, "it logs in with it")
+        .one(AssetKind::ClientKey, &source, Loss::Whole, "it shows the certificate of it");
     for service in site.services_with(&data.name) {
         let token = token_name(&source, &service_name(site, service));
-        found = found.one(Kind::Token, &token, Loss::Whole, "it is shown it, and knows it");
+        found = found.one(AssetKind::Token, &token, Loss::Whole, "it is shown it, and knows it");
     }
     found
 }
@@ -103,13 +103,13 @@ pub fn with_proxy<'a>(
 /// All tables of a source.
 fn with_tables<'a>(
     mut found: Reaches<'a>,
-    granted: &Granted,
+    granted: &GrantedCalls,
     source: &str,
     loss: Loss,
     how: &str,
 ) -> Reaches<'a> {
     for table in granted.tables(source) {
-        found = found.one(Kind::Table, &table_name(source, &table), loss, how);
+        found = found.one(AssetKind::Table, &table_name(source, &table), loss, how);
     }
     found
 }
@@ -118,7 +118,7 @@ fn with_tables<'a>(
 /// data proxy.
 pub fn with_connector<'a>(
     found: Reaches<'a>,
-    granted: &Granted,
+    granted: &GrantedCalls,
     site: &Site,
     data: &DataSource,
 ) -> Reaches<'a> {
@@ -134,10 +134,6 @@ pub fn with_connector<'a>(
         ),
         Some(Engine::Redis) => (Loss::Whole, "it may be the server, to which the password is sent as it is"),
     };
-    with_tables(found.one(Kind::Data, &source, Loss::Whole, how), granted, &source, Loss::Whole, how).one(
-        Kind::Password,
-        &source,
-        loss,
-        password,
-    )
+    with_tables(found.one(AssetKind::Data, &source, Loss::Whole, how), granted, &source, Loss::Whole, how)
+        .one(AssetKind::Password, &source, loss, password)
 }

@@ -14,7 +14,7 @@ use super::assets::data_name;
 
 /// A call that services may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct GrantedCall {
     /// The statement or transaction.
     pub name: String,
     /// Whether it is a transaction.
@@ -29,9 +29,9 @@ pub struct Call {
 
 /// All calls of each data source, by its name with its site's; or why they are not known.
 #[derive(Debug, Default)]
-pub struct Granted(BTreeMap<String, Result<Vec<Call>, String>>);
+pub struct GrantedCalls(BTreeMap<String, Result<Vec<GrantedCall>, String>>);
 
-impl Granted {
+impl GrantedCalls {
     /// Reads the files of statements.
     pub fn read(config: &Config) -> Self {
         Self::of(config, |path| std::fs::read_to_string(path).map_err(|error| error.to_string()))
@@ -60,7 +60,7 @@ impl Granted {
     }
 
     /// All calls of a source that are known.
-    pub fn calls(&self, source: &str) -> &[Call] {
+    pub fn calls(&self, source: &str) -> &[GrantedCall] {
         self.0.get(source).and_then(|calls| calls.as_deref().ok()).unwrap_or_default()
     }
 
@@ -69,7 +69,7 @@ impl Granted {
         &'g self,
         source: &str,
         service: &'g str,
-    ) -> impl Iterator<Item = &'g Call> + Clone {
+    ) -> impl Iterator<Item = &'g GrantedCall> + Clone {
         self.calls(source).iter().filter(move |call| call.services.iter().any(|granted| granted == service))
     }
 
@@ -80,7 +80,7 @@ impl Granted {
 }
 
 /// The tables of calls, each once.
-pub fn tables<'c>(calls: impl IntoIterator<Item = &'c Call>) -> Vec<NamedTable> {
+pub fn tables<'c>(calls: impl IntoIterator<Item = &'c GrantedCall>) -> Vec<NamedTable> {
     let mut all = Vec::new();
     calls.into_iter().flat_map(|call| &call.tables).for_each(|table| add(&mut all, table.clone()));
     all
@@ -93,7 +93,7 @@ fn add(all: &mut Vec<NamedTable>, table: NamedTable) {
     }
 }
 
-fn calls(data: &DataSource, text: &str) -> Result<Vec<Call>, String> {
+fn calls(data: &DataSource, text: &str) -> Result<Vec<GrantedCall>, String> {
     let dialect: Dialect = data.server().map(|server| server.engine);
     let mistake = |mistakes: Vec<statements::StatementMistake>| {
         mistakes.first().map_or_else(String::new, std::string::ToString::to_string)
@@ -102,11 +102,11 @@ fn calls(data: &DataSource, text: &str) -> Result<Vec<Call>, String> {
     Ok(calls_of(&file, dialect))
 }
 
-fn calls_of(file: &Statements, dialect: Dialect) -> Vec<Call> {
-    let single: Vec<Call> = file.statements.iter().map(|statement| call(statement, dialect)).collect();
+fn calls_of(file: &Statements, dialect: Dialect) -> Vec<GrantedCall> {
+    let single: Vec<GrantedCall> = file.statements.iter().map(|statement| call(statement, dialect)).collect();
     let transactions = file.transactions.iter().map(|transaction| {
         let steps = || transaction.steps.iter().map(|&step| &single[step]);
-        Call {
+        GrantedCall {
             name: transaction.name.clone(),
             is_transaction: true,
             services: transaction.services.clone(),
@@ -114,14 +114,14 @@ fn calls_of(file: &Statements, dialect: Dialect) -> Vec<Call> {
             tables: tables(steps()),
         }
     });
-    let transactions: Vec<Call> = transactions.collect();
+    let transactions: Vec<GrantedCall> = transactions.collect();
     // A step that no service is named for is a part of its transactions, and no call of its own.
     single.into_iter().filter(|call| !call.services.is_empty()).chain(transactions).collect()
 }
 
-fn call(statement: &Statement, dialect: Dialect) -> Call {
+fn call(statement: &Statement, dialect: Dialect) -> GrantedCall {
     let tables = statement.tables(dialect);
-    Call {
+    GrantedCall {
         name: statement.name.clone(),
         is_transaction: false,
         services: statement.services.clone(),
@@ -142,7 +142,7 @@ pub mod tests {
         -- transaction: buy\n-- services: shop\n-- statements: take, order_it\n";
 
     /// A shop with a database at a server, and its statements.
-    pub fn shop(engine: &str) -> (Config, Granted) {
+    pub fn shop(engine: &str) -> (Config, GrantedCalls) {
         let source = format!(
             "[[site.data]]\nname = \"catalog\"\nstatements = \"catalog.sql\"\nengine = \"{engine}\"\n\
              server = \"unix:/run/s\"\ndatabase = \"shop\"\nuser = \"shop\"\npassword = \"secret\"\n"
@@ -154,7 +154,7 @@ pub mod tests {
         };
         let site = "[[listen]]\naddress = \"127.0.0.1:1\"\n[[site]]\nname = \"a\"\nhost = [\"a.test\"]\n";
         let config = parse(&format!("{site}{source}{}{}", service("search"), service("shop")));
-        let granted = Granted::of(&config, |_| Ok(STATEMENTS.into()));
+        let granted = GrantedCalls::of(&config, |_| Ok(STATEMENTS.into()));
         (config, granted)
     }
 
@@ -180,10 +180,10 @@ pub mod tests {
     #[test]
     fn a_file_with_a_mistake_is_said_to_have_one() {
         let (config, _) = shop("mysql");
-        let granted = Granted::of(&config, |_| Ok("SELECT 1".into()));
+        let granted = GrantedCalls::of(&config, |_| Ok("SELECT 1".into()));
         assert!(granted.why_not("a/catalog").is_some_and(|why| why.contains("catalog.sql: ")), "{granted:?}");
         assert_eq!(granted.tables("a/catalog"), []);
-        let missing = Granted::of(&config, |_| Err("there is none".into()));
+        let missing = GrantedCalls::of(&config, |_| Err("there is none".into()));
         assert!(missing.why_not("a/catalog").is_some_and(|why| why.ends_with("catalog.sql: there is none")));
     }
 }

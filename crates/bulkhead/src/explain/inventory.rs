@@ -8,7 +8,7 @@ use std::ops::{Bound, Deref, Range};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::model::{Asset, Kind, Loss, Reach};
+use super::model::{Asset, AssetKind, Loss, Reach};
 
 /// All assets, in the order of tables; a copy is the same list.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Assets(Rc<Inventory>);
 struct Inventory {
     list: Vec<Asset>,
     /// The number of each.
-    by_name: HashMap<Kind, HashMap<String, usize>>,
+    by_name: HashMap<AssetKind, HashMap<String, usize>>,
     /// Those that are files, by their folders. A folder that is written in two ways is two assets.
     by_folder: BTreeMap<PathBuf, Vec<usize>>,
     /// The numbers of each site's, which stand together.
@@ -71,11 +71,11 @@ impl Listing {
 
 impl Assets {
     /// How many there are of some kinds.
-    pub fn count(&self, kinds: &[Kind]) -> usize {
+    pub fn count(&self, kinds: &[AssetKind]) -> usize {
         kinds.iter().filter_map(|kind| self.0.by_name.get(kind)).map(HashMap::len).sum()
     }
 
-    fn find(&self, kind: Kind, name: &str) -> Option<usize> {
+    fn find(&self, kind: AssetKind, name: &str) -> Option<usize> {
         self.0.by_name.get(&kind)?.get(name).copied()
     }
 
@@ -127,7 +127,7 @@ impl<'a> Reaches<'a> {
     }
 
     /// Adds the one asset of a kind that has a name.
-    pub fn one(mut self, kind: Kind, name: &str, loss: Loss, how: &str) -> Self {
+    pub fn one(mut self, kind: AssetKind, name: &str, loss: Loss, how: &str) -> Self {
         let found = self.assets.find(kind, name);
         self.found.extend(found.map(|asset| Reach { asset, loss, how: how.into() }));
         self
@@ -151,27 +151,27 @@ impl<'a> Reaches<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::assets::{of, tests::demo};
-    use super::super::granted::Granted;
+    use super::super::granted::GrantedCalls;
     use super::*;
 
     #[test]
     fn reaches_are_found_by_name() {
-        let assets = of(&demo(), &Granted::default());
+        let assets = of(&demo(), &GrantedCalls::default());
         let found = Reaches::of(&assets)
-            .one(Kind::Users, "other", Loss::Part, "so")
-            .one(Kind::Users, "nobody", Loss::Part, "so")
-            .each(|asset| asset.kind == Kind::Log, Loss::Whole, "all")
+            .one(AssetKind::Users, "other", Loss::Part, "so")
+            .one(AssetKind::Users, "nobody", Loss::Part, "so")
+            .each(|asset| asset.kind == AssetKind::Log, Loss::Whole, "all")
             .done();
         assert_eq!(found.len(), 5);
         assert_eq!(found[0], Reach { asset: 13, loss: Loss::Part, how: "so".into() });
-        assert_eq!(assets.count(&[Kind::Log, Kind::Site, Kind::Keys]), 6);
+        assert_eq!(assets.count(&[AssetKind::Log, AssetKind::Site, AssetKind::Keys]), 6);
     }
 
     #[test]
     fn folders_are_found_by_what_is_around_them() {
         let mut listing = Listing::default();
         for path in ["/a", "/a/b", "/a/b/c", "/a-b", "/ab", "/"] {
-            let asset = Asset { kind: Kind::Files, name: path.into(), label: String::new(), site: None };
+            let asset = Asset { kind: AssetKind::Files, name: path.into(), label: String::new(), site: None };
             listing.add(asset, Some(Path::new(path)));
         }
         let assets = listing.done();

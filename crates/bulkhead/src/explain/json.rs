@@ -8,10 +8,10 @@ use super::calls;
 use super::contacts::Contact;
 use super::model::{Blast, Model, Reach};
 use super::ours::connections;
-use super::{Extent, Report};
+use super::{Explanation, Extent};
 
 /// All of it, or only what is about the process with the number `chosen`.
-pub fn report(report: &Report, chosen: Option<usize>) -> Value {
+pub fn report(report: &Explanation, chosen: Option<usize>) -> Value {
     let extent = report.extent(chosen);
     let kept = |number: &usize| chosen.is_none_or(|chosen| chosen == *number);
     let processes: Vec<Value> =
@@ -40,7 +40,7 @@ pub fn report(report: &Report, chosen: Option<usize>) -> Value {
     value
 }
 
-fn process(report: &Report, number: usize, extent: Extent) -> Value {
+fn process(report: &Explanation, number: usize, extent: Extent) -> Value {
     let post = &report.posts[number];
     let lives = report.server.iter().flat_map(|running| running.of(&post.name));
     let running = lives.map(|live| {
@@ -68,7 +68,7 @@ fn process(report: &Report, number: usize, extent: Extent) -> Value {
     })
 }
 
-fn contacts(report: &Report, contacts: &[Contact], peer: &str) -> Vec<Value> {
+fn contacts(report: &Explanation, contacts: &[Contact], peer: &str) -> Vec<Value> {
     let value = contacts.iter().map(|contact| {
         json!({
             peer: report.posts[contact.peer].name,

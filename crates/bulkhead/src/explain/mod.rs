@@ -41,11 +41,11 @@ use crate::locate;
 use crate::table::print;
 
 use contacts::{Directory, Hosts, Topology, posts};
-use granted::Granted;
+use granted::GrantedCalls;
 use model::Model;
 use others::Other;
 use ours::Facts;
-use running::Running;
+use running::RunningProcesses;
 
 /// What is taken for granted of our own server if it does not run.
 const ASSUMED: &str = "Started as root: every site, every service and every role has a uid of its own. Files can \
@@ -76,17 +76,17 @@ enum Extent {
 
 /// What is known of the configuration and the server.
 #[derive(Debug)]
-struct Gathered {
+struct ExplainInput {
     config: Config,
     /// Every process of ours.
     posts: Vec<ProcessSpec>,
     /// The server, or why it cannot be asked.
-    server: Result<Running, String>,
+    server: Result<RunningProcesses, String>,
     /// The process that is asked about.
     chosen: Option<usize>,
 }
 
-impl Gathered {
+impl ExplainInput {
     /// Everything but the files that are left out, with these.
     fn whole(path: &Path, partition: Option<&str>) -> Result<(Self, LeftOutFiles), Fault> {
         let (config, left_out) = left_out::read(path, partition.as_slice())?;
@@ -102,12 +102,12 @@ impl Gathered {
 
 /// Everything that there is to say, for the renderers.
 #[derive(Debug)]
-struct Report {
+struct Explanation {
     /// The configuration file, as it was named.
     file: String,
     config: Config,
     /// What services may ask of databases.
-    granted: Granted,
+    granted: GrantedCalls,
     /// Every process of ours; the model has them in the same order.
     posts: Vec<ProcessSpec>,
     hosts: Hosts,
@@ -116,23 +116,28 @@ struct Report {
     /// The servers beside ours, where they are compared.
     others: Vec<Other>,
     /// The server, or why it cannot be asked.
-    server: Result<Running, String>,
+    server: Result<RunningProcesses, String>,
     notes: Vec<String>,
 }
 
-impl Report {
+impl Explanation {
     #[cfg(test)]
-    fn new(file: String, config: Config, granted: Granted, server: Result<Running, String>) -> Self {
+    fn new(
+        file: String,
+        config: Config,
+        granted: GrantedCalls,
+        server: Result<RunningProcesses, String>,
+    ) -> Self {
         let posts = posts(&config);
-        Self::of(file, Gathered { config, posts, server, chosen: None }, granted)
+        Self::of(file, ExplainInput { config, posts, server, chosen: None }, granted)
     }
 
     /// Of every process, and beside other servers; or of the process that is asked about in every respect, and of
     /// others what falls with it.
-    fn of(file: String, gathered: Gathered, granted: Granted) -> Self {
-        let Gathered { config, posts, server, chosen } = gathered;
+    fn of(file: String, gathered: ExplainInput, granted: GrantedCalls) -> Self {
+        let ExplainInput { config, posts, server, chosen } = gathered;
         let assets = assets::of(&config, &granted);
-        let uids = server.as_ref().map(Running::uids).unwrap_or_default();
+        let uids = server.as_ref().map(RunningProcesses::uids).unwrap_or_default();
         let mut notes = server.as_ref().map(|running| running.notes(&posts, chosen)).unwrap_or_default();
         notes.extend(
             granted.faults().map(|why| format!("it is not known what services may ask a database: {why}")),
@@ -165,7 +170,7 @@ impl Report {
     }
 
     fn assumed(&self) -> &'static str {
-        let root = |running: &Running| running.of("bulkheadd").all(|live| live.uid == 0);
+        let root = |running: &RunningProcesses| running.of("bulkheadd").all(|live| live.uid == 0);
         if self.server.as_ref().is_ok_and(|running| !root(running)) { ROOTLESS } else { ASSUMED }
     }
 }
@@ -178,11 +183,12 @@ pub fn explain(named: Option<&Path>, partition: Option<&str>, form: Form) -> Res
     let part = partition.filter(|_| is_of_one).and_then(|name| part::of(&path, name));
     let (gathered, left_out) = match part {
         Some(part) => (part, LeftOutFiles(Vec::new())),
-        None => Gathered::whole(&path, partition)?,
+        None => ExplainInput::whole(&path, partition)?,
     };
-    let (chosen, granted) = (gathered.chosen, Granted::read(&gathered.config));
+    let (chosen, granted) = (gathered.chosen, GrantedCalls::read(&gathered.config));
     let alone = chosen.filter(|_| is_of_one);
-    let report = Report::of(path.display().to_string(), Gathered { chosen: alone, ..gathered }, granted);
+    let report =
+        Explanation::of(path.display().to_string(), ExplainInput { chosen: alone, ..gathered }, granted);
     print(&match (form, chosen) {
         (Form::Json, _) => {
             let mut said = json::report(&report, chosen);
@@ -201,9 +207,9 @@ mod tests {
     use super::*;
 
     /// The demo, with a server or without one.
-    pub fn demo(server: Option<Running>) -> Report {
+    pub fn demo(server: Option<RunningProcesses>) -> Explanation {
         let server = server.ok_or_else(|| "no server is running".to_owned());
-        Report::new("demo.toml".into(), assets::tests::demo(), Granted::default(), server)
+        Explanation::new("demo.toml".into(), assets::tests::demo(), GrantedCalls::default(), server)
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::inventory::Assets;
 
 /// What kind of thing can be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AssetKind {
     /// What answers for a site: what it knows and does.
     Site,
     /// What answers for a service: what it knows and does.
@@ -45,7 +45,7 @@ pub enum Kind {
     Host,
 }
 
-impl Kind {
+impl AssetKind {
     /// The word for it in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
     /// What kind of thing it is.
-    pub kind: Kind,
+    pub kind: AssetKind,
     /// Its name, unique within its kind.
     pub name: String,
     /// A short name for the head of a column, within its site's.
@@ -129,7 +129,7 @@ pub struct Circle {
 
 /// A process, or several that are one to an attacker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ExplainedProcess {
     /// What people call it.
     pub name: String,
     /// Whether it is trusted with everything. It is then not counted among those that may fall.
@@ -150,7 +150,7 @@ pub struct Model {
     /// Everything that can be lost.
     pub assets: Assets,
     /// Every process.
-    pub processes: Vec<Process>,
+    pub processes: Vec<ExplainedProcess>,
     /// Those that fall together.
     pub circles: Vec<Circle>,
 }
@@ -182,7 +182,7 @@ impl Blast {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary<'m> {
     /// The process with which most falls, and how much.
-    pub worst: Option<(&'m Process, Blast)>,
+    pub worst: Option<(&'m ExplainedProcess, Blast)>,
     /// How many processes were looked at.
     pub processes: usize,
     /// The average share of assets lost altogether, 0 to 1.
@@ -268,7 +268,7 @@ impl Model {
 
     /// What one process costs, those left out that are trusted with everything.
     pub fn summary(&self) -> Summary<'_> {
-        let blasts: Vec<(&Process, Blast)> =
+        let blasts: Vec<(&ExplainedProcess, Blast)> =
             self.processes.iter().zip(self.blasts()).filter(|(process, _)| !process.is_root).collect();
         let mean = |share: fn(Blast) -> f64| {
             blasts.iter().map(|(_, blast)| share(*blast)).sum::<f64>() / blasts.len().max(1) as f64
@@ -285,13 +285,13 @@ mod tests {
     use super::*;
 
     fn asset(name: &str) -> Asset {
-        Asset { kind: Kind::Files, name: name.into(), label: name.into(), site: None }
+        Asset { kind: AssetKind::Files, name: name.into(), label: name.into(), site: None }
     }
 
-    fn process(name: &str, reaches: &[(usize, Loss)], drags: &[usize]) -> Process {
+    fn process(name: &str, reaches: &[(usize, Loss)], drags: &[usize]) -> ExplainedProcess {
         let reach = |&(asset, loss): &(usize, Loss)| Reach { asset, loss, how: format!("{name} can").into() };
         let drag = |&process: &usize| Drag { process, how: format!("{name} drags").into() };
-        Process {
+        ExplainedProcess {
             name: name.into(),
             is_root: name == "root",
             reaches: reaches.iter().map(reach).collect(),

@@ -12,7 +12,7 @@ use config::{Config, Site};
 
 use super::assets::{ERROR_LOG, service_name};
 use super::inventory::{Assets, Reaches};
-use super::model::{Asset, Circle, Drag, Kind, Loss, Model, Process, Reach};
+use super::model::{Asset, AssetKind, Circle, Drag, ExplainedProcess, Loss, Model, Reach};
 
 /// A server beside ours.
 #[derive(Debug)]
@@ -49,22 +49,32 @@ pub fn all(config: &Config, assets: &Assets) -> Vec<Other> {
     ]
 }
 
-fn root(name: &str, assets: &Assets) -> Process {
+fn root(name: &str, assets: &Assets) -> ExplainedProcess {
     let reaches = Reaches::of(assets).each(|_| true, Loss::Whole, "it is root").done();
-    Process { is_root: true, ..process_of(name, reaches) }
+    ExplainedProcess { is_root: true, ..process_of(name, reaches) }
 }
 
-fn process(name: &str, reaches: Reaches<'_>) -> Process {
+fn process(name: &str, reaches: Reaches<'_>) -> ExplainedProcess {
     process_of(name, reaches.done())
 }
 
-fn process_of(name: &str, reaches: Vec<Reach>) -> Process {
-    Process { name: name.into(), is_root: false, reaches, common: None, drags: Vec::new(), circle: None }
+fn process_of(name: &str, reaches: Vec<Reach>) -> ExplainedProcess {
+    ExplainedProcess {
+        name: name.into(),
+        is_root: false,
+        reaches,
+        common: None,
+        drags: Vec::new(),
+        circle: None,
+    }
 }
 
 /// Whether it is of a database: with others, who answers for a service has the password itself, and all that it opens.
 fn is_of_database(asset: &Asset) -> bool {
-    matches!(asset.kind, Kind::Data | Kind::Table | Kind::Password | Kind::ClientKey | Kind::Token)
+    matches!(
+        asset.kind,
+        AssetKind::Data | AssetKind::Table | AssetKind::Password | AssetKind::ClientKey | AssetKind::Token
+    )
 }
 
 /// Whether these are what users send to a service, not to a site's files.
@@ -72,13 +82,13 @@ fn is_of_service(asset: &Asset) -> bool {
     asset.name.contains('/')
 }
 
-fn apache(assets: &Assets) -> Vec<Process> {
-    let runs = |asset: &Asset| matches!(asset.kind, Kind::Site | Kind::Service);
-    let users = |asset: &Asset| asset.kind == Kind::Users;
+fn apache(assets: &Assets) -> Vec<ExplainedProcess> {
+    let runs = |asset: &Asset| matches!(asset.kind, AssetKind::Site | AssetKind::Service);
+    let users = |asset: &Asset| asset.kind == AssetKind::Users;
     let child = Reaches::of(assets)
         .each(runs, Loss::Whole, "every child has the part of every site and service")
-        .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
-        .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
+        .each(|asset| asset.kind == AssetKind::Keys, Loss::Whole, "it holds the keys of all sites")
+        .each(|asset| asset.kind == AssetKind::Files, Loss::Whole, "its uid reads the files of all")
         .each(is_of_database, Loss::Whole, "it logs in for every service")
         .each(
             |asset| users(asset) && is_of_service(asset),
@@ -90,17 +100,17 @@ fn apache(assets: &Assets) -> Vec<Process> {
             Loss::Part,
             "connections that it accepts, of any site",
         )
-        .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
+        .each(|asset| asset.kind == AssetKind::Log, Loss::Part, "it adds lines to any log");
     vec![root("httpd, root", assets), process("httpd child", child)]
 }
 
-fn nginx(config: &Config, assets: &Assets) -> (Vec<Process>, Vec<Circle>) {
+fn nginx(config: &Config, assets: &Assets) -> (Vec<ExplainedProcess>, Vec<Circle>) {
     let worker = Reaches::of(assets)
-        .each(|asset| asset.kind == Kind::Site, Loss::Whole, "every worker serves every site")
-        .each(|asset| asset.kind == Kind::Keys, Loss::Whole, "it holds the keys of all sites")
-        .each(|asset| asset.kind == Kind::Files, Loss::Whole, "its uid reads the files of all")
-        .each(|asset| asset.kind == Kind::Users, Loss::Part, "connections that it accepts, of any site")
-        .each(|asset| asset.kind == Kind::Log, Loss::Part, "it adds lines to any log");
+        .each(|asset| asset.kind == AssetKind::Site, Loss::Whole, "every worker serves every site")
+        .each(|asset| asset.kind == AssetKind::Keys, Loss::Whole, "it holds the keys of all sites")
+        .each(|asset| asset.kind == AssetKind::Files, Loss::Whole, "its uid reads the files of all")
+        .each(|asset| asset.kind == AssetKind::Users, Loss::Part, "connections that it accepts, of any site")
+        .each(|asset| asset.kind == AssetKind::Log, Loss::Part, "it adds lines to any log");
     let mut processes = vec![root("nginx, root", assets), process("nginx worker", worker)];
     let pools = pools(config, assets);
     if pools.is_empty() {
@@ -116,43 +126,43 @@ fn nginx(config: &Config, assets: &Assets) -> (Vec<Process>, Vec<Circle>) {
 }
 
 /// A pool for each site that has services, all in one circle.
-fn pools(config: &Config, assets: &Assets) -> Vec<Process> {
-    let is_file = |asset: &Asset| asset.kind == Kind::Files;
+fn pools(config: &Config, assets: &Assets) -> Vec<ExplainedProcess> {
+    let is_file = |asset: &Asset| asset.kind == AssetKind::Files;
     let files = Reaches::of(assets).each(is_file, Loss::Whole, "its uid reads the files of all").done();
     let files: Rc<[Reach]> = files.into();
     let pool = |(number, site): (usize, &Site)| {
         let mut own = Reaches::of(assets);
         for service in &site.services {
             let name = service_name(site, service);
-            own = own.one(Kind::Service, &name, Loss::Whole, "it runs in this pool").one(
-                Kind::Users,
+            own = own.one(AssetKind::Service, &name, Loss::Whole, "it runs in this pool").one(
+                AssetKind::Users,
                 &name,
                 Loss::Whole,
                 "the pool's workers share an opcode cache, which each may write",
             );
         }
         own = own.of_site(number, is_of_database, Loss::Whole, "its services log in themselves").one(
-            Kind::Log,
+            AssetKind::Log,
             ERROR_LOG,
             Loss::Part,
             "what it prints goes into the error log",
         );
         let common = Some(files.clone());
-        Process { common, circle: Some(0), ..process(&format!("pool {}", site.name), own) }
+        ExplainedProcess { common, circle: Some(0), ..process(&format!("pool {}", site.name), own) }
     };
     let sites = config.sites.iter().map(|site| &**site).enumerate();
     sites.filter(|(_, site)| !site.services.is_empty()).map(pool).collect()
 }
 
-fn single(assets: &Assets) -> Process {
-    let all = |asset: &Asset| asset.kind != Kind::Host;
+fn single(assets: &Assets) -> ExplainedProcess {
+    let all = |asset: &Asset| asset.kind != AssetKind::Host;
     process("server", Reaches::of(assets).each(all, Loss::Whole, "it does everything itself"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::assets::{self, tests::demo, tests::parse};
-    use super::super::granted::{Granted, tests::shop};
+    use super::super::granted::{GrantedCalls, tests::shop};
     use super::*;
 
     fn losses(other: &Other, process: &str) -> Vec<(String, Option<Loss>)> {
@@ -171,7 +181,7 @@ mod tests {
     #[test]
     fn an_apache_child_falls_with_every_service_and_no_root() {
         let config = demo();
-        let all = all(&config, &assets::of(&config, &Granted::default()));
+        let all = all(&config, &assets::of(&config, &GrantedCalls::default()));
         let child = losses(&all[0], "httpd child");
         for name in ["service packages/crash", "users packages/search", "files other", "site other"] {
             assert_eq!(of(&child, name), Some(Loss::Whole), "{name}");
@@ -191,7 +201,7 @@ mod tests {
             [[site]]\nname = \"b\"\nhost = [\"b\"]\n\
             [[site.service]]\nname = \"y\"\npath = \"/y\"\ncommand = [\"y\"]\n";
         let config = parse(two);
-        let all = all(&config, &assets::of(&config, &Granted::default()));
+        let all = all(&config, &assets::of(&config, &GrantedCalls::default()));
         let pool = losses(&all[1], "pool b");
         assert_eq!(of(&pool, "service a/x"), Some(Loss::Whole));
         assert_eq!(of(&pool, "files secret"), Some(Loss::Whole));
@@ -205,7 +215,7 @@ mod tests {
         let files = "[[listen]]\naddress = \"127.0.0.1:80\"\n\
             [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"a\"\n";
         let config = parse(files);
-        let all = all(&config, &assets::of(&config, &Granted::default()));
+        let all = all(&config, &assets::of(&config, &GrantedCalls::default()));
         assert_eq!(all[1].model.processes.len(), 2);
         assert_eq!(all[1].model.summary().processes, 1);
     }
@@ -225,7 +235,7 @@ mod tests {
     #[test]
     fn one_process_loses_all_but_root() {
         let config = demo();
-        let all = all(&config, &assets::of(&config, &Granted::default()));
+        let all = all(&config, &assets::of(&config, &GrantedCalls::default()));
         let blast = all[2].model.blast(0);
         assert_eq!((blast.whole, blast.part), (blast.total - 1, 0));
     }

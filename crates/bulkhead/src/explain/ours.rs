@@ -12,9 +12,9 @@ use wire::{AccessLogRight, Edge, Role};
 use super::assets::{ERROR_LOG, access_log, service_name};
 use super::contacts::Hosts;
 use super::databases;
-use super::granted::Granted;
+use super::granted::GrantedCalls;
 use super::inventory::{Assets, Reaches};
-use super::model::{Asset, Kind, Loss, Model, Process, Reach};
+use super::model::{Asset, AssetKind, ExplainedProcess, Loss, Model, Reach};
 use super::together::together;
 
 /// Why who holds a connection can do more than answer the request that it came with.
@@ -36,14 +36,14 @@ pub struct Facts<'a> {
     /// What there is to lose.
     pub assets: &'a Assets,
     /// What services may ask of databases.
-    pub granted: &'a Granted,
+    pub granted: &'a GrantedCalls,
 }
 
 /// Our own server: a process for each of `posts`, in that order. What processes reach is said of those alone that fall
 /// with `chosen`, if there is one.
 pub fn model(facts: Facts<'_>, posts: &[ProcessSpec], uids: &Uids, chosen: Option<usize>) -> Model {
     let (drags, places, circles) = together(facts.config, posts, uids);
-    let processes = posts.iter().zip(drags).zip(places).map(|((post, drags), circle)| Process {
+    let processes = posts.iter().zip(drags).zip(places).map(|((post, drags), circle)| ExplainedProcess {
         name: post.name.clone(),
         is_root: post.role == Role::Launcher,
         reaches: Vec::new(),
@@ -128,7 +128,7 @@ impl<'a> Facts<'a> {
         if self.has(Role::Launcher, Role::Gate, "LauncherToGate") {
             let how =
                 "it accepts them: it reads the heads on new connections, and answers those that it keeps";
-            found = found.each(|asset| asset.kind == Kind::Users, Loss::Part, how);
+            found = found.each(|asset| asset.kind == AssetKind::Users, Loss::Part, how);
         }
         found
     }
@@ -138,11 +138,11 @@ impl<'a> Facts<'a> {
             return found;
         }
         let how = "it gets every new connection with its head, and may change it, keep it or answer it";
-        found.each(|asset| asset.kind == Kind::Users, Loss::Part, how)
+        found.each(|asset| asset.kind == AssetKind::Users, Loss::Part, how)
     }
 
     fn site(&self, mut found: Reaches<'a>, site: &Site) -> Reaches<'a> {
-        found = found.one(Kind::Site, &site.name, Loss::Whole, "it is this process");
+        found = found.one(AssetKind::Site, &site.name, Loss::Whole, "it is this process");
         if let Some(root) = site.folder() {
             found = found.files(root, "`root`: it reads them to send them");
         }
@@ -157,13 +157,13 @@ impl<'a> Facts<'a> {
         }
         if self.has(Role::Gate, Role::Site, "ToWorker") {
             let how = "it holds every live connection, with requests and answers";
-            found = found.one(Kind::Users, &site.name, Loss::Whole, how);
+            found = found.one(AssetKind::Users, &site.name, Loss::Whole, how);
             found = self.next_on_the_host(found, site, &site.name);
         }
         if self.has(Role::Site, Role::Service, "ToWorker") {
             for service in site.services.iter().filter(|service| !service.takes_connections) {
                 let how = "it relays every request and answer, and may ask in any user's place";
-                found = found.one(Kind::Users, &service_name(site, service), Loss::Whole, how);
+                found = found.one(AssetKind::Users, &service_name(site, service), Loss::Whole, how);
             }
             found = databases::with_site(found, self.granted, site);
         }
@@ -173,7 +173,7 @@ impl<'a> Facts<'a> {
                 let relayed = other.services.iter().filter(|service| !service.takes_connections);
                 let names = relayed.map(|service| service_name(other, service));
                 for name in names.chain([other.name.clone()]) {
-                    found = found.one(Kind::Users, &name, Loss::Whole, how);
+                    found = found.one(AssetKind::Users, &name, Loss::Whole, how);
                 }
             }
         }
@@ -182,7 +182,7 @@ impl<'a> Facts<'a> {
 
     fn service(&self, mut found: Reaches<'a>, site: &Site, service: &Service) -> Reaches<'a> {
         let name = service_name(site, service);
-        found = found.one(Kind::Service, &name, Loss::Whole, "it is this process");
+        found = found.one(AssetKind::Service, &name, Loss::Whole, "it is this process");
         for folder in &service.read {
             found = found.files(folder, "`read`: it opens them itself");
         }
@@ -196,11 +196,11 @@ impl<'a> Facts<'a> {
         }
         if service.takes_connections && self.has(Role::Gate, Role::Service, "ToWorker") {
             let how = "gates hand it the connections themselves";
-            found = found.one(Kind::Users, &name, Loss::Whole, how);
+            found = found.one(AssetKind::Users, &name, Loss::Whole, how);
             found = self.next_on_the_host(found, site, &name);
         } else if self.has(Role::Site, Role::Service, "ToWorker") {
             let how = "it gets every request, one by one, without the connection";
-            found = found.one(Kind::Users, &name, Loss::Whole, how);
+            found = found.one(AssetKind::Users, &name, Loss::Whole, how);
         }
         found
     }
@@ -213,7 +213,7 @@ impl<'a> Facts<'a> {
         for other in self.beside(site).filter(|other| meet(site, other)) {
             let services = other.services.iter().map(|service| service_name(other, service));
             for name in services.chain([other.name.clone()]).filter(|name| name != holder) {
-                found = found.one(Kind::Users, &name, Loss::Part, NEXT);
+                found = found.one(AssetKind::Users, &name, Loss::Part, NEXT);
             }
         }
         found
@@ -234,9 +234,9 @@ impl<'a> Facts<'a> {
         match (post.role.facts().access_log, post.site(self.config)) {
             (AccessLogRight::Every, _) => found.each(is_log, Loss::Part, how),
             (AccessLogRight::Site, Some(site)) => found
-                .one(Kind::Log, &access_log(site), Loss::Part, how)
-                .one(Kind::Log, ERROR_LOG, Loss::Part, how),
-            _ => found.one(Kind::Log, ERROR_LOG, Loss::Part, how),
+                .one(AssetKind::Log, &access_log(site), Loss::Part, how)
+                .one(AssetKind::Log, ERROR_LOG, Loss::Part, how),
+            _ => found.one(AssetKind::Log, ERROR_LOG, Loss::Part, how),
         }
     }
 
@@ -245,10 +245,10 @@ impl<'a> Facts<'a> {
             let how =
                 "it has the site's keys: with them, who is on the way to its users can pass for the site";
             for site in self.config.sites.iter().filter(|site| site.tls.is_some()) {
-                found = found.one(Kind::Keys, &site.name, Loss::Whole, "it signs with them");
+                found = found.one(AssetKind::Keys, &site.name, Loss::Whole, "it signs with them");
                 let names = site.services.iter().map(|service| service_name(site, service));
                 for name in names.chain([site.name.clone()]) {
-                    found = found.one(Kind::Users, &name, Loss::Part, how);
+                    found = found.one(AssetKind::Users, &name, Loss::Part, how);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl<'a> Facts<'a> {
             let how =
                 "clients that look at staples go away where it staples nonsense; it reads nothing of theirs";
             for site in self.config.sites.iter().filter(|site| site.tls.is_some()) {
-                found = found.one(Kind::Users, &site.name, Loss::Part, how);
+                found = found.one(AssetKind::Users, &site.name, Loss::Part, how);
             }
         }
         found
@@ -271,7 +271,7 @@ impl<'a> Facts<'a> {
         let connects = self.channels.iter().any(|edge| (edge.from, edge.to) == (Role::Connector, to));
         if connects {
             let how = "it makes the connections to other servers, and may be at their other end itself";
-            found = found.one(Kind::Users, of, Loss::Part, how);
+            found = found.one(AssetKind::Users, of, Loss::Part, how);
         }
         found
     }
@@ -294,7 +294,7 @@ impl<'a> Facts<'a> {
         if self.has(Role::Publisher, Role::Service, "PublisherToService") {
             for service in site.services.iter().filter(|service| service.templates) {
                 let how = "the service makes pages of the templates that it sends";
-                found = found.one(Kind::Users, &service_name(site, service), Loss::Part, how);
+                found = found.one(AssetKind::Users, &service_name(site, service), Loss::Part, how);
             }
         }
         found
@@ -303,7 +303,7 @@ impl<'a> Facts<'a> {
     fn admin(&self, mut found: Reaches<'a>) -> Reaches<'a> {
         if self.has(Role::Admin, Role::Launcher, "AdminToLauncher") {
             found = found.each(
-                |asset| asset.kind == Kind::Orders,
+                |asset| asset.kind == AssetKind::Orders,
                 Loss::Whole,
                 "it passes orders on, as numbers",
             );
@@ -315,8 +315,8 @@ impl<'a> Facts<'a> {
 /// Root, or, in a rootless run, the user who started the server.
 fn launcher<'a>(found: Reaches<'a>, uid: Option<&u32>) -> Reaches<'a> {
     let found =
-        found.each(|asset| asset.kind != Kind::Host, Loss::Whole, "it gives it away, and can keep it");
-    let host = |asset: &Asset| asset.kind == Kind::Host;
+        found.each(|asset| asset.kind != AssetKind::Host, Loss::Whole, "it gives it away, and can keep it");
+    let host = |asset: &Asset| asset.kind == AssetKind::Host;
     match uid {
         Some(&uid) if uid != 0 => {
             found.each(host, Loss::Part, &format!("everything that uid {uid} may do; it is not root"))
@@ -326,7 +326,7 @@ fn launcher<'a>(found: Reaches<'a>, uid: Option<&u32>) -> Reaches<'a> {
 }
 
 fn is_log(asset: &Asset) -> bool {
-    asset.kind == Kind::Log
+    asset.kind == AssetKind::Log
 }
 
 /// Whether two sites answer on a host of the same name at the same address.

@@ -9,10 +9,16 @@ use super::*;
 use wire::CHANNELS;
 
 fn build(config: &Config, channels: &[Edge], uids: &Uids) -> Model {
-    built(config, channels, uids, &Granted::default(), None)
+    built(config, channels, uids, &GrantedCalls::default(), None)
 }
 
-fn built(config: &Config, channels: &[Edge], uids: &Uids, granted: &Granted, chosen: Option<usize>) -> Model {
+fn built(
+    config: &Config,
+    channels: &[Edge],
+    uids: &Uids,
+    granted: &GrantedCalls,
+    chosen: Option<usize>,
+) -> Model {
     let (hosts, assets) = (Hosts::of(config), assets::of(config, granted));
     model(Facts { config, hosts: &hosts, channels, assets: &assets, granted }, &posts(config), uids, chosen)
 }
@@ -163,7 +169,7 @@ fn passwords_fall_with_the_workers_that_check_by_them() {
     assert_eq!(keys("a/x"), ["files keys/a", "files keys", "files keys/b"]);
     assert!(keys("gate").is_empty() && keys("logger").is_empty());
     let shared = two_sites(&auth("keys/one"), &auth("keys/one"));
-    let assets = assets::of(&shared, &Granted::default());
+    let assets = assets::of(&shared, &GrantedCalls::default());
     assert_eq!(assets.iter().filter(|asset| asset.name == "keys/one").count(), 1);
 }
 
@@ -207,7 +213,7 @@ fn a_uid_that_is_shared_separates_nothing() {
 /// What is said of one process is what is said of it among all.
 #[test]
 fn one_process_alone_loses_the_same() {
-    let granted = Granted::default();
+    let granted = GrantedCalls::default();
     let pair = Uids::from([("packages".into(), 51_001), ("other".into(), 51_001)]);
     let rootless: Uids = posts(&demo()).into_iter().map(|post| (post.name, 1000)).collect();
     for uids in [Uids::new(), pair, rootless] {

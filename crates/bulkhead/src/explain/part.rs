@@ -11,13 +11,13 @@ use std::path::Path;
 use config::Config;
 use wire::Role;
 
-use super::Gathered;
+use super::ExplainInput;
 use super::contacts::posts;
-use super::running::{self, Running, site_of};
+use super::running::{self, RunningProcesses, site_of};
 
 /// What there is to know of the process called `partition`; nothing if that is none of a site, or not one that can be
 /// told from what its site has to do with.
-pub(super) fn of(path: &Path, partition: &str) -> Option<Gathered> {
+pub(super) fn of(path: &Path, partition: &str) -> Option<ExplainInput> {
     if Role::ALL.iter().any(|role| role.name() == partition) {
         return None;
     }
@@ -26,7 +26,11 @@ pub(super) fn of(path: &Path, partition: &str) -> Option<Gathered> {
     })
 }
 
-fn of_site(path: &Path, partition: &str, ask: impl Fn(&Path) -> Result<Running, String>) -> Option<Gathered> {
+fn of_site(
+    path: &Path,
+    partition: &str,
+    ask: impl Fn(&Path) -> Result<RunningProcesses, String>,
+) -> Option<ExplainInput> {
     let (site, asked) = (site_of(partition), RefCell::new(None));
     // By the uids that the server reports, sites fall together that have nothing to do with each other in the
     // configuration.
@@ -39,7 +43,7 @@ fn of_site(path: &Path, partition: &str, ask: impl Fn(&Path) -> Result<Running, 
     let config = Config::load_part(path, site, &mut alike).ok()??;
     let posts = posts(&config);
     let chosen = posts.iter().position(|post| post.name == partition)?;
-    Some(Gathered { config, posts, server: asked.take()?, chosen: Some(chosen) })
+    Some(ExplainInput { config, posts, server: asked.take()?, chosen: Some(chosen) })
 }
 
 #[cfg(test)]

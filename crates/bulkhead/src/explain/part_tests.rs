@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use serde_json::Value;
 use supervisor::spawn::process_spec::ProcessSpec;
 
-use super::super::granted::Granted;
+use super::super::granted::GrantedCalls;
 use super::super::running::Live;
-use super::super::{Report, json, text};
+use super::super::{Explanation, json, text};
 use super::*;
 
 /// How many configurations are tried, if `BULKHEAD_EXPLAIN_CASES` says nothing else.
@@ -187,7 +187,7 @@ impl Generated {
     }
 
     /// What a server may say of the processes of a configuration: nothing, or with uids of several kinds.
-    fn server(&mut self, posts: &[ProcessSpec]) -> Result<Running, String> {
+    fn server(&mut self, posts: &[ProcessSpec]) -> Result<RunningProcesses, String> {
         let uids: u32 = match self.random.below(5) {
             0 | 1 => return Err("no server is running".into()),
             2 => u32::MAX,
@@ -206,20 +206,20 @@ impl Generated {
                 layers: None,
             }
         });
-        Ok(Running::new(live.collect(), String::new()))
+        Ok(RunningProcesses::new(live.collect(), String::new()))
     }
 }
 
 /// What the server says of a site alone.
-fn of_site_alone(whole: &Running, site: &str) -> Running {
+fn of_site_alone(whole: &RunningProcesses, site: &str) -> RunningProcesses {
     let own = whole.processes.iter().filter(|live| site_of(&live.name) == site || live.name == "bulkheadd");
     let uids: HashSet<u32> = own.map(|live| live.uid).collect();
     let alike = whole.processes.iter().filter(|live| uids.contains(&live.uid)).cloned();
-    Running::new(alike.collect(), String::new())
+    RunningProcesses::new(alike.collect(), String::new())
 }
 
 /// Whether a process of no site has the uid of one of a site's.
-fn has_uid_of_role(whole: &Running, posts: &[ProcessSpec], of: &ProcessSpec) -> bool {
+fn has_uid_of_role(whole: &RunningProcesses, posts: &[ProcessSpec], of: &ProcessSpec) -> bool {
     let uids = |site: Option<usize>| -> HashSet<u32> {
         let own = posts.iter().filter(|post| post.site_number() == site);
         own.flat_map(|post| whole.of(&post.name)).map(|live| live.uid).collect()
@@ -229,7 +229,7 @@ fn has_uid_of_role(whole: &Running, posts: &[ProcessSpec], of: &ProcessSpec) -> 
 
 /// The answer for programs and that for people. Losses are sorted: a folder that several sites have stands where the
 /// first of them does of which something is known.
-fn answers(report: &Report, chosen: usize) -> (Value, Vec<String>) {
+fn answers(report: &Explanation, chosen: usize) -> (Value, Vec<String>) {
     let mut answer = json::report(report, Some(chosen));
     let losses = answer["processes"][0]["losses"].as_array_mut().unwrap();
     losses.sort_by_key(Value::to_string);
@@ -257,9 +257,9 @@ impl Compared {
         let server = generated.server(&all);
         for (chosen, post) in all.iter().enumerate().filter(|(_, post)| post.site_number().is_some()) {
             let (config, posts) = (config.clone(), all.clone());
-            let whole = Gathered { config, posts, server: server.clone(), chosen: Some(chosen) };
+            let whole = ExplainInput { config, posts, server: server.clone(), chosen: Some(chosen) };
             let sites = whole.config.sites.len();
-            let whole = answers(&Report::of(String::new(), whole, Granted::default()), chosen);
+            let whole = answers(&Explanation::of(String::new(), whole, GrantedCalls::default()), chosen);
             let said = match generated.random.one_in(4) {
                 true => server.clone(),
                 false => server.clone().map(|whole| of_site_alone(&whole, site_of(&post.name))),
@@ -269,7 +269,7 @@ impl Compared {
             assert_eq!(part.is_none(), falls_with_all, "{seed}: {}", post.name);
             let Some(part) = part else { continue };
             let (chosen, count) = (part.chosen.unwrap(), part.config.sites.len());
-            let part = answers(&Report::of(String::new(), part, Granted::default()), chosen);
+            let part = answers(&Explanation::of(String::new(), part, GrantedCalls::default()), chosen);
             assert_eq!(part, whole, "{seed}: {}, by {count} of {sites} sites", post.name);
             self.processes += 1;
             self.parts += u64::from(count < sites);

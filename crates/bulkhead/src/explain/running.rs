@@ -37,7 +37,7 @@ pub struct Live {
 
 /// A line of the answer to `status`.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct StatusLine {
     role: String,
     name: String,
     pid: u32,
@@ -48,7 +48,7 @@ struct Line {
 
 /// A server's processes.
 #[derive(Clone, Debug, Default)]
-pub struct Running {
+pub struct RunningProcesses {
     /// Each process, in the order of the answer.
     pub processes: Vec<Live>,
     /// Where those of each name are among them.
@@ -59,13 +59,13 @@ pub struct Running {
 
 /// Asks the server at `run_dir` for its processes, and the kernel for the jails of those that are called `name`, or of
 /// all.
-pub fn ask(run_dir: &Path, name: Option<&str>) -> Result<Running, Fault> {
+pub fn ask(run_dir: &Path, name: Option<&str>) -> Result<RunningProcesses, Fault> {
     read(&give(run_dir, &json!({ "command": "status" }))?, name)
 }
 
 /// The same of the processes of `site` alone, of those that have a uid of one of these, and of the launcher, if the
 /// server can tell.
-pub fn ask_of(run_dir: &Path, site: &str, name: &str) -> Result<Running, Fault> {
+pub fn ask_of(run_dir: &Path, site: &str, name: &str) -> Result<RunningProcesses, Fault> {
     match give(run_dir, &json!({ "command": "status", "site": site, "alike": true })) {
         Ok(answer) => read(&answer, Some(name)),
         Err(fault @ Fault::Unreachable(_)) => Err(fault),
@@ -79,11 +79,11 @@ pub fn site_of(name: &str) -> &str {
     name.split(['/', ':', '#']).next().unwrap_or(name)
 }
 
-fn read(answer: &Value, wanted: Option<&str>) -> Result<Running, Fault> {
-    let lines = Vec::<Line>::deserialize(&answer["processes"])
+fn read(answer: &Value, wanted: Option<&str>) -> Result<RunningProcesses, Fault> {
+    let lines = Vec::<StatusLine>::deserialize(&answer["processes"])
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
     let missing = printable(answer["missing"].as_str().unwrap_or(""));
-    let live = |line: Line| {
+    let live = |line: StatusLine| {
         // The launcher and the like have no name but their role's.
         let name = printable(if line.name.is_empty() { &line.role } else { &line.name });
         let is_asked_for = line.pid != 0 && wanted.is_none_or(|wanted| wanted == name);
@@ -96,10 +96,10 @@ fn read(answer: &Value, wanted: Option<&str>) -> Result<Running, Fault> {
             connections_now: line.connections_now,
         }
     };
-    Ok(Running::new(lines.into_iter().map(live).collect(), missing))
+    Ok(RunningProcesses::new(lines.into_iter().map(live).collect(), missing))
 }
 
-impl Running {
+impl RunningProcesses {
     /// Of these processes.
     pub fn new(processes: Vec<Live>, missing: String) -> Self {
         let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
@@ -192,7 +192,7 @@ pub mod tests {
     use super::*;
 
     /// A server whose processes do not exist, so that the kernel says nothing of them.
-    pub fn server(lines: &[(&str, &str, u32, u32, &str)]) -> Running {
+    pub fn server(lines: &[(&str, &str, u32, u32, &str)]) -> RunningProcesses {
         let line = |&(role, name, pid, uid, state): &(&str, &str, u32, u32, &str)| {
             json!({ "role": role, "name": name, "pid": pid, "uid": uid, "state": state, "connections_now": 2,
                 "age_ms": 1 })
@@ -202,7 +202,7 @@ pub mod tests {
     }
 
     /// The demo's server; pids that no process can have.
-    pub fn whole() -> Running {
+    pub fn whole() -> RunningProcesses {
         let names =
             ["", "gate", "packages", "packages/search", "packages/package", "packages/crash", "other"];
         let names = names.into_iter().chain(["logger", "admin", "gate"]);

@@ -5,7 +5,7 @@
 
 use crate::fault::Fault;
 
-use super::Report;
+use super::Explanation;
 use super::draw::{Anchor, INK, SMALL, Style, WORDS, cut, rect, text};
 use super::panel::{Columns, LOST, Panel, SAFE, TOUCHED, draw};
 use super::table::percent;
@@ -24,7 +24,7 @@ const CELLS_MAX: usize = 200_000;
 const WORST_CHARS: usize = 24;
 
 /// The picture; the row of the process `chosen` is framed.
-pub fn report(report: &Report, chosen: Option<usize>) -> Result<String, Fault> {
+pub fn report(report: &Explanation, chosen: Option<usize>) -> Result<String, Fault> {
     let rows: usize = report.servers().iter().map(|(_, _, model)| model.processes.len()).sum();
     let assets = report.ours.assets.len();
     if rows * assets > CELLS_MAX {
@@ -37,7 +37,7 @@ pub fn report(report: &Report, chosen: Option<usize>) -> Result<String, Fault> {
     Ok(picture(report, chosen))
 }
 
-fn picture(report: &Report, chosen: Option<usize>) -> String {
+fn picture(report: &Explanation, chosen: Option<usize>) -> String {
     let site =
         |number: usize| report.config.sites.get(number).map_or(String::new(), |site| site.name.clone());
     let columns = Columns::of(&report.ours.assets, site);
@@ -70,7 +70,7 @@ fn picture(report: &Report, chosen: Option<usize>) -> String {
     )
 }
 
-fn head(report: &Report, width: f64) -> String {
+fn head(report: &Explanation, width: f64) -> String {
     let source = match &report.server {
         Ok(_) => format!("{}, and the server that runs", report.file),
         Err(_) => format!("{}; no server was asked", report.file),
@@ -91,7 +91,7 @@ fn head(report: &Report, width: f64) -> String {
 }
 
 /// What one process costs on average, a line for each server.
-fn means(report: &Report, y: f64) -> String {
+fn means(report: &Explanation, y: f64) -> String {
     let title = Style { weight: "600", ..WORDS };
     let mut body = text(MARGIN, y, title, "Lost with one kind of process that is not root, on average");
     for (number, (name, _, model)) in report.servers().iter().enumerate() {
@@ -114,9 +114,9 @@ fn means(report: &Report, y: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::granted::Granted;
+    use super::super::granted::GrantedCalls;
     use super::super::tests::demo;
-    use super::super::{Report, assets::tests::parse};
+    use super::super::{Explanation, assets::tests::parse};
     use super::*;
 
     /// Whether every element that begins also ends, in order.
@@ -155,7 +155,7 @@ mod tests {
             text +=
                 &format!("[[site]]\nname = \"s{number}\"\nhost = [\"h{number}\"]\nroot = \"s{number}\"\n");
         }
-        let big = Report::new("f".into(), parse(&text), Granted::default(), Err("none".into()));
+        let big = Explanation::new("f".into(), parse(&text), GrantedCalls::default(), Err("none".into()));
         let error = report(&big, None).unwrap_err().to_string();
         assert!(
             error.starts_with("a picture of 259 processes and 1004 assets would have 260036 cells"),
@@ -169,9 +169,11 @@ mod tests {
             "[[listen]]\naddress = \"127.0.0.1:80\"\n\
             [[site]]\nname = \"a\"\nhost = [\"a\"]\nroot = \"<script>&\"\n",
         );
-        let svg =
-            report(&Report::new("<x>.toml".into(), config, Granted::default(), Err("none".into())), None)
-                .unwrap();
+        let svg = report(
+            &Explanation::new("<x>.toml".into(), config, GrantedCalls::default(), Err("none".into())),
+            None,
+        )
+        .unwrap();
         assert!(is_well_formed(&svg));
         assert!(!svg.contains("<script") && svg.contains("&lt;script&gt;&amp;"));
         assert!(svg.contains("&lt;x&gt;.toml"));

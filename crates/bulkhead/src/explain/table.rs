@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use crate::table::align;
 
 use super::draw::wrap;
-use super::model::{Blast, Kind, Loss, Reach};
+use super::model::{AssetKind, Blast, Loss, Reach};
 use super::ours::connections;
-use super::{Extent, Report};
+use super::{Explanation, Extent};
 
 /// The longest list of names in a cell, in characters; a longer one is counted.
 const NAMES_CHARS_MAX: usize = 24;
@@ -26,17 +26,17 @@ const MORE_LEGEND: &str = " TABLES: those that statements name; `part of` is by 
     of certificates, passwords of databases, and tokens by which data proxies know services.";
 
 /// The whole table, and the comparison.
-pub fn all(report: &Report) -> String {
+pub fn all(report: &Explanation) -> String {
     let mut text = heading(report, Extent::Whole);
     text += "\n\nIf a process falls into an attacker's hands, this falls with it:\n\n";
     let more = more_columns(report);
     let header = ["PROCESS", "UID", "ALL", "PART", "SITES", "SERVICES", "FILES", "USERS", "LOGS", "CONNS"];
     let header = header.into_iter().chain(more.iter().map(|(head, _)| *head)).map(str::to_owned).collect();
     // Processes of one uid lose the same.
-    let mut known: HashMap<usize, Row> = HashMap::new();
+    let mut known: HashMap<usize, LossRow> = HashMap::new();
     let rows = (0..report.posts.len()).map(|number| {
         let lost = known.entry(report.ours.alike(number));
-        row(report, number, lost.or_insert_with_key(|&number| Row::new(report, number, &more)))
+        row(report, number, lost.or_insert_with_key(|&number| LossRow::new(report, number, &more)))
     });
     let rows: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
     text += &align(&rows, &[1, 2, 3]);
@@ -47,7 +47,7 @@ pub fn all(report: &Report) -> String {
 }
 
 /// Where all this comes from, and what is wrong with it.
-pub fn heading(report: &Report, extent: Extent) -> String {
+pub fn heading(report: &Explanation, extent: Extent) -> String {
     let mut text = match (&report.server, extent) {
         (Ok(_), Extent::OfSite) => format!("{}, and the server that runs", report.file),
         (Ok(running), Extent::Whole) => {
@@ -63,30 +63,30 @@ pub fn heading(report: &Report, extent: Extent) -> String {
 }
 
 /// What is lost with a process: the cells before those that say which connections it holds, and behind.
-struct Row {
+struct LossRow {
     before: Vec<String>,
     behind: Vec<String>,
 }
 
-impl Row {
-    fn new(report: &Report, number: usize, more: &[More]) -> Self {
+impl LossRow {
+    fn new(report: &Explanation, number: usize, more: &[More]) -> Self {
         let losses = report.ours.losses(number);
         let blast = report.ours.blast_of(&losses);
         let before = vec![
             blast.whole.to_string(),
             blast.part.to_string(),
-            names(report, &losses, Kind::Site),
-            names(report, &losses, Kind::Service),
-            names(report, &losses, Kind::Files),
-            count(report, &losses, &[Kind::Users], "part of "),
-            count(report, &losses, &[Kind::Log], "adds to "),
+            names(report, &losses, AssetKind::Site),
+            names(report, &losses, AssetKind::Service),
+            names(report, &losses, AssetKind::Files),
+            count(report, &losses, &[AssetKind::Users], "part of "),
+            count(report, &losses, &[AssetKind::Log], "adds to "),
         ];
         let behind = more.iter().map(|(_, kinds)| count(report, &losses, kinds, "part of "));
         Self { before, behind: behind.collect() }
     }
 }
 
-fn row(report: &Report, number: usize, lost: &Row) -> Vec<String> {
+fn row(report: &Explanation, number: usize, lost: &LossRow) -> Vec<String> {
     let post = &report.posts[number];
     let uid = report.server.as_ref().ok().and_then(|running| running.of(&post.name).next());
     let mut row = vec![post.name.clone(), uid.map_or("-".into(), |live| live.uid.to_string())];
@@ -97,17 +97,19 @@ fn row(report: &Report, number: usize, lost: &Row) -> Vec<String> {
 }
 
 /// A column that not every configuration needs, with the kinds of assets that are counted in it.
-type More = (&'static str, &'static [Kind]);
+type More = (&'static str, &'static [AssetKind]);
 
-fn more_columns(report: &Report) -> Vec<More> {
-    let columns: [More; 2] =
-        [("TABLES", &[Kind::Table]), ("KEYS", &[Kind::Keys, Kind::Password, Kind::ClientKey, Kind::Token])];
+fn more_columns(report: &Explanation) -> Vec<More> {
+    let columns: [More; 2] = [
+        ("TABLES", &[AssetKind::Table]),
+        ("KEYS", &[AssetKind::Keys, AssetKind::Password, AssetKind::ClientKey, AssetKind::Token]),
+    ];
     let is_used = |(_, kinds): &More| report.ours.assets.count(kinds) > 0;
     columns.into_iter().filter(is_used).collect()
 }
 
 /// The assets of a kind that are lost altogether, by name if that is short.
-fn names(report: &Report, losses: &[Reach], kind: Kind) -> String {
+fn names(report: &Explanation, losses: &[Reach], kind: AssetKind) -> String {
     let assets = &report.ours.assets;
     let all = assets.count(&[kind]);
     let of = |reach: &&Reach| assets[reach.asset].kind == kind && reach.loss == Loss::Whole;
@@ -122,7 +124,7 @@ fn names(report: &Report, losses: &[Reach], kind: Kind) -> String {
 }
 
 /// How many assets of some kinds are lost altogether, and how many in part.
-fn count(report: &Report, losses: &[Reach], kinds: &[Kind], part: &str) -> String {
+fn count(report: &Explanation, losses: &[Reach], kinds: &[AssetKind], part: &str) -> String {
     let assets = &report.ours.assets;
     let all = assets.count(kinds);
     let of = |loss: Loss| {
@@ -139,7 +141,7 @@ fn count(report: &Report, losses: &[Reach], kinds: &[Kind], part: &str) -> Strin
 }
 
 /// What one process costs, with us and with others.
-fn comparison(report: &Report) -> String {
+fn comparison(report: &Explanation) -> String {
     let mut text =
         "The same sites and services under other servers, each kind of process that is not root:\n\n"
             .to_owned();
@@ -180,7 +182,7 @@ pub fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{running::Running, running::tests::whole, tests::demo};
+    use super::super::{running::RunningProcesses, running::tests::whole, tests::demo};
     use super::*;
 
     fn line<'t>(text: &'t str, begin: &str) -> Vec<&'t str> {
@@ -217,7 +219,7 @@ mod tests {
     #[test]
     fn databases_have_columns_where_there_are_any() {
         let (config, granted) = super::super::granted::tests::shop("postgresql");
-        let text = all(&Report::new("shop.toml".into(), config, granted, Err("none".into())));
+        let text = all(&Explanation::new("shop.toml".into(), config, granted, Err("none".into())));
         let last = |name| cells(&text, name).split_off(10);
         assert_eq!(last("PROCESS"), ["TABLES", "KEYS"]);
         assert_eq!(last("bulkheadd"), ["all 3", "all 3"]);
@@ -233,7 +235,7 @@ mod tests {
     fn a_running_server_gives_uids_and_notes() {
         let mut running = whole();
         running.processes.retain(|live| live.name != "other");
-        let running = Running::new(running.processes, running.missing);
+        let running = RunningProcesses::new(running.processes, running.missing);
         let text = all(&demo(Some(running)));
         assert!(
             text.starts_with("demo.toml, and the server that runs: 9 processes\nnote: other does not run")

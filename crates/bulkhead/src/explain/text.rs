@@ -14,10 +14,10 @@ use super::model::Reach;
 use super::ours::connections;
 use super::running::Live;
 use super::table::heading;
-use super::{Extent, Report};
+use super::{Explanation, Extent};
 
 /// Everything about the process with this number.
-pub fn one(report: &Report, number: usize) -> String {
+pub fn one(report: &Explanation, number: usize) -> String {
     let post = &report.posts[number];
     let mut text = format!("{}: {}\n", post.name, role(report, post));
     for live in lives(report, post) {
@@ -40,7 +40,7 @@ pub fn one(report: &Report, number: usize) -> String {
 }
 
 /// What a process is for, in words.
-pub fn role(report: &Report, post: &ProcessSpec) -> String {
+pub fn role(report: &Explanation, post: &ProcessSpec) -> String {
     match (post.role, post.site(&report.config), post.service(&report.config)) {
         (Role::Site, Some(site), _) => format!("the site on {}", site.hosts.join(", ")),
         (Role::Service, Some(site), Some(service)) if service.takes_connections => {
@@ -69,7 +69,7 @@ pub fn role(report: &Report, post: &ProcessSpec) -> String {
     }
 }
 
-fn lives<'r>(report: &'r Report, post: &'r ProcessSpec) -> impl Iterator<Item = &'r Live> {
+fn lives<'r>(report: &'r Explanation, post: &'r ProcessSpec) -> impl Iterator<Item = &'r Live> {
     report.server.iter().flat_map(|running| running.of(&post.name))
 }
 
@@ -84,7 +84,7 @@ fn running(live: &Live) -> String {
     format!("pid {pid}, uid {uid}, {state}, {connections_now} connection{plural} now{layers}")
 }
 
-fn losses(report: &Report, number: usize) -> String {
+fn losses(report: &Explanation, number: usize) -> String {
     let header = ["LOST", "KIND", "WHAT", "WHY"].map(str::to_owned).to_vec();
     let mut losses: Vec<Reach> = report.ours.losses(number);
     let blast = report.ours.blast_of(&losses);
@@ -107,7 +107,7 @@ fn losses(report: &Report, number: usize) -> String {
 }
 
 /// The processes that fall with it, if there are any.
-fn fallen(report: &Report, number: usize) -> String {
+fn fallen(report: &Explanation, number: usize) -> String {
     let falls = report.ours.falls(number);
     let rows: Vec<Vec<String>> = (falls.iter().skip(1))
         .map(|drag| vec![report.ours.processes[drag.process].name.clone(), drag.how.to_string()])
@@ -118,7 +118,7 @@ fn fallen(report: &Report, number: usize) -> String {
     format!("\n\nThese processes fall with it:\n\n{}", align(&rows, &[]))
 }
 
-fn topology(report: &Report, title: &str, contacts: &[Contact]) -> String {
+fn topology(report: &Explanation, title: &str, contacts: &[Contact]) -> String {
     let header = [title, "MESSAGE", "WITH"].map(str::to_owned).to_vec();
     let rows = contacts.iter().map(|contact| {
         vec![report.posts[contact.peer].name.clone(), contact.message.into(), contact.descriptors.into()]
@@ -128,7 +128,7 @@ fn topology(report: &Report, title: &str, contacts: &[Contact]) -> String {
 }
 
 /// What the configuration lets a program do besides.
-fn granted(report: &Report, post: &ProcessSpec) -> String {
+fn granted(report: &Explanation, post: &ProcessSpec) -> String {
     let filters = &report.config.conditioning.filters;
     let service = post.service(&report.config).filter(|_| post.role == Role::Service);
     let jit = match post.role {
@@ -160,7 +160,7 @@ fn granted(report: &Report, post: &ProcessSpec) -> String {
 }
 
 /// Whether the kernel says that a service has the machine's root directory.
-fn is_unconfined(report: &Report, post: &ProcessSpec) -> bool {
+fn is_unconfined(report: &Explanation, post: &ProcessSpec) -> bool {
     let sees_all =
         |live: &Live| live.layers.as_ref().is_some_and(|layers| layers.mark("root") == Mark::Missing);
     post.role == Role::Service && lives(report, post).any(sees_all)
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::layers::Layers;
 
-    fn detail(report: &Report, name: &str) -> String {
+    fn detail(report: &Explanation, name: &str) -> String {
         one(report, report.posts.iter().position(|post| post.name == name).unwrap())
     }
 

@@ -16,7 +16,7 @@ const NAME_BYTES: usize = 56;
 
 /// A configuration file, and what is to be said of it.
 #[derive(Debug)]
-pub struct Written {
+pub struct ConfigText {
     /// The file.
     pub text: String,
     /// Its listeners, and whether they speak TLS.
@@ -29,7 +29,7 @@ pub struct Written {
 ///
 /// # Errors
 /// When the words contradict each other, or a folder is none.
-pub fn write(options: &Serve) -> Result<Written, Fault> {
+pub fn write(options: &Serve) -> Result<ConfigText, Fault> {
     let mut notes = Vec::new();
     let listeners: Vec<(SocketAddr, bool)> = options.all().flat_map(Serve::listeners).collect();
     let mut seen = HashSet::new();
@@ -55,7 +55,7 @@ pub fn write(options: &Serve) -> Result<Written, Fault> {
     for site in sites {
         site.put(&mut out, alone);
     }
-    Ok(Written { text: out.0, listeners, notes })
+    Ok(ConfigText { text: out.0, listeners, notes })
 }
 
 /// `[server]` and `[log]`: what all configurations have in common, so that it can be said only once.
@@ -104,7 +104,7 @@ fn common<T: PartialEq>(
 
 /// A site on its way into the file.
 #[derive(Debug)]
-struct Site {
+struct ServedSite {
     name: String,
     host: Option<String>,
     lines: Vec<(&'static str, String)>,
@@ -113,7 +113,7 @@ struct Site {
     shares_user: bool,
 }
 
-impl Site {
+impl ServedSite {
     fn put(&self, out: &mut Toml, access_log: Option<&str>) {
         out.table("[[site]]");
         out.line("name", &quoted(&self.name));
@@ -137,9 +137,9 @@ impl Site {
     }
 }
 
-fn sites_of(one: &Serve, options: &Serve, notes: &mut Vec<String>) -> Result<Vec<Site>, Fault> {
+fn sites_of(one: &Serve, options: &Serve, notes: &mut Vec<String>) -> Result<Vec<ServedSite>, Fault> {
     let user = one.run_as.clone().or_else(|| options.all().find_map(|other| other.run_as.clone()));
-    let site = |name: &str, host: Option<&str>| Site {
+    let site = |name: &str, host: Option<&str>| ServedSite {
         name: name.to_owned(),
         host: host.map(str::to_owned),
         lines: Vec::new(),
@@ -192,7 +192,7 @@ fn sites_of(one: &Serve, options: &Serve, notes: &mut Vec<String>) -> Result<Vec
 }
 
 /// What is said of all sites of a configuration.
-fn details(site: &mut Site, one: &Serve, alone: bool) -> Result<(), Fault> {
+fn details(site: &mut ServedSite, one: &Serve, alone: bool) -> Result<(), Fault> {
     let mut add = |key, value| site.lines.push((key, value));
     if !alone {
         let listeners: Vec<String> =
@@ -248,7 +248,7 @@ fn target(option: &str, text: &str) -> Result<String, Fault> {
 }
 
 /// Gives each site a name of its own.
-fn distinguish(sites: &mut [Site]) {
+fn distinguish(sites: &mut [ServedSite]) {
     let mut taken = HashSet::new();
     for site in sites {
         let plain = site.name.clone();
@@ -261,7 +261,7 @@ fn distinguish(sites: &mut [Site]) {
 }
 
 /// Says of sites that have one user that this is meant.
-fn share_users(sites: &mut [Site], notes: &mut Vec<String>) {
+fn share_users(sites: &mut [ServedSite], notes: &mut Vec<String>) {
     let users: Vec<Option<String>> = sites.iter().map(|site| site.user.clone()).collect();
     for (index, site) in sites.iter_mut().enumerate() {
         let others = users.iter().enumerate().filter(|(other, user)| *other != index && **user == site.user);

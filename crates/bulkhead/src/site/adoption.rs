@@ -12,8 +12,8 @@ use supervisor::site_names::generations::{Generation, Standing};
 use supervisor::site_names::owner::Owner;
 use supervisor::site_names::shown;
 
-use super::record::{self, Record};
-use super::{Done, Files, Remains, accept, carry_out, how, not_done, site_folder};
+use super::record::{self, SiteRecord};
+use super::{Files, Remains, SiteChange, accept, carry_out, how, not_done, site_folder};
 use crate::fault::Fault;
 use crate::table::print;
 
@@ -34,7 +34,7 @@ pub fn add(config: &Path, name: &str, text: &[u8], what: State, as_json: bool) -
             format!("`bulkhead site remove {name}` removes it, `enable {name}` enables a disabled one");
         return Err(Fault::Failed(format!("there is a site {name} already; {help}")));
     }
-    let mut record = Record::open(config)?;
+    let mut record = SiteRecord::open(config)?;
     let before = record.as_ref().map(|record| record.generation(name)).unwrap_or_default();
     if let Some(record) = record.as_mut().filter(|_| what == State::Nobodys) {
         let left = record.left(name);
@@ -66,7 +66,7 @@ pub fn add(config: &Path, name: &str, text: &[u8], what: State, as_json: bool) -
 pub fn adopt(config: &Path, name: &str, as_json: bool) -> Result<ExitCode, Fault> {
     config::check_name(name).map_err(Fault::Usage)?;
     let begun = Instant::now();
-    let Some(mut record) = Record::open(config)? else {
+    let Some(mut record) = SiteRecord::open(config)? else {
         return Err(Fault::Usage(format!(
             "nothing is left of a site {name}: no server has run with this configuration"
         )));
@@ -75,7 +75,7 @@ pub fn adopt(config: &Path, name: &str, as_json: bool) -> Result<ExitCode, Fault
     take_over(config, name, &mut record, &before)?;
     match accept(config, name, None, Files::All) {
         Ok(is_running) => {
-            let done = Done { site: name.to_owned(), word: "adopted", how: how(is_running, begun) };
+            let done = SiteChange { site: name.to_owned(), word: "adopted", how: how(is_running, begun) };
             done.say(as_json, &Remains::Kept(Vec::new()))
         }
         Err(fault) => {
@@ -86,7 +86,7 @@ pub fn adopt(config: &Path, name: &str, as_json: bool) -> Result<ExitCode, Fault
 }
 
 /// Writes down that whoever the configuration has now is who had the name.
-fn take_over(config: &Path, name: &str, record: &mut Record, before: &Generation) -> Result<(), Fault> {
+fn take_over(config: &Path, name: &str, record: &mut SiteRecord, before: &Generation) -> Result<(), Fault> {
     let holder = record::holder(config, name)?;
     let holder =
         holder.ok_or_else(|| Fault::Usage(format!("there is no site {name} in the configuration")))?;

@@ -39,7 +39,7 @@ pub enum State {
 /// A change that can be taken back until it is kept.
 #[derive(Debug)]
 #[must_use = "a change is kept, or taken back"]
-pub struct Change<'f> {
+pub struct FolderChange<'f> {
     folder: &'f SiteFolder,
     from: Option<PathBuf>,
     to: PathBuf,
@@ -96,7 +96,7 @@ impl SiteFolder {
     }
 
     /// Puts a new file into the folder, whole and on the disk.
-    pub fn add(&self, name: &str, text: &[u8]) -> Result<Change<'_>, Fault> {
+    pub fn add(&self, name: &str, text: &[u8]) -> Result<FolderChange<'_>, Fault> {
         let (hidden, to) = (self.hidden(name), self.file(name));
         let put = || -> io::Result<()> {
             // What a command that was killed has left.
@@ -110,27 +110,27 @@ impl SiteFolder {
             self.folder.sync_all()
         };
         put().map_err(Fault::io(to.display()))?;
-        Ok(Change { folder: self, from: None, to, removes: false })
+        Ok(FolderChange { folder: self, from: None, to, removes: false })
     }
 
     /// Takes the file of a site out of the folder.
-    pub fn remove(&self, name: &str) -> Result<Change<'_>, Fault> {
+    pub fn remove(&self, name: &str) -> Result<FolderChange<'_>, Fault> {
         let from =
             if self.state(name) == Some(State::Disabled) { self.disabled(name) } else { self.file(name) };
         self.rename(from, self.hidden(name), true)
     }
 
     /// Has the file of a site be read no more, or again.
-    pub fn set(&self, name: &str, state: State) -> Result<Change<'_>, Fault> {
+    pub fn set(&self, name: &str, state: State) -> Result<FolderChange<'_>, Fault> {
         match state {
             State::Enabled => self.rename(self.disabled(name), self.file(name), false),
             State::Disabled => self.rename(self.file(name), self.disabled(name), false),
         }
     }
 
-    fn rename(&self, from: PathBuf, to: PathBuf, removes: bool) -> Result<Change<'_>, Fault> {
+    fn rename(&self, from: PathBuf, to: PathBuf, removes: bool) -> Result<FolderChange<'_>, Fault> {
         self.replace(&from, &to)?;
-        Ok(Change { folder: self, from: Some(from), to, removes })
+        Ok(FolderChange { folder: self, from: Some(from), to, removes })
     }
 
     fn replace(&self, from: &Path, to: &Path) -> Result<(), Fault> {
@@ -139,7 +139,7 @@ impl SiteFolder {
     }
 }
 
-impl Change<'_> {
+impl FolderChange<'_> {
     /// The change holds.
     pub fn keep(self) -> Result<(), Fault> {
         match self.removes {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use supervisor::site_names::generations::Standing;
 
 use super::folder::{SiteFolder, State};
-use super::record::Record;
+use super::record::SiteRecord;
 use crate::admin::printable;
 use crate::fault::Fault;
 use crate::left_out;
@@ -62,7 +62,7 @@ pub fn list(config: &Path, as_json: bool) -> Result<ExitCode, Fault> {
 
 /// Names of which something is left in the state folder.
 fn remains(config: &Path) -> Result<Vec<Value>, Fault> {
-    let Some(record) = Record::open(config)? else { return Ok(Vec::new()) };
+    let Some(record) = SiteRecord::open(config)? else { return Ok(Vec::new()) };
     let remains = record.remains()?.into_iter().map(|(name, standing, left)| {
         let left: Vec<String> = left.iter().map(|path| path.display().to_string()).collect();
         let removed = standing == Standing::Removed;

@@ -29,9 +29,9 @@ use serde_json::{Value, json};
 use supervisor::examine::{Depth, Examiner};
 use supervisor::site_names::shown;
 
-use self::folder::{Change, SiteFolder, State};
+use self::folder::{FolderChange, SiteFolder, State};
 use crate::admin::give;
-use crate::cli::{Server, SiteCommand};
+use crate::cli::{ServerOptions, SiteCommand};
 use crate::fault::Fault;
 use crate::left_out::LeftOut;
 use crate::table::print;
@@ -46,7 +46,7 @@ const BUSY_POLL: Duration = Duration::from_millis(50);
 
 /// What a change has come to.
 #[derive(Debug)]
-struct Done {
+struct SiteChange {
     site: String,
     word: &'static str,
     /// How it came: how long the server took, or that none runs.
@@ -70,7 +70,7 @@ pub fn site(config: Option<&Path>, command: &SiteCommand) -> Result<ExitCode, Fa
         SiteCommand::Uids(what) => uids::uids(&config, what),
         SiteCommand::Adopt { name, json } => adoption::adopt(&config, name, *json),
         SiteCommand::Remove { name, purge, json } => {
-            let what = if *purge { removal::Left::Deleted } else { removal::Left::Kept };
+            let what = if *purge { removal::Leftovers::Deleted } else { removal::Leftovers::Kept };
             removal::remove(&config, name, what, *json)
         }
         SiteCommand::Enable { name } => set(&site_folder(&config)?, &config, name, State::Enabled),
@@ -78,7 +78,7 @@ pub fn site(config: Option<&Path>, command: &SiteCommand) -> Result<ExitCode, Fa
     }
 }
 
-impl Done {
+impl SiteChange {
     /// Says it, with what is left of the site.
     fn say(&self, as_json: bool, left: &Remains) -> Result<ExitCode, Fault> {
         let Self { site, word, how } = self;
@@ -179,15 +179,15 @@ fn read(from: &Path) -> Result<Vec<u8>, Fault> {
 fn carry_out(
     config: &Path,
     name: &str,
-    change: Change<'_>,
+    change: FolderChange<'_>,
     file: Option<&Path>,
     word: &'static str,
-) -> Result<Done, Fault> {
+) -> Result<SiteChange, Fault> {
     let before = Instant::now();
     match accept(config, name, file, Files::Changed) {
         Ok(is_running) => {
             change.keep()?;
-            Ok(Done { site: name.to_owned(), word, how: how(is_running, before) })
+            Ok(SiteChange { site: name.to_owned(), word, how: how(is_running, before) })
         }
         Err(fault) => {
             change.take_back()?;
@@ -219,7 +219,7 @@ enum Files {
 /// Has the configuration checked, and read by the server that runs with it; whether there is one.
 fn accept(config: &Path, name: &str, file: Option<&Path>, files: Files) -> Result<bool, Fault> {
     file.map_or(Ok(()), |file| is_one_site(file, name))?;
-    let server = Server { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
+    let server = ServerOptions { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
     let run_dir = find::run_dir(&server)?;
     let deadline = Instant::now() + BUSY_MAX;
     let all = json!({ "command": "reload", "dry_run": false });

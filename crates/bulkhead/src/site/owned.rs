@@ -37,7 +37,7 @@ const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 
 /// What a search has found.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct OwnedFiles {
     /// The first file of each uid that owns one, or whose group does.
     pub owned: BTreeMap<u32, String>,
     /// The first place that could not be searched, and why.
@@ -47,7 +47,7 @@ pub struct Found {
 }
 
 /// Searches these folders for files of these uids.
-pub fn search(folders: &[PathBuf], uids: &[u32], time: Duration) -> Result<Found, Fault> {
+pub fn search(folders: &[PathBuf], uids: &[u32], time: Duration) -> Result<OwnedFiles, Fault> {
     let failed =
         |what: &str, why: String| Fault::Failed(format!("the folders cannot be searched: {what}: {why}"));
     let (printed, printing) = io::pipe().map_err(|error| failed("a pipe", error.to_string()))?;
@@ -67,7 +67,7 @@ pub fn search(folders: &[PathBuf], uids: &[u32], time: Duration) -> Result<Found
             "it has not ended within {} s; a folder is very large, or its file system does not answer",
             time.as_secs()
         );
-        return Ok(Found { unread: Some(why), ..Found::default() });
+        return Ok(OwnedFiles { unread: Some(why), ..OwnedFiles::default() });
     }
     serde_json::from_slice(&answer.printed).map_err(|error| failed("its answer", error.to_string()))
 }
@@ -95,20 +95,20 @@ struct Search<'s> {
     /// The folders that were named: each is searched by itself.
     tops: HashMap<Id, PathBuf>,
     waiting: usize,
-    found: Found,
+    found: OwnedFiles,
 }
 
 /// Why a search ends before its end.
-struct Unread(String);
+struct SearchFault(String);
 
 impl<'s> Search<'s> {
     fn new(folders: &'s [PathBuf], uids: &[u32]) -> Self {
         let left = uids.iter().copied().collect();
-        Self { folders, left, tops: HashMap::new(), waiting: 0, found: Found::default() }
+        Self { folders, left, tops: HashMap::new(), waiting: 0, found: OwnedFiles::default() }
     }
 
-    fn run(mut self) -> Found {
-        if let Err(Unread(why)) = self.all() {
+    fn run(mut self) -> OwnedFiles {
+        if let Err(SearchFault(why)) = self.all() {
             self.found.unread = Some(why);
         }
         self.found.searched = self.tops.values().map(|path| path.to_string_lossy().into_owned()).collect();
@@ -116,7 +116,7 @@ impl<'s> Search<'s> {
         self.found
     }
 
-    fn all(&mut self) -> Result<(), Unread> {
+    fn all(&mut self) -> Result<(), SearchFault> {
         let mut tops = Vec::new();
         for folder in self.folders {
             let Some((path, opened)) = self.top(folder)? else { continue };
@@ -138,15 +138,15 @@ impl<'s> Search<'s> {
     }
 
     /// Opens a folder that was named, where it really is; `None` if it is not there, or is no folder.
-    fn top(&mut self, folder: &Path) -> Result<Option<(PathBuf, OwnedFd)>, Unread> {
+    fn top(&mut self, folder: &Path) -> Result<Option<(PathBuf, OwnedFd)>, SearchFault> {
         match folder.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Unread(format!("{}: {error}", folder.display()))),
+            Err(error) => return Err(SearchFault(format!("{}: {error}", folder.display()))),
             Ok(_) => {}
         }
         let real = match folder.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            real => real.map_err(|error| Unread(format!("{}: {error}", folder.display())))?,
+            real => real.map_err(|error| SearchFault(format!("{}: {error}", folder.display())))?,
         };
         match rustix::fs::openat2(rustix::fs::CWD, &real, FOLDER, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
             Ok(opened) => Ok(Some((real, opened))),
@@ -160,7 +160,7 @@ impl<'s> Search<'s> {
     }
 
     /// Looks at everything below a folder.
-    fn below(&mut self, top: &Path, id: Id, opened: OwnedFd) -> Result<(), Unread> {
+    fn below(&mut self, top: &Path, id: Id, opened: OwnedFd) -> Result<(), SearchFault> {
         let mut levels = Vec::new();
         self.enter(top, &mut levels, (CString::default(), id, opened))?;
         while let Some(level) = levels.last_mut() {
@@ -182,7 +182,7 @@ impl<'s> Search<'s> {
                 Err(Errno::XDEV) if self.is_a_top(folder, &name) => continue,
                 Err(Errno::XDEV) => {
                     let at = at();
-                    return Err(Unread(format!(
+                    return Err(SearchFault(format!(
                         "another file system is mounted at {0}: search that as well, with `--search {0}`, or unmount it",
                         at.display()
                     )));
@@ -208,7 +208,7 @@ impl<'s> Search<'s> {
         top: &Path,
         levels: &mut Vec<Level>,
         (name, id, opened): (CString, Id, OwnedFd),
-    ) -> Result<(), Unread> {
+    ) -> Result<(), SearchFault> {
         let mut waiting = Vec::new();
         let path = || match levels.is_empty() {
             true => top.to_owned(),
@@ -232,7 +232,7 @@ impl<'s> Search<'s> {
                 self.waiting += 1;
             }
             if self.waiting > WAITING_MAX {
-                return Err(Unread(format!(
+                return Err(SearchFault(format!(
                     "there are more than {WAITING_MAX} folders in {}",
                     path().display()
                 )));
@@ -246,7 +246,7 @@ impl<'s> Search<'s> {
     }
 
     /// Goes back to the folder above, which is opened again if it is not open any more.
-    fn leave(&mut self, top: &Path, levels: &mut [Level], level: Option<Level>) -> Result<(), Unread> {
+    fn leave(&mut self, top: &Path, levels: &mut [Level], level: Option<Level>) -> Result<(), SearchFault> {
         let at = place(top, levels, None);
         let (Some(above), Some(Level { opened: Some(below), .. })) = (levels.last_mut(), level) else {
             return Ok(());
@@ -291,12 +291,12 @@ fn place(top: &Path, levels: &[Level], name: Option<&CStr>) -> PathBuf {
     names.fold(top.to_owned(), |path, name| path.join(OsStr::from_bytes(name.to_bytes())))
 }
 
-fn unread(path: &Path, errno: Errno) -> Unread {
-    Unread(format!("{}: {}", path.display(), io::Error::from(errno)))
+fn unread(path: &Path, errno: Errno) -> SearchFault {
+    SearchFault(format!("{}: {}", path.display(), io::Error::from(errno)))
 }
 
-fn changed(path: &Path) -> Unread {
-    Unread(format!("{} was moved or removed while it was searched; run this again", path.display()))
+fn changed(path: &Path) -> SearchFault {
+    SearchFault(format!("{} was moved or removed while it was searched; run this again", path.display()))
 }
 
 #[cfg(test)]
@@ -310,7 +310,7 @@ mod tests {
         (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
     }
 
-    fn found(folders: &[PathBuf], uids: &[u32]) -> Found {
+    fn found(folders: &[PathBuf], uids: &[u32]) -> OwnedFiles {
         search(folders, uids, SEARCH_MAX).unwrap()
     }
 
@@ -328,7 +328,7 @@ mod tests {
         assert!(named.owned[&uid].starts_with(at("a").to_str().unwrap()), "{named:?}");
         let nothing = found(&[at("a/b/.."), at("none"), at("a")], &[4_000_000_000]);
         let searched = vec![at("a").canonicalize().unwrap().to_str().unwrap().to_owned()];
-        assert_eq!(nothing, Found { searched, ..Found::default() });
+        assert_eq!(nothing, OwnedFiles { searched, ..OwnedFiles::default() });
     }
 
     #[test]

@@ -12,9 +12,9 @@ use supervisor::site_names::generations::{Generation, Standing};
 use supervisor::spawn::living;
 
 use super::emptying;
-use super::record::Record;
+use super::record::SiteRecord;
 use crate::admin::give;
-use crate::cli::Server;
+use crate::cli::ServerOptions;
 use crate::fault::Fault;
 use crate::find;
 
@@ -25,7 +25,7 @@ const END_POLL: Duration = Duration::from_millis(50);
 
 /// Deletes what is left of a name that the configuration does not have; where it was.
 pub fn purge(config: &Path, name: &str) -> Result<Vec<PathBuf>, Fault> {
-    let Some(mut record) = Record::open(config)? else { return Ok(Vec::new()) };
+    let Some(mut record) = SiteRecord::open(config)? else { return Ok(Vec::new()) };
     // From here on nobody can come by this name, whichever step this ends at.
     let ended = record.generation(name).with(Standing::Removed);
     record.put(name, ended.clone())?;
@@ -44,7 +44,7 @@ pub fn purge(config: &Path, name: &str) -> Result<Vec<PathBuf>, Fault> {
 
 /// The name begins anew: its uids are never given to anybody.
 fn finish(config: &Path, name: &str, ended: &Generation) -> Result<(), Fault> {
-    let Some(mut record) = Record::open(config)? else { return Ok(()) };
+    let Some(mut record) = SiteRecord::open(config)? else { return Ok(()) };
     match record.generation(name) == *ended {
         true => record.put(name, ended.next()),
         // Another command has done the same meanwhile.
@@ -70,7 +70,7 @@ fn unfinished(folder: &Path, name: &str, error: &std::io::Error) -> Fault {
 
 /// Waits until no process of the site is left: those of a server that runs, and whatever has one of the uids.
 fn await_end(config: &Path, name: &str, uids: &[u32]) -> Result<(), Fault> {
-    let server = Server { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
+    let server = ServerOptions { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
     let run_dir = find::run_dir(&server)?;
     let deadline = Instant::now() + END_MAX;
     let lives = || -> Result<bool, Fault> {

@@ -20,14 +20,14 @@ use crate::left_out;
 
 /// The names of a server's sites, which no other command changes at the same time.
 #[derive(Debug)]
-pub struct Record {
+pub struct SiteRecord {
     state: PathBuf,
     generations: Generations,
     /// Locked until it is closed.
     _turn: File,
 }
 
-impl Record {
+impl SiteRecord {
     /// Opens that of a configuration, and waits for its lock; `None` as long as no server has run with it.
     pub fn open(config: &Path) -> Result<Option<Self>, Fault> {
         let state = config::state_dir(config).map_err(|mistakes| Fault::Usage(mistakes.to_string()))?;

@@ -24,12 +24,12 @@ use supervisor::spawn::uids::Uids;
 use supervisor::spawn::uids_back::{self, BACK_MAX, Back};
 
 use super::folder::{SiteFolder, State};
-use super::owned::{self, Found, SEARCH_MAX};
-use super::record::Record;
+use super::owned::{self, OwnedFiles, SEARCH_MAX};
+use super::record::SiteRecord;
 use super::uid_use::{at_work, pids};
 use super::{BUSY_MAX, BUSY_POLL};
 use crate::admin::{give, printable};
-use crate::cli::{Server, UidsOf};
+use crate::cli::{ServerOptions, UidsOf};
 use crate::fault::Fault;
 use crate::find;
 use crate::left_out::{self, LeftOut, LeftOutFiles};
@@ -63,7 +63,7 @@ impl Standing {
 
 /// A line of the table.
 #[derive(Clone, Debug)]
-struct Line {
+struct UidLine {
     back: Back,
     standing: Standing,
     /// A process that has it.
@@ -71,17 +71,17 @@ struct Line {
 }
 
 /// The table, and what it is compared with.
-struct View {
+struct UidTable {
     config: Config,
     /// Files of sites with a mistake, of which others stand in the configuration.
     left_out: LeftOutFiles,
     table: Uids,
     state: PathBuf,
-    lines: Vec<Line>,
+    lines: Vec<UidLine>,
 }
 
 /// What has become of a uid.
-struct Outcome {
+struct UidOutcome {
     back: Back,
     /// Why it is not given back.
     refusal: Option<String>,
@@ -89,7 +89,7 @@ struct Outcome {
     file: Option<String>,
 }
 
-impl Outcome {
+impl UidOutcome {
     fn refused(back: &Back, refusal: impl Into<String>) -> Self {
         Self { back: back.clone(), refusal: Some(refusal.into()), file: None }
     }
@@ -102,8 +102,8 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
             "a server has uids of its own only where root has started it; run this as root".into(),
         ));
     }
-    let record = Record::open(config)?;
-    let view = View::of(config)?;
+    let record = SiteRecord::open(config)?;
+    let view = UidTable::of(config)?;
     if !what.give_back {
         return view.say(what);
     }
@@ -127,7 +127,7 @@ pub fn uids(config: &Path, what: &UidsOf) -> Result<ExitCode, Fault> {
     say(what, &searched, &outcomes, begun)
 }
 
-impl View {
+impl UidTable {
     fn of(path: &Path) -> Result<Self, Fault> {
         // What is in the files that a configuration names does not say whose uids are which.
         let (config, left_out) = left_out::read::<&str>(path, &[])?;
@@ -148,26 +148,26 @@ impl View {
                 () if is_kept() => Standing::Kept,
                 () => Standing::Left,
             };
-            Line { back: Back { uid, owner: owner.to_owned() }, standing, pid: pids.get(&uid).copied() }
+            UidLine { back: Back { uid, owner: owner.to_owned() }, standing, pid: pids.get(&uid).copied() }
         });
-        let mut lines: Vec<Line> = lines.collect();
+        let mut lines: Vec<UidLine> = lines.collect();
         lines.sort_by_key(|line| line.back.uid);
         Ok(Self { config, left_out, table, state, lines })
     }
 
     /// The lines of a name, which is a site's, or as the table has it.
-    fn lines_of<'v>(&'v self, name: &'v str) -> impl Iterator<Item = &'v Line> {
+    fn lines_of<'v>(&'v self, name: &'v str) -> impl Iterator<Item = &'v UidLine> {
         self.lines
             .iter()
             .filter(move |line| line.back.owner == name || site_of(&line.back.owner) == Some(name))
     }
 
     fn say(&self, what: &UidsOf) -> Result<ExitCode, Fault> {
-        let is_wanted = |line: &&Line| {
+        let is_wanted = |line: &&UidLine| {
             what.names.is_empty()
                 || what.names.iter().any(|name| self.lines_of(name).any(|of| of.back == line.back))
         };
-        let lines: Vec<&Line> = self.lines.iter().filter(is_wanted).collect();
+        let lines: Vec<&UidLine> = self.lines.iter().filter(is_wanted).collect();
         let share = self.table.share();
         let sites: Vec<&str> = what.names.iter().map(|name| site_of(name).unwrap_or(name.as_str())).collect();
         let left_out = self.left_out.about(&sites);
@@ -191,7 +191,7 @@ impl View {
     }
 
     /// The uids that are to be given back.
-    fn chosen(&self, path: &Path, what: &UidsOf) -> Result<Vec<Line>, Fault> {
+    fn chosen(&self, path: &Path, what: &UidsOf) -> Result<Vec<UidLine>, Fault> {
         if what.all {
             return Ok(self.lines.iter().filter(|line| line.standing == Standing::Left).cloned().collect());
         }
@@ -201,7 +201,7 @@ impl View {
                 let text = format!("no uid was given to {name}; `bulkhead site uids` lists all");
                 return Err(Fault::Usage(text));
             }
-            let left: Vec<Line> =
+            let left: Vec<UidLine> =
                 self.lines_of(name).filter(|line| line.standing == Standing::Left).cloned().collect();
             if left.is_empty() {
                 return Err(Fault::Usage(self.not_left(path, name)));
@@ -232,16 +232,16 @@ impl View {
 /// Gives back what nothing has.
 fn give_back(
     config: &Path,
-    view: &View,
-    chosen: Vec<Line>,
+    view: &UidTable,
+    chosen: Vec<UidLine>,
     more: &[PathBuf],
-) -> Result<(Vec<String>, Vec<Outcome>), Fault> {
-    let before = Names::of(&view.state, &chosen)?;
-    let mut outcomes: Vec<Outcome> = Vec::new();
+) -> Result<(Vec<String>, Vec<UidOutcome>), Fault> {
+    let before = SiteNames::of(&view.state, &chosen)?;
+    let mut outcomes: Vec<UidOutcome> = Vec::new();
     let mut rest: Vec<Back> = Vec::new();
-    for Line { back, pid, .. } in &chosen {
+    for UidLine { back, pid, .. } in &chosen {
         match at_work(back.uid, *pid)? {
-            Some(why) => outcomes.push(Outcome::refused(back, why)),
+            Some(why) => outcomes.push(UidOutcome::refused(back, why)),
             None => rest.push(back.clone()),
         }
     }
@@ -250,7 +250,7 @@ fn give_back(
     }
     let folders = folders(view, &rest, more)?;
     let uids: Vec<u32> = rest.iter().map(|back| back.uid).collect();
-    let Found { owned, unread, searched } = owned::search(&folders, &uids, SEARCH_MAX)?;
+    let OwnedFiles { owned, unread, searched } = owned::search(&folders, &uids, SEARCH_MAX)?;
     let mut clean = Vec::new();
     for back in rest {
         match (owned.get(&back.uid), &unread) {
@@ -259,10 +259,10 @@ fn give_back(
                     "{} belongs to it, or to its group; delete that, or give it to somebody else (`chown`)",
                     printable(file)
                 );
-                outcomes.push(Outcome { file: Some(file.clone()), ..Outcome::refused(&back, why) });
+                outcomes.push(UidOutcome { file: Some(file.clone()), ..UidOutcome::refused(&back, why) });
             }
             (None, Some(unread)) => {
-                outcomes.push(Outcome::refused(
+                outcomes.push(UidOutcome::refused(
                     &back,
                     format!("not everything could be searched: {}", printable(unread)),
                 ));
@@ -270,9 +270,9 @@ fn give_back(
             (None, None) => clean.push(back),
         }
     }
-    let _record = Record::open(config)?;
-    let now = View::of(config)?;
-    let is_as_before = Names::of(&view.state, &chosen)? == before;
+    let _record = SiteRecord::open(config)?;
+    let now = UidTable::of(config)?;
+    let is_as_before = SiteNames::of(&view.state, &chosen)? == before;
     clean.retain(|back| {
         let is_left = now.lines.iter().any(|line| line.back == *back && line.standing == Standing::Left);
         let why = match (is_left && is_as_before, at_work(back.uid, None)) {
@@ -281,12 +281,12 @@ fn give_back(
             (true, Err(fault)) => fault.to_string(),
             (false, _) => "it was used again while its files were looked for; run this again".to_owned(),
         };
-        outcomes.push(Outcome::refused(back, why));
+        outcomes.push(UidOutcome::refused(back, why));
         false
     });
     for some in clean.chunks(BACK_MAX) {
         let refusal = hand_over(config, &now, some).err().map(|fault| fault.to_string());
-        outcomes.extend(some.iter().map(|back| Outcome {
+        outcomes.extend(some.iter().map(|back| UidOutcome {
             back: back.clone(),
             refusal: refusal.clone(),
             file: None,
@@ -297,10 +297,10 @@ fn give_back(
 
 /// What is written down of the sites of some uids.
 #[derive(PartialEq, Eq)]
-struct Names(Vec<(supervisor::site_names::generations::Generation, Option<Held>)>);
+struct SiteNames(Vec<(supervisor::site_names::generations::Generation, Option<Held>)>);
 
-impl Names {
-    fn of(state: &Path, lines: &[Line]) -> Result<Self, Fault> {
+impl SiteNames {
+    fn of(state: &Path, lines: &[UidLine]) -> Result<Self, Fault> {
         let generations = Generations::load(state).map_err(failed)?;
         let holders = Holders::load(state).map_err(failed)?;
         let sites = lines.iter().filter_map(|line| site_of(&line.back.owner));
@@ -309,7 +309,7 @@ impl Names {
 }
 
 /// The folders in which a uid of this server may have left something.
-fn folders(view: &View, chosen: &[Back], more: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
+fn folders(view: &UidTable, chosen: &[Back], more: &[PathBuf]) -> Result<Vec<PathBuf>, Fault> {
     let config = &view.config;
     let mut folders =
         vec![config.server.state_dir.clone(), config.server.log_dir.clone(), config.dir.clone()];
@@ -332,7 +332,7 @@ fn folders(view: &View, chosen: &[Back], more: &[PathBuf]) -> Result<Vec<PathBuf
 }
 
 /// Has the server that runs take these out of its table; where none runs, takes them out of the file.
-fn hand_over(config: &Path, view: &View, all: &[Back]) -> Result<(), Fault> {
+fn hand_over(config: &Path, view: &UidTable, all: &[Back]) -> Result<(), Fault> {
     // SECURITY: whoever else owns the folder could have put a link in the place of the file.
     directories::examine(&view.state).map_err(failed)?;
     uids_back::write(&view.state, all).map_err(failed)?;
@@ -342,8 +342,8 @@ fn hand_over(config: &Path, view: &View, all: &[Back]) -> Result<(), Fault> {
     done
 }
 
-fn order(config: &Path, view: &View, all: &[Back]) -> Result<(), Fault> {
-    let server = Server { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
+fn order(config: &Path, view: &UidTable, all: &[Back]) -> Result<(), Fault> {
+    let server = ServerOptions { config: Some(config.to_owned()), folder: None, pid: None, run_dir: None };
     let run_dir = find::run_dir(&server)?;
     let deadline = Instant::now() + BUSY_MAX;
     loop {
@@ -367,11 +367,16 @@ fn order(config: &Path, view: &View, all: &[Back]) -> Result<(), Fault> {
 }
 
 /// Says which folders were searched, and what has become of each uid.
-fn say(what: &UidsOf, searched: &[String], outcomes: &[Outcome], begun: Instant) -> Result<ExitCode, Fault> {
+fn say(
+    what: &UidsOf,
+    searched: &[String],
+    outcomes: &[UidOutcome],
+    begun: Instant,
+) -> Result<ExitCode, Fault> {
     let is_all = outcomes.iter().all(|outcome| outcome.refusal.is_none());
     let code = if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if what.json {
-        let uids = outcomes.iter().map(|Outcome { back, refusal, file }| {
+        let uids = outcomes.iter().map(|UidOutcome { back, refusal, file }| {
             json!({ "uid": back.uid, "name": back.owner, "given_back": refusal.is_none(), "reason": refusal, "file": file })
         });
         let said = json!({ "ok": is_all, "searched": searched, "uids": uids.collect::<Vec<_>>() });
@@ -390,7 +395,7 @@ fn say(what: &UidsOf, searched: &[String], outcomes: &[Outcome], begun: Instant)
             begun.elapsed().as_secs_f64()
         ))?;
     }
-    for Outcome { back: Back { uid, owner }, refusal, .. } in outcomes {
+    for UidOutcome { back: Back { uid, owner }, refusal, .. } in outcomes {
         let owner = printable(owner);
         match refusal {
             None => print(&format!("uid {uid} of {owner}: given back"))?,
