@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use sys::foreign::Foreign;
-use sys::notify::{Call, Kind, Listener, copy_descriptor, read_memory};
+use sys::notify::{CallKind, CallNotification, Listener, copy_descriptor, read_memory};
 use wire::BrokerToConnector;
 use worker::watch;
 
@@ -102,7 +102,7 @@ impl Calls {
     }
 
     /// Takes a call that has arrived.
-    fn take(self: Rc<Self>, call: Call, broker: &Rc<Broker>) {
+    fn take(self: Rc<Self>, call: CallNotification, broker: &Rc<Broker>) {
         if self.under_way.get() >= broker.waiting_max {
             return self.end(call.id, Err(Errno::AGAIN), broker);
         }
@@ -117,10 +117,10 @@ impl Calls {
     }
 
     /// The connection that the call asks for, with all that it points at; nothing, unless the caller still waits.
-    fn wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
+    fn wish(&self, call: &CallNotification, broker: &Broker) -> Result<Wish, Errno> {
         let wish = match call.kind {
-            Kind::Socket => socket_wish(call),
-            Kind::Connect => self.connect_wish(call, broker),
+            CallKind::Socket => socket_wish(call),
+            CallKind::Connect => self.connect_wish(call, broker),
             // Such calls are not notified.
             _ => Err(Errno::NOSYS),
         };
@@ -128,7 +128,7 @@ impl Calls {
         if self.listener.waits(call.id) { wish } else { Err(Errno::INTR) }
     }
 
-    fn connect_wish(&self, call: &Call, broker: &Broker) -> Result<Wish, Errno> {
+    fn connect_wish(&self, call: &CallNotification, broker: &Broker) -> Result<Wish, Errno> {
         let foreign = |error: std::io::Error| match Errno::from_io_error(&error) {
             Some(Errno::BADF) => Errno::BADF,
             Some(Errno::MFILE | Errno::NFILE) => Errno::NOBUFS,
@@ -223,7 +223,7 @@ impl Wish {
     }
 }
 
-fn socket_wish(call: &Call) -> Result<Wish, Errno> {
+fn socket_wish(call: &CallNotification) -> Result<Wish, Errno> {
     let [family, kind, protocol] = [0, 1, 2].map(|index: usize| call.arguments[index] as u32);
     let flags = SocketFlags::from_bits(kind & !KINDS).ok_or(Errno::INVAL)?;
     if !(SocketFlags::NONBLOCK | SocketFlags::CLOEXEC).contains(flags) {

@@ -5,7 +5,7 @@
 
 use crate::decode::Table;
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, names, one_of};
+use crate::parse::{KeyFault, names, one_of};
 use crate::rules;
 use crate::schema::{Limits, Site};
 use crate::statics_schema::{Action, Backend, ProxyHeader, Speech, Talk};
@@ -79,7 +79,7 @@ fn named(actions: &[&str]) -> String {
     actions.iter().map(|action| format!("`{action}`")).collect::<Vec<_>>().join(" or ")
 }
 
-fn proxy_header(text: &str) -> Result<ProxyHeader, Fault> {
+fn proxy_header(text: &str) -> Result<ProxyHeader, KeyFault> {
     match text {
         "v1" => Ok(ProxyHeader::Version1),
         "v2" => Ok(ProxyHeader::Version2),

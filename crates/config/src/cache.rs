@@ -21,7 +21,7 @@ use crate::portions::Portions;
 use crate::schema::{Config, Include, Site};
 use crate::shared_list::SharedList;
 use crate::source::Source;
-use crate::taken::Taken;
+use crate::taken::TakenNames;
 
 /// LIMIT: a file that was changed so lately is read again the next time, as one more change might have the same time.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub struct Cache {
     /// The sites of the configuration that was read last, those of the main file first.
     sites: SharedList<Arc<Site>>,
     /// What their sites have that no other may have; made when it is first asked for.
-    taken: Option<Taken>,
+    taken: Option<TakenNames>,
     /// Where the offsets of the next text begin; those of texts that are kept stay what they are.
     next: Option<usize>,
 }
@@ -148,11 +148,11 @@ impl Cache {
     }
 
     /// What all sites have that no other may have. It is gone from here until it is given back.
-    pub(crate) fn take_taken(&mut self) -> Option<Taken> {
+    pub(crate) fn take_taken(&mut self) -> Option<TakenNames> {
         self.taken.take()
     }
 
-    pub(crate) fn give_back(&mut self, taken: Taken) {
+    pub(crate) fn give_back(&mut self, taken: TakenNames) {
         self.taken = Some(taken);
     }
 

@@ -29,7 +29,7 @@ use crate::raw::site::RawSite;
 use crate::rules::SITE_FILES_MAX;
 use crate::schema::Config;
 use crate::source::Source;
-use crate::taken::Taken;
+use crate::taken::TakenNames;
 use crate::{check, document, files};
 
 /// What becomes of files whose changes nobody sees.
@@ -42,13 +42,13 @@ pub(crate) enum Unseen {
 }
 
 /// What has changed, and was found right beside all else.
-pub(crate) struct Changed {
+pub(crate) struct ChangedFiles {
     main: String,
     gone: Vec<OsString>,
     /// The main file with the files that have changed.
     small: Config,
     read: Vec<ReadFile>,
-    taken: Taken,
+    taken: TakenNames,
     problems: Problems,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn check(
     examine: &dyn Examine,
     cache: &mut Cache,
     (changed, unseen): (&BTreeSet<OsString>, Unseen),
-) -> Option<Changed> {
+) -> Option<ChangedFiles> {
     let name = path.display().to_string();
     let (main, dir) = files::read(path, &name).ok()?;
     if !cache.is_whole(&main) {
@@ -79,7 +79,7 @@ pub(crate) fn check(
     cache.next().into_iter().for_each(|next| problems.go_on_at(next));
     let unseen = cache.unseen().filter(|_| unseen == Unseen::Looked);
     let names: BTreeSet<&OsString> = changed.iter().filter(|name| is_read(name)).chain(unseen).collect();
-    let Looked { gone, new } = look(cache, &Opener::of(&dir), &names, &mut problems)?;
+    let LookedAtFiles { gone, new } = look(cache, &Opener::of(&dir), &names, &mut problems)?;
     let count = cache.files().len() - gone.len() + new.iter().filter(|file| is_unknown(cache, file)).count();
     if count > SITE_FILES_MAX || !problems.is_empty() {
         return None;
@@ -98,10 +98,10 @@ pub(crate) fn check(
         return None;
     }
     let (small, read) = raw.finish(&dir)?;
-    Some(Changed { main, gone, small, read, taken, problems })
+    Some(ChangedFiles { main, gone, small, read, taken, problems })
 }
 
-impl Changed {
+impl ChangedFiles {
     /// The configuration with what has changed, which `cache` knows from here on.
     pub(crate) fn take_in(self, path: &Path, cache: &mut Cache) -> (Config, Source) {
         let Self { main, gone, small, read, taken, problems } = self;
@@ -113,7 +113,7 @@ impl Changed {
 }
 
 /// Files of these names, as they are now.
-struct Looked {
+struct LookedAtFiles {
     gone: Vec<OsString>,
     new: Vec<SiteFile>,
 }
@@ -123,7 +123,7 @@ fn look(
     opener: &Opener,
     names: &BTreeSet<&OsString>,
     problems: &mut Problems,
-) -> Option<Looked> {
+) -> Option<LookedAtFiles> {
     let (folder, before) = cache.folder()?;
     let opened = File::from(opener.folder(Class::Own, folder).ok()?);
     let found = opened.metadata().ok()?;
@@ -134,7 +134,7 @@ fn look(
     let folder = At::new(folder.clone(), 0);
     let owner = Some(found.uid());
     let of_folder = InFolder { folder: &folder, opened: &opened, opener, owner, cache };
-    let mut looked = Looked { gone: Vec::new(), new: Vec::new() };
+    let mut looked = LookedAtFiles { gone: Vec::new(), new: Vec::new() };
     for &name in names {
         let path = folder.value.join(name);
         match path.symlink_metadata() {
@@ -165,12 +165,12 @@ fn stand_beside(
     raw: &RawConfig,
     before: &[Rc<KnownFile>],
     problems: &mut Problems,
-) -> Option<Taken> {
+) -> Option<TakenNames> {
     let listeners = &raw.listeners;
     let mut taken = match cache.take_taken() {
         Some(taken) => taken,
         None => {
-            let (mut taken, mut sites) = (Taken::default(), cache.files().flat_map(|file| &file.sites));
+            let (mut taken, mut sites) = (TakenNames::default(), cache.files().flat_map(|file| &file.sites));
             sites.try_for_each(|(site, _)| taken.add(site, listeners))?;
             taken
         }

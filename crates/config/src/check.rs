@@ -16,7 +16,7 @@ use crate::place::{At, Origin};
 use crate::raw::site::{HasRoot, RawService, RawSite};
 use crate::raw::{ListedSite, RawConfig};
 use crate::rules::{ROLES, SOCKET_PATH_MAX};
-use crate::seen::Seen;
+use crate::seen::FirstSeen;
 use crate::{data, remote, worker};
 
 /// Every rule that needs no file system.
@@ -125,7 +125,7 @@ fn socket_path(raw: &RawConfig, problems: &mut Problems) {
 }
 
 fn listeners(raw: &RawConfig, problems: &mut Problems) {
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     for listener in &raw.listeners {
         let address = &listener.address;
         if let Some(first) = seen.first(address.value, address.offset) {
@@ -137,7 +137,7 @@ fn listeners(raw: &RawConfig, problems: &mut Problems) {
 }
 
 fn site_names(sites: &[ListedSite], problems: &mut Problems) {
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     for site in sites {
         let name = site.name.as_ref();
         if let Some(first) = name.and_then(|name| seen.first(name, site.offset)) {
@@ -183,7 +183,7 @@ fn routes(raw: &RawConfig, problems: &mut Problems) {
 
 /// What a site answers on are listeners that the file has, each once.
 fn listen(raw: &RawConfig, site: &RawSite, problems: &mut Problems) {
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     for address in site.listen.iter().flatten() {
         if let Some(first) = seen.first(address.value, address.offset) {
             let (label, place) = (&site.label, problems.place(first));
@@ -215,7 +215,7 @@ fn purpose(site: &RawSite, problems: &mut Problems) {
 }
 
 fn services(site: &RawSite, problems: &mut Problems) {
-    let (mut names, mut paths) = (Seen::new(), Seen::new());
+    let (mut names, mut paths) = (FirstSeen::new(), FirstSeen::new());
     for service in &site.services {
         let name = service.name.as_ref();
         if let Some(first) = name.and_then(|name| names.first(name, service.offset)) {

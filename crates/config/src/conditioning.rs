@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, networks, one_of, units};
+use crate::parse::{KeyFault, networks, one_of, units};
 use crate::place::At;
 use crate::programs;
 use crate::raw::{RawConditioning, RawFilter};
@@ -60,7 +60,7 @@ pub(crate) fn head_timeout_ms(policies: &Table<'_>, limits: &Table<'_>, problems
     narrow(policy.or(limit).map(|at| at.value).or(rules::HEAD_TIMEOUT_MS.default))
 }
 
-fn priority(text: &str) -> Result<Priority, Fault> {
+fn priority(text: &str) -> Result<Priority, KeyFault> {
     match text {
         "recency" => Ok(Priority::Recency),
         "fifo" => Ok(Priority::Fifo),
@@ -68,7 +68,7 @@ fn priority(text: &str) -> Result<Priority, Fault> {
     }
 }
 
-fn checks(text: &str) -> Result<Checks, Fault> {
+fn checks(text: &str) -> Result<Checks, KeyFault> {
     match text {
         "strict" => Ok(Checks::Strict),
         "standard" => Ok(Checks::Standard),

@@ -10,13 +10,13 @@ use suggest::closest;
 use crate::data_schema::{DataSource, Database, DatabaseServer, Engine};
 use crate::decode::{Entry, Table};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, names, one_of, web};
+use crate::parse::{KeyFault, names, one_of, web};
 use crate::raw::parts::{RawData, RawDatabase};
 use crate::raw::site::RawSite;
 use crate::remote::{self, REMOTE};
 use crate::rules;
 use crate::schema::Server;
-use crate::seen::Seen;
+use crate::seen::FirstSeen;
 use crate::statics_schema::Target;
 
 /// The word of `engine` for what holds without it: a file, and no server.
@@ -27,7 +27,7 @@ const OF_SERVER: [&str; 8] =
 
 /// What `engine` says.
 #[derive(Clone, Copy)]
-enum Kind {
+enum EngineKind {
     Sqlite,
     Server(Engine),
     Remote,
@@ -91,10 +91,10 @@ fn source(mut table: Table<'_>, dir: &Path, problems: &mut Problems) -> RawData 
 fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<RawDatabase> {
     let kind = match table.get("engine") {
         Some(entry) => entry.parsed(kind, problems)?.value,
-        None => Kind::Sqlite,
+        None => EngineKind::Sqlite,
     };
     match kind {
-        Kind::Sqlite => {
+        EngineKind::Sqlite => {
             for entry in OF_SERVER.iter().filter_map(|key| table.get(key)) {
                 let message = format!("`{}` goes with a database server, and this is SQLite's", entry.key());
                 let help =
@@ -103,8 +103,8 @@ fn database(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> Option<Ra
             }
             Some(RawDatabase::Sqlite)
         }
-        Kind::Server(engine) => database_server(table, engine, dir, problems).map(RawDatabase::Server),
-        Kind::Remote => remote::target(table, dir, problems).map(RawDatabase::Remote),
+        EngineKind::Server(engine) => database_server(table, engine, dir, problems).map(RawDatabase::Server),
+        EngineKind::Remote => remote::target(table, dir, problems).map(RawDatabase::Remote),
     }
 }
 
@@ -184,13 +184,13 @@ fn server_of(
     Some(target)
 }
 
-fn kind(text: &str) -> Result<Kind, Fault> {
+fn kind(text: &str) -> Result<EngineKind, KeyFault> {
     match text {
-        SQLITE => return Ok(Kind::Sqlite),
-        REMOTE => return Ok(Kind::Remote),
+        SQLITE => return Ok(EngineKind::Sqlite),
+        REMOTE => return Ok(EngineKind::Remote),
         _ => {}
     }
-    Engine::of(text).map(Kind::Server).ok_or_else(|| {
+    Engine::of(text).map(EngineKind::Server).ok_or_else(|| {
         let near = match text {
             "postgres" | "pg" => "postgresql",
             "mariadb" => "mysql",
@@ -204,19 +204,19 @@ fn kind(text: &str) -> Result<Kind, Fault> {
 }
 
 /// The name of a database or of a user.
-fn login_name(text: &str) -> Result<(), Fault> {
+fn login_name(text: &str) -> Result<(), KeyFault> {
     names::no_nul(text)?;
     match text.len() {
         1..=rules::LOGIN_NAME_MAX => Ok(()),
         bytes => {
-            Err(Fault::new(format!("it has 1 to {} bytes, and this has {bytes}", rules::LOGIN_NAME_MAX)))
+            Err(KeyFault::new(format!("it has 1 to {} bytes, and this has {bytes}", rules::LOGIN_NAME_MAX)))
         }
     }
 }
 
 /// Data sources have names of their own, and services name those that there are.
 pub(crate) fn check(site: &RawSite, problems: &mut Problems) {
-    let mut names = Seen::new();
+    let mut names = FirstSeen::new();
     for data in &site.data {
         let first = data.name.as_ref().and_then(|name| names.first(name, data.offset));
         if let Some(first) = first {
@@ -226,7 +226,7 @@ pub(crate) fn check(site: &RawSite, problems: &mut Problems) {
     }
     let known: Vec<&str> = site.data.iter().filter_map(|data| data.name.as_deref()).collect();
     for service in &site.services {
-        let mut wanted = Seen::new();
+        let mut wanted = FirstSeen::new();
         for name in &service.data {
             let (shown, label) = (quote(&name.value), &service.label);
             if let Some(first) = wanted.first(&name.value, name.offset) {

@@ -91,7 +91,7 @@ impl Diagnostics {
 }
 
 /// A mistake, and what says which file is to blame.
-struct Found {
+struct BlamedMistake {
     offset: usize,
     diagnostic: Diagnostic,
     /// The file, if the mistake is told at another place than in it.
@@ -137,7 +137,7 @@ pub(crate) struct Problems {
     numbers: BTreeMap<usize, usize>,
     /// The offset of the first byte of the next text.
     next: usize,
-    found: Vec<Found>,
+    found: Vec<BlamedMistake>,
     /// How many of these there were before the last text.
     found_before: usize,
     warnings: Vec<(usize, Diagnostic)>,
@@ -147,7 +147,7 @@ pub(crate) struct Problems {
     /// How many conflicts two texts have.
     conflict_counts: BTreeMap<(usize, usize), usize>,
     /// Lines of which all has been said: what the parser made of a broken value is not the operator's.
-    settled: BTreeSet<Line>,
+    settled: BTreeSet<LineRef>,
 }
 
 /// The text of a file. The offsets of all texts are one range of numbers, so that a place is a number.
@@ -173,7 +173,7 @@ impl Text {
 }
 
 /// A line: the number of its text, and its number there, from 1.
-pub(crate) type Line = (usize, usize);
+pub(crate) type LineRef = (usize, usize);
 
 impl Problems {
     pub(crate) fn new(file: &str, text: &str) -> Problems {
@@ -300,7 +300,7 @@ impl Problems {
     }
 
     /// The line of an offset.
-    pub(crate) fn line(&self, offset: usize) -> Line {
+    pub(crate) fn line(&self, offset: usize) -> LineRef {
         let text = self.number(offset);
         let Text { base, lines, .. } = &*self.texts[text];
         (text, lines.partition_point(|start| base + start <= offset).max(1))
@@ -316,7 +316,7 @@ impl Problems {
         let last = self.texts.len() - 1;
         // There may be thousands of files, and in those before nothing was found of the last one.
         let lines = self.found.iter().skip(self.found_before).map(|found| self.line(found.offset));
-        let lines: Vec<Line> = lines.filter(|line| line.0 == last).collect();
+        let lines: Vec<LineRef> = lines.filter(|line| line.0 == last).collect();
         self.settled.extend(lines);
     }
 
@@ -345,7 +345,7 @@ impl Problems {
     /// Which file has which mistake, in the order in which they were found.
     pub(crate) fn blames(&self) -> Vec<Blame> {
         let file = |offset| self.texts[self.number(offset)].file.clone();
-        let blame = |found: &Found| Blame {
+        let blame = |found: &BlamedMistake| Blame {
             file: found.of.clone().unwrap_or_else(|| file(found.offset)),
             diagnostic: found.diagnostic.clone(),
             conflict: found.conflict.as_ref().map(|(other, what)| {
@@ -370,7 +370,7 @@ impl Problems {
     fn push(&mut self, offset: usize, message: String, helps: Vec<String>) {
         if !self.settled.contains(&self.line(offset)) {
             let mistake = self.diagnostic(Severity::Error, offset, message, helps);
-            self.found.push(Found { offset, diagnostic: mistake, of: None, conflict: None });
+            self.found.push(BlamedMistake { offset, diagnostic: mistake, of: None, conflict: None });
         }
     }
 
@@ -390,7 +390,7 @@ impl Problems {
         found.into_iter().map(|(_, diagnostic)| diagnostic).collect()
     }
 
-    fn position(&self, offset: usize) -> (Line, usize) {
+    fn position(&self, offset: usize) -> (LineRef, usize) {
         let (number, line) = self.line(offset);
         let text = &self.texts[number];
         let start = text.lines.get(line - 1).copied().unwrap_or(0);

@@ -26,7 +26,7 @@ const SYNTAX_ERRORS_MAX: usize = 10;
 pub(crate) type ReadFolder<'c> = &'c dyn Fn(&At<PathBuf>, &mut Problems) -> Vec<SiteFile>;
 
 /// A text with what the parser makes of it.
-struct Parsed<'t> {
+struct ParsedText<'t> {
     text: &'t str,
     /// What the offsets of this text begin with.
     base: usize,
@@ -34,9 +34,9 @@ struct Parsed<'t> {
 }
 
 /// Parses a text; `None` if the syntax left nothing to decode.
-fn parse<'t>(text: &'t str, base: usize, problems: &mut Problems) -> Option<Parsed<'t>> {
+fn parse<'t>(text: &'t str, base: usize, problems: &mut Problems) -> Option<ParsedText<'t>> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let parsed = Parsed { text, base, document };
+    let parsed = ParsedText { text, base, document };
     parsed.report_syntax(&errors, problems);
     problems.settle();
     errors.iter().all(leaves_the_rest_sound).then_some(parsed)
@@ -183,7 +183,7 @@ fn is_duplicate(error: &Error) -> bool {
     error.message() == "duplicate key"
 }
 
-impl Parsed<'_> {
+impl ParsedText<'_> {
     /// One message a line: the first tells what is wrong, the others are its echo.
     fn report_syntax(&self, errors: &[Error], problems: &mut Problems) {
         let Self { text, base, .. } = *self;

@@ -25,29 +25,31 @@ use crate::statics_schema::{Action, Target};
 
 /// The file's text and its absolute folder.
 pub(crate) fn read(path: &Path, name: &str) -> Result<(String, PathBuf), Diagnostics> {
-    let refused = |why: Unread| match why {
-        Unread::NotUtf8(error) => not_utf8(name, error),
-        Unread::TooLarge => Diagnostics::of_file(name, why.to_string(), "check that this is the right file"),
-        Unread::Io(_) | Unread::NotAFile => {
+    let refused = |why: FileFault| match why {
+        FileFault::NotUtf8(error) => not_utf8(name, error),
+        FileFault::TooLarge => {
+            Diagnostics::of_file(name, why.to_string(), "check that this is the right file")
+        }
+        FileFault::Io(_) | FileFault::NotAFile => {
             let help = "give the path of a configuration file that this user may read";
             Diagnostics::of_file(name, why.to_string(), help)
         }
     };
-    let absolute = std::path::absolute(path).map_err(Unread::Io).map_err(refused)?;
+    let absolute = std::path::absolute(path).map_err(FileFault::Io).map_err(refused)?;
     let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
     Ok((text(path).map_err(refused)?, dir))
 }
 
 /// Why a file has no text.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum FileFault {
     Io(std::io::Error),
     NotAFile,
     TooLarge,
     NotUtf8(std::string::FromUtf8Error),
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "cannot read it: {error}"),
@@ -64,24 +66,24 @@ impl fmt::Display for Unread {
 
 /// The text of a file that was named on the command line. Nothing but a file: what else there is would keep the
 /// launcher waiting.
-pub(crate) fn text(path: &Path) -> Result<String, Unread> {
+pub(crate) fn text(path: &Path) -> Result<String, FileFault> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = File::options().read(true).custom_flags(flags).open(path).map_err(Unread::Io)?;
-    match file.metadata().map_err(Unread::Io)? {
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(FileFault::Io)?;
+    match file.metadata().map_err(FileFault::Io)? {
         // A folder has always been one that cannot be read.
         found if found.is_file() || found.is_dir() => text_of(&file, found.len()),
-        _ => Err(Unread::NotAFile),
+        _ => Err(FileFault::NotAFile),
     }
 }
 
 /// The text of a regular file that is open, and has about this size: it is read in one go.
-pub(crate) fn text_of(file: &File, size: u64) -> Result<String, Unread> {
+pub(crate) fn text_of(file: &File, size: u64) -> Result<String, FileFault> {
     let mut bytes = Vec::with_capacity(size.min(FILE_BYTES_MAX) as usize + 1);
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Unread::Io)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(FileFault::Io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(Unread::TooLarge);
+        return Err(FileFault::TooLarge);
     }
-    String::from_utf8(bytes).map_err(Unread::NotUtf8)
+    String::from_utf8(bytes).map_err(FileFault::NotUtf8)
 }
 
 fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {

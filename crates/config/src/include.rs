@@ -17,7 +17,7 @@ use crate::diagnostic::{Problems, show_path};
 use crate::files;
 use crate::known::{Content, SiteFile};
 use crate::lexical::lexical;
-use crate::parse::{Fault, names};
+use crate::parse::{KeyFault, names};
 use crate::paths::{Class, Opener, PathFault};
 use crate::place::At;
 use crate::rules::SITE_FILES_MAX;
@@ -26,7 +26,7 @@ use crate::rules::SITE_FILES_MAX;
 pub const SUFFIX: &str = ".toml";
 
 /// The folder of `FOLDER/*.toml`.
-pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
+pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, KeyFault> {
     let rule = "what is included are the `.toml` files of a folder";
     let folder = text.strip_suffix("/*.toml").filter(|folder| !folder.contains(['*', '?', '[', '{']));
     let Some(folder) = folder else {
@@ -34,7 +34,7 @@ pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
         let near = near.rsplit_once("/*").map_or(near, |(folder, _)| folder).trim_end_matches('/');
         let good = !near.is_empty() && !near.contains(['*', '?', '[', '{']) && !near.ends_with(SUFFIX);
         let near = if good { near } else { "sites" };
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             rule,
             format!("write for example `\"{}/*.toml\"`", near.escape_debug()),
         ));
@@ -46,7 +46,7 @@ pub(crate) fn folder(text: &str, dir: &Path) -> Result<PathBuf, Fault> {
     // The file itself would be one of its own sites.
     if lexical(&folder) == lexical(dir) {
         let rule = "the files of sites are in a folder of their own, not beside this file";
-        return Err(Fault::with_help(rule, "write for example `\"sites/*.toml\"`"));
+        return Err(KeyFault::with_help(rule, "write for example `\"sites/*.toml\"`"));
     }
     Ok(folder)
 }
@@ -68,7 +68,7 @@ pub(crate) fn read(
 }
 
 /// A file of a folder, before it is looked at.
-pub(crate) struct Listed {
+pub(crate) struct ListedFile {
     pub(crate) name: OsString,
     pub(crate) is_link: bool,
     /// Whether it is a regular file of the folder itself.
@@ -80,7 +80,7 @@ pub(crate) fn listed(
     folder: &At<PathBuf>,
     opener: &Opener,
     problems: &mut Problems,
-) -> Option<(File, Vec<Listed>)> {
+) -> Option<(File, Vec<ListedFile>)> {
     let opened = match opener.folder(Class::Own, &folder.value) {
         Ok(opened) => File::from(opened),
         Err(fault) => {
@@ -123,7 +123,7 @@ pub(crate) fn is_read(name: &OsStr) -> bool {
 }
 
 /// The names of the files, and of what kind each is.
-pub(crate) fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
+pub(crate) fn list(folder: &File) -> std::io::Result<Vec<ListedFile>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))? {
         let entry = entry?;
@@ -131,7 +131,7 @@ pub(crate) fn list(folder: &File) -> std::io::Result<Vec<Listed>> {
         if is_read(&name) {
             let kind = entry.file_type().ok();
             let is_link = kind.is_some_and(|kind| kind.is_symlink());
-            names.push(Listed { name, is_link, is_plain: kind.is_some_and(|kind| kind.is_file()) });
+            names.push(ListedFile { name, is_link, is_plain: kind.is_some_and(|kind| kind.is_file()) });
         }
     }
     Ok(names)
@@ -176,10 +176,10 @@ impl<'c> InFolder<'c> {
             return Some(known);
         }
         // Before the file is read: what is written meanwhile is read the next time.
-        let read = self.open(name, is_link).map_err(files::Unread::Io).and_then(|file| {
-            let found = file.metadata().map_err(files::Unread::Io)?;
+        let read = self.open(name, is_link).map_err(files::FileFault::Io).and_then(|file| {
+            let found = file.metadata().map_err(files::FileFault::Io)?;
             if !found.is_file() {
-                return Err(files::Unread::NotAFile);
+                return Err(files::FileFault::NotAFile);
             }
             let stamp = FileVersion::of(&found);
             safe(&path, (found.uid(), found.mode()), self.owner, offset, problems);

@@ -24,13 +24,13 @@ use sys::file_version::FileVersion;
 pub use wire::StandIn;
 
 use crate::cache::Cache;
-use crate::changed::{Changed, Unseen};
+use crate::changed::{ChangedFiles, Unseen};
 use crate::diagnostic::{Blame, Diagnostic, Diagnostics, Problems};
 use crate::examine::Examine;
 use crate::include;
 use crate::judge::contest::Loser;
 pub use crate::judge::state::{Before, Judgement, Tolerance};
-use crate::judge::state::{Judge, Left, Stage};
+use crate::judge::state::{Judge, LeftFile, SearchStage};
 use crate::known::{Content, SiteFile};
 use crate::paths::Opener;
 use crate::place::At;
@@ -159,7 +159,7 @@ fn quickly(
     examine: &dyn Examine,
     (cache, changed): (&mut Cache, Option<&BTreeSet<OsString>>),
     judgement: &Judgement<'_>,
-) -> Option<Changed> {
+) -> Option<ChangedFiles> {
     if !judgement.refused.is_empty() {
         return None;
     }
@@ -305,23 +305,23 @@ impl<'j> Judge<'j> {
         let stage = self.left.get(name).map(|left| left.stage);
         let (next, content) = match (stage, self.judgement.before) {
             (None, Before::Running(_)) => match self.running_content(name, cache) {
-                Some(content) => (Stage::Before, Some(content)),
-                None => (Stage::Nothing, None),
+                Some(content) => (SearchStage::Before, Some(content)),
+                None => (SearchStage::Nothing, None),
             },
             (None, Before::Kept(_)) => match self.kept(name) {
-                Some(text) => (Stage::Before, Some(Content::Text(text))),
-                None => (Stage::Waiting, None),
+                Some(text) => (SearchStage::Before, Some(Content::Text(text))),
+                None => (SearchStage::Waiting, None),
             },
-            (None, Before::Nothing) => (Stage::Nothing, None),
-            (Some(Stage::Before), Before::Kept(_)) => (Stage::Waiting, None),
-            (Some(Stage::Closed(state::Tls::Theirs)), _) => {
-                (Stage::Closed(state::Tls::None), self.closed_again(name))
+            (None, Before::Nothing) => (SearchStage::Nothing, None),
+            (Some(SearchStage::Before), Before::Kept(_)) => (SearchStage::Waiting, None),
+            (Some(SearchStage::Closed(state::Tls::Theirs)), _) => {
+                (SearchStage::Closed(state::Tls::None), self.closed_again(name))
             }
-            (Some(Stage::Closed(state::Tls::None)), _) => (Stage::Nothing, None),
-            (Some(Stage::Before | Stage::Waiting | Stage::Nothing), _) => return false,
+            (Some(SearchStage::Closed(state::Tls::None)), _) => (SearchStage::Nothing, None),
+            (Some(SearchStage::Before | SearchStage::Waiting | SearchStage::Nothing), _) => return false,
         };
         let left = self.left.entry(name.to_owned());
-        let left = left.or_insert_with(|| Left { stage: next, content: None, reasons: Vec::new() });
+        let left = left.or_insert_with(|| LeftFile { stage: next, content: None, reasons: Vec::new() });
         // What was wrong with something that was to stand in is nothing that the operator has to correct.
         if stage.is_none() {
             left.reasons.push(reason);
@@ -337,13 +337,13 @@ impl<'j> Judge<'j> {
             let file = folder.join(name);
             let (sites, hosts, is_whole) = self.said_of(name, left);
             let stand_in = match (left.stage, self.judgement.before) {
-                (Stage::Before, _) if left.content.as_ref().is_some_and(closed::is_closed) => {
+                (SearchStage::Before, _) if left.content.as_ref().is_some_and(closed::is_closed) => {
                     StandIn::Unavailable
                 }
-                (Stage::Before, Before::Running(_)) => StandIn::Running,
-                (Stage::Before, _) => StandIn::LastGood,
-                (Stage::Closed(_), _) => StandIn::Unavailable,
-                (Stage::Waiting | Stage::Nothing, _) => StandIn::Nothing,
+                (SearchStage::Before, Before::Running(_)) => StandIn::Running,
+                (SearchStage::Before, _) => StandIn::LastGood,
+                (SearchStage::Closed(_), _) => StandIn::Unavailable,
+                (SearchStage::Waiting | SearchStage::Nothing, _) => StandIn::Nothing,
             };
             LeftOut { file, stand_in, sites, hosts, is_whole, reason: left.reasons.join("\n") }
         });

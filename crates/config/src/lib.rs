@@ -68,8 +68,8 @@ pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use judge::{Before, Judged, Judgement, LeftOut, StandIn, Tolerance};
 pub use lexical::lexical;
 pub use paths::{
-    ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner, Placed,
-    Versions, class_of, open_beside, open_here,
+    ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner,
+    Placement, Versions, class_of, open_beside, open_here,
 };
 pub use raw::site::DOOR;
 pub use rewrite::Matcher;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::cache::Cache;
 use crate::diagnostic::{Diagnostics, Problems};
 use crate::document;
-use crate::include::{self, InFolder, Listed};
+use crate::include::{self, InFolder, ListedFile};
 use crate::known::ReadFile;
 use crate::paths::Opener;
 use crate::place::At;
@@ -68,7 +68,8 @@ impl Config {
         let texts = opened.as_ref().zip(listed).map(|(opened, listed)| Texts::read(opened, listed));
         let texts = texts.unwrap_or_default();
         let kin = Kin::new(names, folder.get().map(|folder| &*folder.value), &raw.server);
-        let mut part = Part { kin, main: vec![Near::Far; raw.sites.len()], texts, decoded: Vec::new() };
+        let mut part =
+            PartialConfig { kin, main: vec![Near::Far; raw.sites.len()], texts, decoded: Vec::new() };
         if !problems.is_empty() || part.grow(&raw, of_folder.as_ref(), &mut problems).is_none() {
             return Err(problems.into_diagnostics());
         }
@@ -81,23 +82,23 @@ impl Config {
 }
 
 /// A file that was decoded.
-struct Decoded {
+struct DecodedFile {
     file: ReadFile,
     sites: Vec<ListedSite>,
     near: Near,
 }
 
 /// The part, as it is being found out.
-struct Part {
+struct PartialConfig {
     kin: Kin,
     /// How near each site of the main file is.
     main: Vec<Near>,
     /// Files that have not been decoded.
     texts: Texts,
-    decoded: Vec<Decoded>,
+    decoded: Vec<DecodedFile>,
 }
 
-impl Part {
+impl PartialConfig {
     /// Finds all that has to do with what has been found so far, until there is no more. `None` if a file cannot be
     /// decoded.
     fn grow(
@@ -112,7 +113,7 @@ impl Part {
             for (near, site) in self.main.iter_mut().zip(&raw.sites) {
                 grows |= self.kin.take(near, std::slice::from_ref(site));
             }
-            for Decoded { near, sites, .. } in &mut self.decoded {
+            for DecodedFile { near, sites, .. } in &mut self.decoded {
                 grows |= self.kin.take(near, sites);
             }
             // As much as before would be found.
@@ -120,10 +121,10 @@ impl Part {
                 return Some(());
             }
             let kin = &self.kin;
-            for Listed { name, is_link, .. } in self.texts.take(|text| kin.may_be_in(text)) {
+            for ListedFile { name, is_link, .. } in self.texts.take(|text| kin.may_be_in(text)) {
                 let file = folder?.file(&name, is_link, problems)?;
                 let (mut files, sites) = document::include_sites(vec![file], problems)?;
-                self.decoded.push(Decoded { file: files.pop()?, sites, near: Near::Far });
+                self.decoded.push(DecodedFile { file: files.pop()?, sites, near: Near::Far });
             }
         }
     }
@@ -146,7 +147,7 @@ impl Part {
         let mut decoded = self.decoded;
         decoded.retain(|decoded| decoded.near != Near::Far);
         decoded.sort_by(|one, two| one.file.path.file_name().cmp(&two.file.path.file_name()));
-        for Decoded { file, sites, .. } in decoded {
+        for DecodedFile { file, sites, .. } in decoded {
             raw.sites.extend(sites);
             raw.include.as_mut().into_iter().for_each(|include| include.files.push(file.clone()));
         }

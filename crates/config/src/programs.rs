@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, names};
+use crate::parse::{KeyFault, names};
 use crate::place::At;
 use crate::rules;
 use crate::schema::{Recycle, Workers};
@@ -38,9 +38,9 @@ pub(crate) fn command_of(
     Some((std::iter::once(named).chain(arguments).collect(), program?))
 }
 
-fn program_path(text: &str) -> Result<(), Fault> {
+fn program_path(text: &str) -> Result<(), KeyFault> {
     if text.is_empty() {
-        return Err(Fault::new("the program's path is empty"));
+        return Err(KeyFault::new("the program's path is empty"));
     }
     names::literal(text)?;
     names::no_nul(text)

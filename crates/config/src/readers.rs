@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, narrow};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, grants, names};
+use crate::parse::{KeyFault, grants, names};
 use crate::place::At;
 use crate::programs::{folders, workers};
 use crate::rules::Bounds;
@@ -112,7 +112,7 @@ pub(crate) struct Bytes32(pub(crate) &'static Bounds);
 /// A duration that stands in two tables, and is read where both are known.
 pub(crate) struct ReadElsewhere(pub(crate) &'static Bounds);
 /// A string of this rule, or none.
-pub(crate) struct OptionalText(pub(crate) fn(&str) -> Result<(), Fault>);
+pub(crate) struct OptionalText(pub(crate) fn(&str) -> Result<(), KeyFault>);
 /// Names.
 pub(crate) struct NameList;
 /// FolderList, absolute or from the file's folder on.

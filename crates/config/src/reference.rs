@@ -12,7 +12,7 @@ mod site;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use self::row::{Reload, Row, Setter};
+use self::row::{KeyRow, Reload, Setter};
 use crate::rules;
 
 const BEGIN: &str = "<!-- keys of ";
@@ -20,7 +20,7 @@ const END: &str = "<!-- end -->";
 const HEADER: &str = "| key | type | default | reload | by | rule |\n| --- | --- | --- | --- | --- | --- |\n";
 
 /// A table of the page: its keys in `rules`, the columns of most of them, and the rows, which tables may share.
-type PageTable = (rules::Keys, (Reload, Setter), &'static [&'static [Row]]);
+type PageTable = (rules::Keys, (Reload, Setter), &'static [&'static [KeyRow]]);
 
 /// The tables of the page.
 const PAGE: &[PageTable] = &[
@@ -44,7 +44,7 @@ fn page() -> PathBuf {
 }
 
 /// Every row with its table, and what holds for most keys of the table.
-fn rows_of_page() -> impl Iterator<Item = (&'static str, (Reload, Setter), &'static Row)> {
+fn rows_of_page() -> impl Iterator<Item = (&'static str, (Reload, Setter), &'static KeyRow)> {
     let rows = |(table, of_table, rows): &'static PageTable| {
         rows.iter().copied().flatten().map(|row| (table.0, *of_table, row))
     };
@@ -52,7 +52,7 @@ fn rows_of_page() -> impl Iterator<Item = (&'static str, (Reload, Setter), &'sta
 }
 
 /// The default of a key as the page has it.
-fn default_of(rows: &[Row], key: &str) -> &'static str {
+fn default_of(rows: &[KeyRow], key: &str) -> &'static str {
     rows.iter().find(|row| row.keys == key).unwrap().default
 }
 
@@ -62,7 +62,7 @@ fn every_key_has_a_row_and_every_row_a_key() {
     let tables = rules::TABLES.iter().map(|table| table.0).filter(|name| *name != rules::ROOT.0);
     assert_eq!(described, tables.collect());
     for (table, _, rows) in PAGE {
-        let cells: Vec<String> = rows.iter().copied().flatten().map(Row::first_cell).collect();
+        let cells: Vec<String> = rows.iter().copied().flatten().map(KeyRow::first_cell).collect();
         let mut named: Vec<&str> = cells.iter().flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         let mut known = table.1.to_vec();
         named.sort_unstable();
@@ -101,9 +101,9 @@ fn keep(path: &Path, written: &str, text: &str) {
 
 /// The keys of which a reload does the same, by their tables; a table of which all keys are alike stands for them.
 fn keys_of(reload: Reload) -> String {
-    let is_so = |of_table: Reload, row: &Row| row.reload.unwrap_or(of_table) == reload;
+    let is_so = |of_table: Reload, row: &KeyRow| row.reload.unwrap_or(of_table) == reload;
     let of_table = |(table, (of_table, _), rows): &PageTable| {
-        let rows: Vec<&Row> = rows.iter().copied().flatten().collect();
+        let rows: Vec<&KeyRow> = rows.iter().copied().flatten().collect();
         let keys: Vec<String> =
             rows.iter().filter(|row| is_so(*of_table, row)).map(|row| row.first_cell()).collect();
         let header = if table.0.contains('`') { table.0.to_owned() } else { format!("`{}`", table.0) };
@@ -203,7 +203,7 @@ fn every_key_with_a_path_has_a_class() {
     let mut found: BTreeSet<(&str, &str)> = [("", "include")].into();
     for (table, _, rows) in PAGE {
         for row in rows.iter().copied().flatten() {
-            let row::Value::Other(kind) = row.value else { continue };
+            let row::KeyValue::Other(kind) = row.value else { continue };
             if !is_path(kind) {
                 continue;
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::decode::{Table, narrow};
 use crate::diagnostic::Problems;
 use crate::keys::{limits_keys, plain_reading, restart_keys};
-use crate::parse::{Fault, hosts, networks, one_of, units};
+use crate::parse::{KeyFault, hosts, networks, one_of, units};
 use crate::place::At;
 use crate::raw::{RawListener, RawServer};
 use crate::readers::{Bytes, Bytes32, Count, Duration, KeyReader, ReadElsewhere, TableSource};
@@ -55,7 +55,7 @@ pub(crate) fn start(table: &Table<'_>, problems: &mut Problems) -> Option<Start>
         "always" => Ok(Start::Always),
         "on-demand" => Ok(Start::OnDemand),
         // Planned once: decision 77.
-        "standby" => Err(Fault::with_help(
+        "standby" => Err(KeyFault::with_help(
             "processes of sites start always, on-demand; one that waits in its jail without its program would save some \
              milliseconds of a first request, and cost half the memory of one that runs",
             "write `start = \"on-demand\"`, or `start = \"always\"` where milliseconds count",
@@ -65,7 +65,7 @@ pub(crate) fn start(table: &Table<'_>, problems: &mut Problems) -> Option<Start>
     table.get("start").and_then(|entry| entry.parsed(word, problems)).map(|start| start.value)
 }
 
-fn isolation(text: &str) -> Result<Isolation, Fault> {
+fn isolation(text: &str) -> Result<Isolation, KeyFault> {
     match text {
         "strict" => Ok(Isolation::Strict),
         "degraded" => Ok(Isolation::Degraded),
@@ -168,7 +168,7 @@ pub(crate) fn log(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> (Lo
     (log, error_file)
 }
 
-fn access_format(text: &str) -> Result<AccessFormat, Fault> {
+fn access_format(text: &str) -> Result<AccessFormat, KeyFault> {
     match text {
         "common" => Ok(AccessFormat::Common),
         "combined" => Ok(AccessFormat::Combined),

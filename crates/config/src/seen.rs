@@ -8,11 +8,11 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 /// Things seen so far, with the place of the first of each.
-pub(crate) struct Seen<K>(HashMap<K, usize>);
+pub(crate) struct FirstSeen<K>(HashMap<K, usize>);
 
-impl<K: Hash + Eq> Seen<K> {
-    pub(crate) fn new() -> Seen<K> {
-        Seen(HashMap::new())
+impl<K: Hash + Eq> FirstSeen<K> {
+    pub(crate) fn new() -> FirstSeen<K> {
+        FirstSeen(HashMap::new())
     }
 
     /// The place where `key` was first seen; `None` if that is here.

@@ -6,7 +6,7 @@
 
 use crate::decode::{Entry, Table, exactly, narrow};
 use crate::diagnostic::{Problems, quote};
-use crate::parse::{Fault, one_of, web};
+use crate::parse::{KeyFault, one_of, web};
 use crate::rules;
 use crate::statics_schema::{Compress, Encoding, Statics};
 
@@ -30,7 +30,7 @@ pub(crate) fn statics(table: &Table<'_>, problems: &mut Problems) -> Statics {
 fn strings(
     table: &Table<'_>,
     key: &str,
-    rule: fn(&str) -> Result<(), Fault>,
+    rule: fn(&str) -> Result<(), KeyFault>,
     problems: &mut Problems,
 ) -> Vec<String> {
     let strings = table.get(key).and_then(|entry| entry.strings(rule, problems));
@@ -96,7 +96,7 @@ fn encodings(entry: &Entry<'_>, problems: &mut Problems) -> Vec<Encoding> {
     encodings
 }
 
-fn encoding(text: &str) -> Result<Encoding, Fault> {
+fn encoding(text: &str) -> Result<Encoding, KeyFault> {
     match text {
         "br" => Ok(Encoding::Br),
         "zstd" => Ok(Encoding::Zstd),
@@ -108,9 +108,10 @@ fn encoding(text: &str) -> Result<Encoding, Fault> {
 fn pages(entry: &Entry<'_>, problems: &mut Problems) -> Vec<(u16, String)> {
     let status = |text: &str| match text.parse::<u16>() {
         Ok(400..=599) if text.len() == 3 => Ok(()),
-        _ => {
-            Err(Fault::with_help("an error's status is 400 to 599", "write for example `404 = \"404.html\"`"))
-        }
+        _ => Err(KeyFault::with_help(
+            "an error's status is 400 to 599",
+            "write for example `404 = \"404.html\"`",
+        )),
     };
     let form = ("a table of files", "{ 404 = \"404.html\" }");
     let pages = entry.pairs(form, status, web::below_root, problems);

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::needs::Needs;
 use crate::raw::RawListener;
-use crate::raw::site::{RawSite, Resolved};
+use crate::raw::site::{RawSite, SitePaths};
 use crate::tls;
 use crate::worker::log_of;
 
@@ -51,12 +51,12 @@ impl Hasher for Same {
 /// See the file's head.
 #[cfg_attr(test, derive(Clone))]
 #[derive(Default)]
-pub(crate) struct Taken {
+pub(crate) struct TakenNames {
     counts: HashMap<u64, u32, BuildHasherDefault<Same>>,
     needs: Needs,
 }
 
-impl Taken {
+impl TakenNames {
     /// How many uids these sites need.
     pub(crate) fn needs(&self) -> Needs {
         self.needs
@@ -120,7 +120,7 @@ fn number(key: &Key<'_>) -> u64 {
 }
 
 /// What a site has.
-fn keys<'s>(site: &'s RawSite, resolved: &'s Resolved, listeners: &[RawListener]) -> Vec<Key<'s>> {
+fn keys<'s>(site: &'s RawSite, resolved: &'s SitePaths, listeners: &[RawListener]) -> Vec<Key<'s>> {
     let mut keys: Vec<Key<'s>> = site.name.iter().map(|name| Key::Name(name)).collect();
     let path = site.path.as_deref().unwrap_or_default();
     keys.extend(site.hosts.iter().map(|host| Key::Route(&host.value, path)));

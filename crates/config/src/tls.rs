@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::decode::{Entry, Table, exactly};
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, networks, one_of};
+use crate::parse::{KeyFault, networks, one_of};
 use crate::place::At;
 use crate::raw::parts::{RawCertificate, RawSiteTls};
 use crate::raw::site::RawSite;
@@ -68,7 +68,7 @@ fn tamper_ban(table: &Table<'_>, problems: &mut Problems) -> u32 {
     }
 }
 
-fn version(text: &str) -> Result<TlsVersion, Fault> {
+fn version(text: &str) -> Result<TlsVersion, KeyFault> {
     match text {
         "1.2" => Ok(TlsVersion::V12),
         "1.3" => Ok(TlsVersion::V13),
@@ -76,7 +76,7 @@ fn version(text: &str) -> Result<TlsVersion, Fault> {
     }
 }
 
-fn resumption(text: &str) -> Result<Resumption, Fault> {
+fn resumption(text: &str) -> Result<Resumption, KeyFault> {
     match text {
         "tickets" => Ok(Resumption::Tickets),
         "stateful" => Ok(Resumption::Stateful),
@@ -85,7 +85,7 @@ fn resumption(text: &str) -> Result<Resumption, Fault> {
     }
 }
 
-fn client_certificates(text: &str) -> Result<ClientCertificates, Fault> {
+fn client_certificates(text: &str) -> Result<ClientCertificates, KeyFault> {
     match text {
         "require" => Ok(ClientCertificates::Require),
         "request" => Ok(ClientCertificates::Request),
@@ -94,16 +94,16 @@ fn client_certificates(text: &str) -> Result<ClientCertificates, Fault> {
 }
 
 /// The value of a header line.
-fn field_value(text: &str) -> Result<(), Fault> {
+fn field_value(text: &str) -> Result<(), KeyFault> {
     if text.len() > rules::HSTS_BYTES_MAX {
         let (max, has) = (rules::HSTS_BYTES_MAX, text.len());
-        return Err(Fault::new(format!(
+        return Err(KeyFault::new(format!(
             "a value of this header has at most {max} bytes, and this has {has}"
         )));
     }
     match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         true => Ok(()),
-        false => Err(Fault::new("a header's value has only printable ASCII characters")),
+        false => Err(KeyFault::new("a header's value has only printable ASCII characters")),
     }
 }
 

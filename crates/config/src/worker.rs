@@ -9,12 +9,12 @@ use std::path::Path;
 
 use crate::decode::Table;
 use crate::diagnostic::{Problems, quote};
-use crate::parse::Fault;
+use crate::parse::KeyFault;
 use crate::place::At;
 use crate::programs::command_of;
 use crate::raw::ListedSite;
 use crate::raw::site::{RawSite, RawWorker};
-use crate::seen::Seen;
+use crate::seen::FirstSeen;
 use crate::statics_schema::Action;
 
 /// Files in the folder of logs that are no site's.
@@ -36,33 +36,33 @@ pub(crate) fn worker(table: &Table<'_>, dir: &Path, problems: &mut Problems) -> 
 }
 
 /// A file in the folder of logs.
-fn log_name(text: &str) -> Result<(), Fault> {
+fn log_name(text: &str) -> Result<(), KeyFault> {
     let rule =
         "a log is the name of a file in `log_dir`, of a-z, A-Z, 0-9, `.`, `_` and `-`, without a folder";
     let good = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     if text.is_empty() || text.len() > LOG_NAME_BYTES_MAX || text.starts_with('.') || !text.bytes().all(good)
     {
-        return Err(Fault::with_help(rule, "write for example `\"blog.access.log\"`"));
+        return Err(KeyFault::with_help(rule, "write for example `\"blog.access.log\"`"));
     }
     if OTHER_LOGS.contains(&text) {
-        return Err(Fault::new(format!("`{text}` is a log of bulkhead's own; choose another name")));
+        return Err(KeyFault::new(format!("`{text}` is a log of bulkhead's own; choose another name")));
     }
     Ok(())
 }
 
 /// The name of an account.
-fn user(text: &str) -> Result<(), Fault> {
+fn user(text: &str) -> Result<(), KeyFault> {
     let first = |b: u8| b.is_ascii_lowercase() || b == b'_';
     let good = |b: u8| first(b) || b.is_ascii_digit() || b == b'-';
     if text == "root" {
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             "no worker runs as root",
             "name an account that may read the site's files, for example `\"www-data\"`",
         ));
     }
     match text.bytes().next() {
         Some(b) if first(b) && text.bytes().all(good) && text.len() <= USER_BYTES_MAX => Ok(()),
-        _ => Err(Fault::with_help(
+        _ => Err(KeyFault::with_help(
             "a user is the name of an account, of a-z, 0-9, `_` and `-`, as in /etc/passwd",
             "write for example `\"www-data\"`",
         )),
@@ -105,7 +105,7 @@ pub(crate) fn log_of<'s>(worker: &'s RawWorker, site: Option<&str>) -> Option<Co
 }
 
 fn logs(sites: &[ListedSite], problems: &mut Problems) {
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     // Those that are written first: where a default is the same, the written one is to be changed.
     for site in sites {
         let Some(name) = &site.name else { continue };

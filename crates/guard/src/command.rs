@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, Signal};
-use sys::notify::{Kind, Listener};
+use sys::notify::{CallKind, Listener};
 use sys::process::Child;
 
 use crate::options::By;
@@ -149,7 +149,7 @@ impl CommandOrder {
 /// Installs the filter in this process, and hands what answers it to the guard.
 fn answer_calls(calls: &OwnedFd) -> io::Result<()> {
     no_new_privileges()?;
-    sys::notify::install(&Kind::OF_SERVERS, |listener| sys::notify::hand_over(calls, listener))
+    sys::notify::install(&CallKind::OF_SERVERS, |listener| sys::notify::hand_over(calls, listener))
 }
 
 /// But for root. The kernel asks for it: a program must not gain rights whose calls somebody else answers or refuses.

@@ -16,7 +16,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use sys::foreign::Foreign;
-use sys::notify::{Call, Kind, Listener, read_memory, write_memory};
+use sys::notify::{CallKind, CallNotification, Listener, read_memory, write_memory};
 use wire::{Bundle, MESSAGE_MAX, Message, ToWorker};
 
 use crate::listeners::is_tcp;
@@ -36,7 +36,7 @@ struct Channel {
 /// An accept that waits.
 #[derive(Debug)]
 struct WaitingAccept {
-    call: Call,
+    call: CallNotification,
     process: i32,
     channel: Foreign,
     inode: u64,
@@ -100,15 +100,15 @@ impl Supervisor {
         };
     }
 
-    fn answer(&mut self, call: &Call, reactor: &mut Reactor) -> io::Result<CallAnswer> {
-        if self.channels.is_empty() && call.kind != Kind::Listen {
+    fn answer(&mut self, call: &CallNotification, reactor: &mut Reactor) -> io::Result<CallAnswer> {
+        if self.channels.is_empty() && call.kind != CallKind::Listen {
             return Ok(CallAnswer::Allow);
         }
         let Some(process) = self.servers.process_of(call.thread) else {
             return Ok(CallAnswer::Allow);
         };
         let at = call.descriptor(0);
-        if call.kind == Kind::Close {
+        if call.kind == CallKind::Close {
             if let Some(server) = self.servers.known(process) {
                 server.closed(at);
             }
@@ -122,13 +122,13 @@ impl Supervisor {
         let socket = server.descriptor(at)?;
         let inode = rustix::fs::fstat(&socket)?.st_ino;
         match (call.kind, self.channels.get(&inode)) {
-            (Kind::Listen, None) => self.listen(call, process, socket, reactor),
-            (Kind::Listen, Some(_)) => Ok(CallAnswer::End(Ok(()))),
-            (Kind::GetSockName, Some(channel)) => {
+            (CallKind::Listen, None) => self.listen(call, process, socket, reactor),
+            (CallKind::Listen, Some(_)) => Ok(CallAnswer::End(Ok(()))),
+            (CallKind::GetSockName, Some(channel)) => {
                 let local = channel.local;
                 Ok(CallAnswer::End(self.write_address(call, &local)))
             }
-            (Kind::Accept | Kind::Accept4, Some(_)) => {
+            (CallKind::Accept | CallKind::Accept4, Some(_)) => {
                 self.accept(WaitingAccept { call: *call, process, channel: socket, inode }, reactor)
             }
             _ => Ok(CallAnswer::Allow),
@@ -138,7 +138,7 @@ impl Supervisor {
     /// Puts a channel in the place of a socket that is to listen.
     fn listen(
         &mut self,
-        call: &Call,
+        call: &CallNotification,
         process: i32,
         socket: Foreign,
         reactor: &mut Reactor,
@@ -219,7 +219,7 @@ impl Supervisor {
             reactor.process(gates_end.into());
         }
         let flags = match call.kind {
-            Kind::Accept4 => SocketFlags::from_bits_retain(call.arguments[3] as u32),
+            CallKind::Accept4 => SocketFlags::from_bits_retain(call.arguments[3] as u32),
             _ => SocketFlags::empty(),
         };
         rustix::io::ioctl_fionbio(&connection, flags.contains(SocketFlags::NONBLOCK))?;
@@ -246,7 +246,7 @@ impl Supervisor {
     }
 
     /// Writes an address where the caller wants it, if it does: arguments 1 and 2, as of accept and getsockname.
-    fn write_address(&self, call: &Call, address: &SocketAddr) -> Result<(), Errno> {
+    fn write_address(&self, call: &CallNotification, address: &SocketAddr) -> Result<(), Errno> {
         let (to, length) = (call.arguments[1], call.arguments[2]);
         if to == 0 {
             return Ok(());

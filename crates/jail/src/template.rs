@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
-use sys::handed::Kind;
+use sys::handed::HandedKind;
 use sys::process::StartError;
 
 use crate::namespaces::unshare;
@@ -45,7 +45,7 @@ impl MountTemplate {
         let received = sys::seqpacket::receive(&ours, &mut [0]).map_err(failed)?;
         let namespace = received.and_then(|received| received.descriptor);
         let namespace = namespace.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
-        Kind::MountNamespace.take(namespace).map(Self).map_err(failed)
+        HandedKind::MountNamespace.take(namespace).map(Self).map_err(failed)
     }
 
     /// The number of its descriptor.

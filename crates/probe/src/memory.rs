@@ -3,7 +3,7 @@
 //! Runs in: the probe. Sees: its own memory, copied by the kernel. Never: holds a secret itself: what is looked for
 //! comes in hexadecimal and is compared so.
 
-use sys::attempt::memory::{PAGE, Reader, landmarks};
+use sys::attempt::memory::{MemoryReader, PAGE, landmarks};
 
 use crate::attempt::{AttemptOutcome, Cx, not_applicable, refused, succeeded};
 
@@ -21,7 +21,7 @@ pub(crate) fn canaries(cx: &Cx<'_>) -> AttemptOutcome {
     if let Some(wrong) = secrets.iter().find(|secret| !is_hexadecimal(secret)) {
         return not_applicable(format!("canary of {} characters: not in hexadecimal", wrong.len()));
     }
-    let Ok(mut reader) = Reader::new() else { return not_applicable("no pipe") };
+    let Ok(mut reader) = MemoryReader::new() else { return not_applicable("no pipe") };
     let mut found = vec![false; secrets.len()];
     let pages = search(&mut reader, |text| {
         for (secret, found) in secrets.iter().zip(&mut found) {
@@ -38,7 +38,7 @@ fn is_hexadecimal(secret: &str) -> bool {
 }
 
 /// Calls `look` with each page and the end of the one before; gives how many there were.
-fn search(reader: &mut Reader, mut look: impl FnMut(&[u8])) -> usize {
+fn search(reader: &mut MemoryReader, mut look: impl FnMut(&[u8])) -> usize {
     let mut pages = 0;
     for start in starts() {
         let mut missing = 0;
@@ -116,7 +116,7 @@ mod tests {
     fn a_secret_in_memory_is_found() {
         let secret = std::hint::black_box(format!("{}{}", "held in ", std::process::id()));
         let digits: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let mut reader = Reader::new().unwrap();
+        let mut reader = MemoryReader::new().unwrap();
         let mut found = false;
         search(&mut reader, |text| found |= contains(text, digits.as_bytes()));
         assert!(found);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::fs::{FileType, fstat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use serde_json::{Value, json};
-use sys::attempt::domain::{self, Form, Line, Names, Outcome};
+use sys::attempt::domain::{self, CallAttempt, CallOutcome, Form, ValueNames};
 use sys::attempt::{child, odd};
 
 use crate::look;
@@ -47,16 +47,16 @@ pub fn run() -> Value {
 
 fn sweep(held: &BTreeMap<&'static str, i32>, child: bool) -> Value {
     let lines = domain::lines();
-    let outcomes: Vec<Outcome> = lines.iter().map(Line::make).collect();
+    let outcomes: Vec<CallOutcome> = lines.iter().map(CallAttempt::make).collect();
     let with = |wanted| json(summary(&lines, |at, _| outcomes[at] == wanted));
     let on: BTreeMap<&str, Vec<String>> =
         held.iter().map(|(kind, number)| (*kind, done_on(*number))).collect();
     json!({
         "format": 1,
         "children": child,
-        "tried": outcomes.iter().filter(|outcome| **outcome != Outcome::LeftOut).count(),
-        "reached": with(Outcome::Reached),
-        "missing": with(Outcome::Missing),
+        "tried": outcomes.iter().filter(|outcome| **outcome != CallOutcome::LeftOut).count(),
+        "reached": with(CallOutcome::Reached),
+        "missing": with(CallOutcome::Missing),
         "on": on,
     })
 }
@@ -67,7 +67,7 @@ fn json(summary: Vec<TopicSummary>) -> Value {
 
 fn done_on(number: i32) -> Vec<String> {
     let lines = domain::on(number);
-    let summary = summary(&lines, |_, line| line.make() == Outcome::Reached);
+    let summary = summary(&lines, |_, line| line.make() == CallOutcome::Reached);
     summary.into_iter().flat_map(|(_, words)| words).collect()
 }
 
@@ -116,7 +116,7 @@ fn kind_of(number: i32) -> &'static str {
 
 /// Those lines for which `is` holds, as a person reads them: a topic once, its values joined, and topics joined that
 /// are alike and have the same values.
-pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<TopicSummary> {
+pub fn summary(lines: &[CallAttempt], is: impl Fn(usize, &CallAttempt) -> bool) -> Vec<TopicSummary> {
     let mut at = 0;
     let mut summary: Vec<TopicSummary> = Vec::new();
     for topic in lines.chunk_by(|one, other| one.topic == other.topic) {
@@ -124,8 +124,8 @@ pub fn summary(lines: &[Line], is: impl Fn(usize, &Line) -> bool) -> Vec<TopicSu
         at += all;
         let numbered = topic.iter().enumerate();
         let (found, rest): (Vec<_>, Vec<_>) = numbered.partition(|(within, line)| is(first + within, line));
-        let found: Vec<&Line> = found.into_iter().map(|(_, line)| line).collect();
-        let rest: Vec<&Line> = rest.into_iter().map(|(_, line)| line).collect();
+        let found: Vec<&CallAttempt> = found.into_iter().map(|(_, line)| line).collect();
+        let rest: Vec<&CallAttempt> = rest.into_iter().map(|(_, line)| line).collect();
         let words = match topic[0].form {
             Form::Number(_) | Form::Bit(_) if rest.is_empty() => vec!["any".into()],
             Form::Number(_) | Form::Bit(_) if found.len() > rest.len() => {
@@ -158,7 +158,7 @@ fn join(known: &str, topic: &str) -> Option<String> {
     Some(format!("{before}<{members}, {member}>{after}"))
 }
 
-fn words(mut lines: Vec<&Line>) -> Vec<String> {
+fn words(mut lines: Vec<&CallAttempt>) -> Vec<String> {
     lines.sort_by_key(|line| line.value);
     let mut words = Vec::new();
     let mut run: Option<(u64, u64)> = None;
@@ -186,7 +186,7 @@ fn words(mut lines: Vec<&Line>) -> Vec<String> {
     words
 }
 
-fn named(names: Names, value: u64) -> Option<String> {
+fn named(names: ValueNames, value: u64) -> Option<String> {
     names.iter().find(|(known, _)| *known == value).map(|(_, name)| (*name).to_owned())
 }
 
@@ -199,7 +199,8 @@ mod tests {
     use super::*;
 
     fn of(topic: &str, is: impl Fn(u64) -> bool) -> String {
-        let lines: Vec<Line> = domain::lines().into_iter().filter(|line| line.topic == topic).collect();
+        let lines: Vec<CallAttempt> =
+            domain::lines().into_iter().filter(|line| line.topic == topic).collect();
         let summary = summary(&lines, |_, line| is(line.value));
         summary.into_iter().map(|(topic, words)| format!("{topic}: {}", words.join(" "))).collect()
     }
@@ -222,7 +223,7 @@ mod tests {
         );
         assert_eq!(of("calls with arguments -1", |value| value < 2), "calls with arguments -1: read write");
         let alike = ["mmap <r> flags", "mmap <x> flags"];
-        let lines: Vec<Line> =
+        let lines: Vec<CallAttempt> =
             domain::lines().into_iter().filter(|line| alike.contains(&&*line.topic)).collect();
         assert_eq!(super::summary(&lines, |_, _| true), [("mmap <r, x> flags".into(), vec!["any".into()])]);
         assert_eq!(super::summary(&lines, |_, line| line.value == 1 || line.topic == alike[0]).len(), 2);

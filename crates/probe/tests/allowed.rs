@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use jail::policy::{Allow, Answer, Grants, KINDS, Policy, When};
 use probe::names::of_call;
 use probe::sweep::{TopicSummary, summary};
-use sys::attempt::domain::{self, Line};
+use sys::attempt::domain::{self, CallAttempt};
 
 /// Rules that could go without a change, by a part of the name, and the reason why each stays.
 const UNSEEN: &[(&str, &str)] = &[
@@ -49,20 +49,20 @@ fn blesses() -> bool {
 }
 
 /// Everything that is swept; of descriptors, none is looked at by a policy.
-fn everything() -> Vec<Line> {
+fn everything() -> Vec<CallAttempt> {
     let mut lines = domain::lines();
     lines.extend(domain::on(-1));
     lines
 }
 
-fn answered(lines: &[Line], policy: Policy, answer: Answer) -> Vec<TopicSummary> {
+fn answered(lines: &[CallAttempt], policy: Policy, answer: Answer) -> Vec<TopicSummary> {
     summary(lines, |_, line| {
         let (call, arguments) = line.registers();
         policy.answer(call, arguments) == answer
     })
 }
 
-fn table(kind: &str, policy: Policy, lines: &[Line]) -> String {
+fn table(kind: &str, policy: Policy, lines: &[CallAttempt]) -> String {
     let mut text = format!(
         "# What a process of the kind `{kind}` may ask of the kernel, by topics of the sweep; all else is refused.\n\
          # Evaluated from its policy (crates/jail/src/policy) by crates/probe/tests/allowed.rs: BLESS=1 renews it.\n"
@@ -238,7 +238,7 @@ fn has(policy: Policy, rule: &Allow) -> bool {
 }
 
 /// The calls, and with which arguments, in the words of the sweep.
-fn words(rule: &Allow, lines: &[Line]) -> String {
+fn words(rule: &Allow, lines: &[CallAttempt]) -> String {
     if rule.when.is_empty() {
         let calls: Vec<String> = rule.calls.iter().map(|call| format!("`{}`", of_call(*call))).collect();
         return calls.join(" ");

@@ -106,7 +106,7 @@ impl Beside for OpenedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{Held, PathOwner, Placed};
+    use config::{Held, PathOwner, Placement};
 
     fn found() -> Found {
         let file = std::fs::File::open("/").unwrap().into();
@@ -117,7 +117,7 @@ mod tests {
             held: Held::Folder,
             stat,
             real: "/".into(),
-            placed: Placed::Root,
+            placed: Placement::Root,
             folder,
             is_remote: true,
         }

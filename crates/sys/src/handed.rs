@@ -18,7 +18,7 @@ const NS_GET_NSTYPE: libc::c_ulong = 0xb703;
 
 /// What a helper may have to hand over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HandedKind {
     /// A namespace of mounts.
     MountNamespace,
     /// Where the calls of a process arrive ([`crate::notify`]).
@@ -31,7 +31,7 @@ pub enum Kind {
     Contents,
 }
 
-impl Kind {
+impl HandedKind {
     /// The descriptor, if it is of this kind.
     ///
     /// # Errors
@@ -96,18 +96,18 @@ mod tests {
     }
 
     /// One of each type that a descriptor can be of, and the kinds that it is.
-    fn all() -> Vec<(OwnedFd, &'static [Kind])> {
+    fn all() -> Vec<(OwnedFd, &'static [HandedKind])> {
         let path = openat(CWD, "/dev", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let folder = openat(CWD, "/dev", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let (reading, writing) = rustix::pipe::pipe().unwrap();
         let (one, other) = crate::seqpacket::pair().unwrap();
         vec![
-            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[Kind::Contents]),
-            (folder, &[Kind::Folder]),
+            (memfd_create("file", MemfdFlags::CLOEXEC).unwrap(), &[HandedKind::Contents]),
+            (folder, &[HandedKind::Folder]),
             (opened("/proc/self/exe"), &[]),
             (opened("/"), &[]),
-            (path, &[Kind::Named]),
-            (opened("/proc/self/ns/mnt"), &[Kind::MountNamespace]),
+            (path, &[HandedKind::Named]),
+            (opened("/proc/self/ns/mnt"), &[HandedKind::MountNamespace]),
             (opened("/proc/self/ns/net"), &[]),
             (opened("/proc/self/ns/uts"), &[]),
             (opened("/dev/null"), &[]),
@@ -126,7 +126,13 @@ mod tests {
 
     #[test]
     fn each_kind_takes_its_own_and_nothing_else() {
-        for kind in [Kind::MountNamespace, Kind::Calls, Kind::Named, Kind::Folder, Kind::Contents] {
+        for kind in [
+            HandedKind::MountNamespace,
+            HandedKind::Calls,
+            HandedKind::Named,
+            HandedKind::Folder,
+            HandedKind::Contents,
+        ] {
             for (number, (descriptor, kinds)) in all().into_iter().enumerate() {
                 let taken = kind.take(descriptor);
                 assert_eq!(taken.is_ok(), kinds.contains(&kind), "{kind:?} of descriptor {number}");

@@ -65,7 +65,7 @@ pub fn start(
     pids: Pids,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
-    begin(pids, Table::Whole, prepare, || execute(program))?.finish()
+    begin(pids, DescriptorTable::Whole, prepare, || execute(program))?.finish()
 }
 
 /// As [`start`], without waiting until the child executes the program, which [`Begun::finish`] does: several children can
@@ -81,7 +81,7 @@ pub fn begin_start(
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Begun, StartError> {
     let highest = highest.max(program.file.as_raw_fd());
-    begin(pids, Table::UpTo(highest), prepare, || execute(program))
+    begin(pids, DescriptorTable::UpTo(highest), prepare, || execute(program))
 }
 
 /// As [`start`], for a command of the caller's own: the program is named by its path, as a script must be, and sees
@@ -95,7 +95,8 @@ pub fn start_command(
     environment: &[CString],
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
-    begin(Pids::Shared, Table::Whole, prepare, || execute_path(path, arguments, environment))?.finish()
+    begin(Pids::Shared, DescriptorTable::Whole, prepare, || execute_path(path, arguments, environment))?
+        .finish()
 }
 
 /// Has a child do `work`, and waits until that has ended.
@@ -104,7 +105,7 @@ pub fn start_command(
 /// What kept the child from being made, or the step of `work` that failed.
 pub fn run(work: impl FnOnce() -> Result<(), (&'static str, io::Error)>) -> Result<(), StartError> {
     // SAFETY: _exit has no precondition; unlike exit it runs no destructors of the parent's state.
-    let child = begin(Pids::Shared, Table::Whole, work, || unsafe { libc::_exit(0) })?.finish()?;
+    let child = begin(Pids::Shared, DescriptorTable::Whole, work, || unsafe { libc::_exit(0) })?.finish()?;
     child.wait_blocking();
     Ok(())
 }
@@ -122,7 +123,7 @@ pub fn begin_work(
     work: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
 ) -> Result<Child, StartError> {
     let parent = rustix::process::getpid();
-    let table = Table::UpTo(kept.iter().copied().max().unwrap_or_default());
+    let table = DescriptorTable::UpTo(kept.iter().copied().max().unwrap_or_default());
     let bound = || {
         let signal = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(signal)
@@ -162,7 +163,7 @@ fn let_go_of_others(kept: &[RawFd]) -> io::Result<()> {
 
 /// Which of its parent's descriptors a child has until it executes its program.
 #[derive(Clone, Copy, Debug)]
-enum Table {
+enum DescriptorTable {
     /// All of them, each of which the kernel copies and closes again.
     Whole,
     /// Those up to this number. The time that a start takes does not depend on how many others the parent has.
@@ -268,7 +269,7 @@ fn failed(step: &str, source: io::Error) -> StartError {
 
 fn begin(
     pids: Pids,
-    table: Table,
+    table: DescriptorTable,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     execute: impl FnOnce() -> io::Result<Infallible>,
 ) -> Result<Begun, StartError> {
@@ -278,7 +279,7 @@ fn begin(
     let Some(child) = fork(pids, table).map_err(|e| failed(step, e))? else {
         become_program(table, prepare, execute, report_end)
     };
-    if let Table::UpTo(_) = table
+    if let DescriptorTable::UpTo(_) = table
         && let Err(error) = wait_until_separate(&child, &mut report)
     {
         child.end();
@@ -342,7 +343,7 @@ fn separate(highest: RawFd, report_end: &OwnedFd) {
 /// Forks; `None` is the child.
 ///
 /// A child that gets a part of the table of descriptors has the parent's own at first, until [`separate`].
-fn fork(pids: Pids, table: Table) -> io::Result<Option<Child>> {
+fn fork(pids: Pids, table: DescriptorTable) -> io::Result<Option<Child>> {
     let mut pidfd: RawFd = -1;
     // SAFETY: every field of the structure is an integer, for which nought is a value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -350,7 +351,7 @@ fn fork(pids: Pids, table: Table) -> io::Result<Option<Child>> {
     if pids == Pids::Own {
         arguments.flags |= libc::CLONE_NEWPID as u64;
     }
-    if let Table::UpTo(_) = table {
+    if let DescriptorTable::UpTo(_) = table {
         arguments.flags |= libc::CLONE_FILES as u64;
     }
     arguments.pidfd = &raw mut pidfd as u64;
@@ -370,12 +371,12 @@ fn fork(pids: Pids, table: Table) -> io::Result<Option<Child>> {
 
 /// The child's side of [`start`]: never returns to the caller's code.
 fn become_program(
-    table: Table,
+    table: DescriptorTable,
     prepare: impl FnOnce() -> Result<(), (&'static str, io::Error)>,
     execute: impl FnOnce() -> io::Result<Infallible>,
     report_end: OwnedFd,
 ) -> ! {
-    if let Table::UpTo(highest) = table {
+    if let DescriptorTable::UpTo(highest) = table {
         separate(highest, &report_end);
     }
     crate::signals::reset();

@@ -72,8 +72,8 @@ impl ExplainForm {
     }
 }
 
-/// Which running server is meant: without any of these, that of ./bulkhead.toml or /etc/bulkhead/bulkhead.toml, or the only
-/// one.
+/// Which running server is meant: without any of these, that of ./bulkhead.toml or /etc/bulkhead/bulkhead.toml, or the
+/// only one.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub struct ServerOptions {

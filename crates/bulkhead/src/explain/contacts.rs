@@ -162,23 +162,28 @@ mod tests {
     }
 
     #[derive(Clone, Copy)]
-    enum Question {
+    enum ContactQuestion {
         Sends,
         Receives,
     }
 
-    fn found(config: &Config, channels: &[Edge], name: &str, asked: Question) -> Vec<(String, &'static str)> {
+    fn found(
+        config: &Config,
+        channels: &[Edge],
+        name: &str,
+        asked: ContactQuestion,
+    ) -> Vec<(String, &'static str)> {
         let posts = posts(config);
         let (hosts, directory) = (Hosts::of(config), Directory::of(&posts));
         let topology = Topology { config, hosts: &hosts, channels, posts: &posts, directory: &directory };
         let contacts = match asked {
-            Question::Sends => topology.sends(number(&posts, name)),
-            Question::Receives => topology.receives(number(&posts, name)),
+            ContactQuestion::Sends => topology.sends(number(&posts, name)),
+            ContactQuestion::Receives => topology.receives(number(&posts, name)),
         };
         contacts.iter().map(|contact| (posts[contact.peer].name.clone(), contact.message)).collect()
     }
 
-    fn names(name: &str, asked: Question) -> Vec<String> {
+    fn names(name: &str, asked: ContactQuestion) -> Vec<String> {
         let found = found(&demo(), CHANNELS, name, asked);
         found.into_iter().map(|(name, message)| format!("{name} {message}")).collect()
     }
@@ -193,7 +198,7 @@ mod tests {
             [[site.service]]\nname = \"s\"\npath = \"/shop/s\"\ncommand = [\"bin/s\"]\n",
         );
         let to = |name: &str, message: &str| {
-            let all = found(&config, CHANNELS, name, Question::Sends).into_iter();
+            let all = found(&config, CHANNELS, name, ContactQuestion::Sends).into_iter();
             all.filter(|(_, sent)| *sent == message).map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(
@@ -226,20 +231,20 @@ mod tests {
     fn only_a_service_that_takes_connections_knows_gates() {
         let relayed =
             ["bulkheadd ChildToLauncher", "packages FromWorker", "admin ServiceToAdmin", "logger log batch"];
-        assert_eq!(names("packages/search", Question::Sends), relayed);
-        let taking = names("packages/package", Question::Sends);
+        assert_eq!(names("packages/search", ContactQuestion::Sends), relayed);
+        let taking = names("packages/package", ContactQuestion::Sends);
         assert!(taking.contains(&"gate FromWorker".to_owned()), "{taking:?}");
     }
 
     #[test]
     fn a_site_knows_its_own_services_only() {
         assert_eq!(
-            names("other", Question::Sends),
+            names("other", ContactQuestion::Sends),
             ["bulkheadd ChildToLauncher", "gate FromWorker", "logger log batch"]
         );
-        let packages = names("packages", Question::Sends);
+        let packages = names("packages", ContactQuestion::Sends);
         assert!(packages.contains(&"packages/crash ToWorker".to_owned()), "{packages:?}");
-        assert_eq!(names("other", Question::Receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
+        assert_eq!(names("other", ContactQuestion::Receives), ["bulkheadd LauncherToSite", "gate ToWorker"]);
     }
 
     #[test]
@@ -251,7 +256,7 @@ mod tests {
             read: vec![],
             jit: false,
         }];
-        for asked in [Question::Sends, Question::Receives] {
+        for asked in [ContactQuestion::Sends, ContactQuestion::Receives] {
             let peers = found(&config, CHANNELS, "filter", asked).into_iter().map(|(name, _)| name);
             assert_eq!(peers.collect::<Vec<_>>(), ["gate"]);
         }
@@ -261,7 +266,7 @@ mod tests {
     fn a_channel_that_is_not_in_the_table_is_nowhere() {
         let config = demo();
         let without: Vec<Edge> = CHANNELS.iter().filter(|edge| edge.message != "ToWorker").copied().collect();
-        let found = found(&config, &without, "gate", Question::Sends);
+        let found = found(&config, &without, "gate", ContactQuestion::Sends);
         assert!(found.iter().all(|(_, message)| *message != "ToWorker"));
         assert_eq!(found.len(), 2);
     }

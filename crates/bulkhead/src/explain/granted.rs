@@ -1,5 +1,5 @@
-//! The calls of databases that services may make: the statements that the operator's files grant to each, and the tables that
-//! these name.
+//! The calls of databases that services may make: the statements that the operator's files grant to each, and the
+//! tables that these name.
 //!
 //! Runs in: the `bulkhead` command. Sees: the operator's files of statements. Never: asks a database; so it does not
 //! know of tables that a view, a function or a trigger reaches.

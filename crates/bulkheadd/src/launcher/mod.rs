@@ -3,8 +3,8 @@
 //! Runs in: the launcher, as root, single-threaded. Sees: exits of children, fixed-size messages. Never: ends
 //! because of something that a child did.
 //!
-//! Decisions that need both a process and a component are made here: what a new process is sent, which component a message
-//! is for, and which command fails with a process that has ended. A component sees the supervisor alone.
+//! Decisions that need both a process and a component are made here: what a new process is sent, which component a
+//! message is for, and which command fails with a process that has ended. A component sees the supervisor alone.
 
 mod configure;
 mod holders;

@@ -8,7 +8,7 @@ use crate::parse::units;
 use crate::raw::parts::RawRoute;
 use crate::raw::site::{HasRoot, RawSite};
 use crate::schema::Limits;
-use crate::seen::Seen;
+use crate::seen::FirstSeen;
 use crate::statics_schema::Action;
 use rewrite::Matcher;
 
@@ -60,7 +60,7 @@ pub(crate) fn all(site: &RawSite, problems: &mut Problems) {
     }
     direct_services(site, problems);
     aliases(site, problems);
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     for route in &site.routes {
         let Some(matcher) = &route.matcher else { continue };
         if let Some(first) = seen.first(matcher.value.clone(), matcher.offset) {
@@ -103,7 +103,7 @@ fn shown(matcher: &Matcher) -> String {
 
 /// A folder stands at one path, and requests come to it.
 fn aliases(site: &RawSite, problems: &mut Problems) {
-    let mut seen = Seen::new();
+    let mut seen = FirstSeen::new();
     for route in &site.routes {
         let (Some(alias), Some(matcher)) = (&route.alias, &route.matcher) else { continue };
         let (Some(path), None) = (&matcher.value.path, &matcher.value.suffix) else {

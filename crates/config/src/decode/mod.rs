@@ -15,7 +15,7 @@ pub(crate) use numbers::narrow;
 
 use crate::diagnostic::{Problems, escape, quote};
 use crate::foreign;
-use crate::parse::{Fault, names};
+use crate::parse::{KeyFault, names};
 use crate::place::At;
 use crate::rules::{self, Keys, TABLES};
 
@@ -173,7 +173,7 @@ impl<'t> Entry<'t> {
     }
 
     /// Reports that a string breaks its rule.
-    pub(crate) fn fault(&self, text: &str, fault: Fault, problems: &mut Problems) {
+    pub(crate) fn fault(&self, text: &str, fault: KeyFault, problems: &mut Problems) {
         let message = format!("bad `{}` {}: {}", self.key, quote(text), fault.rule);
         match fault.help {
             Some(help) => problems.report_help(self.offset, message, help),
@@ -230,7 +230,7 @@ impl<'t> Entry<'t> {
     /// A string that `parse` accepts, as `parse` returns it.
     pub(crate) fn parsed<T>(
         &self,
-        parse: impl Fn(&str) -> Result<T, Fault>,
+        parse: impl Fn(&str) -> Result<T, KeyFault>,
         problems: &mut Problems,
     ) -> Option<At<T>> {
         let text = self.text(problems)?;
@@ -246,7 +246,7 @@ impl<'t> Entry<'t> {
     /// A string that `rule` accepts, as it is.
     pub(crate) fn string(
         &self,
-        rule: fn(&str) -> Result<(), Fault>,
+        rule: fn(&str) -> Result<(), KeyFault>,
         problems: &mut Problems,
     ) -> Option<At<String>> {
         self.parsed(|text| rule(text).map(|()| text.to_owned()), problems)
@@ -270,7 +270,7 @@ impl<'t> Entry<'t> {
     /// An array of strings that `rule` accepts; the bad ones are reported and left out.
     pub(crate) fn strings(
         &self,
-        rule: fn(&str) -> Result<(), Fault>,
+        rule: fn(&str) -> Result<(), KeyFault>,
         problems: &mut Problems,
     ) -> Option<Vec<At<String>>> {
         let elements = self.elements(problems)?;
@@ -320,8 +320,8 @@ impl<'t> Entry<'t> {
     pub(crate) fn pairs(
         &self,
         form: (&str, &str),
-        name_rule: impl Fn(&str) -> Result<(), Fault>,
-        value_rule: fn(&str) -> Result<(), Fault>,
+        name_rule: impl Fn(&str) -> Result<(), KeyFault>,
+        value_rule: fn(&str) -> Result<(), KeyFault>,
         problems: &mut Problems,
     ) -> Vec<(String, String)> {
         let Some(table) = self.value.as_table() else {

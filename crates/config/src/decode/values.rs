@@ -7,7 +7,7 @@ use toml::de::DeValue;
 
 use super::Entry;
 use crate::diagnostic::Problems;
-use crate::parse::{Fault, names};
+use crate::parse::{KeyFault, names};
 use crate::rules::{PUBLIC_TEXT_MAX, PUBLIC_VALUES_MAX};
 use crate::schema::PublicValue;
 
@@ -67,9 +67,9 @@ impl Entry<'_> {
     }
 }
 
-fn short(text: &str, max: usize) -> Result<(), Fault> {
+fn short(text: &str, max: usize) -> Result<(), KeyFault> {
     match text.len() > max {
-        true => Err(Fault::new(format!("it has more than {max} bytes"))),
+        true => Err(KeyFault::new(format!("it has more than {max} bytes"))),
         false => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::state::{Judge, Left, Stage, Tls, readable, text_of};
+use super::state::{Judge, LeftFile, SearchStage, Tls, readable, text_of};
 use crate::known::Content;
 use crate::parse::names;
 use crate::raw::RawConfig;
@@ -27,7 +27,7 @@ impl Judge<'_> {
     /// Has the hosts of files that have nothing else answer 503, when all others are settled; whether there is any such
     /// file.
     pub(super) fn close(&mut self, raw: Option<&RawConfig>) -> bool {
-        let waiting = self.left.iter().filter(|(_, left)| left.stage == Stage::Waiting);
+        let waiting = self.left.iter().filter(|(_, left)| left.stage == SearchStage::Waiting);
         let waiting: Vec<OsString> = waiting.map(|(name, _)| name.clone()).collect();
         let mut names: BTreeSet<String> =
             raw.iter().flat_map(|raw| &raw.sites).filter_map(|site| site.name.clone()).collect();
@@ -47,8 +47,8 @@ impl Judge<'_> {
             sites.retain(|site| !site.hosts.is_empty());
             let text = text(name, &sites, Tls::Theirs, &mut names);
             let (stage, content) = match sites.is_empty() {
-                true => (Stage::Nothing, None),
-                false => (Stage::Closed(Tls::Theirs), Some(Content::Text(text.into()))),
+                true => (SearchStage::Nothing, None),
+                false => (SearchStage::Closed(Tls::Theirs), Some(Content::Text(text.into()))),
             };
             if let Some(left) = self.left.get_mut(name) {
                 (left.stage, left.content) = (stage, content);
@@ -94,7 +94,7 @@ impl Judge<'_> {
     }
 
     /// What is known of a file that is left out: its sites, its hosts, and whether these are all.
-    pub(super) fn said_of(&self, name: &OsStr, left: &Left) -> (Vec<String>, Vec<String>, bool) {
+    pub(super) fn said_of(&self, name: &OsStr, left: &LeftFile) -> (Vec<String>, Vec<String>, bool) {
         let folder = self.folder.get().map_or(Path::new("/"), PathBuf::as_path);
         let own = |text: &str| {
             let (sites, is_whole) = match text.len() {
@@ -107,12 +107,12 @@ impl Judge<'_> {
         let now = self.now(name).map(|text| own(&text));
         let is_whole = now.as_ref().is_some_and(|(_, _, is_whole)| *is_whole);
         let (sites, hosts, _) = match (left.stage, &left.content) {
-            (Stage::Before, Some(Content::Known(known))) if !known.text.as_str().starts_with(MARK) => {
+            (SearchStage::Before, Some(Content::Known(known))) if !known.text.as_str().starts_with(MARK) => {
                 let (sites, hosts) = names_of(known.sites.iter().map(|(raw, _)| &**raw));
                 (sites, hosts, is_whole)
             }
-            (Stage::Before, Some(content)) if !is_closed(content) => own(&text_of(content)),
-            (Stage::Before | Stage::Closed(_), Some(content)) => {
+            (SearchStage::Before, Some(content)) if !is_closed(content) => own(&text_of(content)),
+            (SearchStage::Before | SearchStage::Closed(_), Some(content)) => {
                 let (_, hosts, _) = own(&text_of(content));
                 let sites = now.map(|(sites, ..)| sites).unwrap_or_default();
                 let before = || self.kept(name).map(|text| own(&text).0).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::state::{Judge, Stage, readable, text_of};
+use super::state::{Judge, SearchStage, readable, text_of};
 use crate::diagnostic::{Blame, Diagnostic};
 
 /// A file that is left out.
@@ -28,7 +28,7 @@ impl Loser {
 
 /// Who has the better right to something, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Right {
+enum Precedence {
     Main,
     /// It had that before.
     Had,
@@ -59,13 +59,13 @@ impl Judge<'_> {
         losers
     }
 
-    fn right(&self, file: &str, what: &str) -> Right {
-        let Some(name) = self.name_of(file) else { return Right::Main };
+    fn right(&self, file: &str, what: &str) -> Precedence {
+        let Some(name) = self.name_of(file) else { return Precedence::Main };
         if let Some(left) = self.left.get(&name) {
             return match left.stage {
-                Stage::Before if self.running.contains_key(&name) => Right::Had,
-                Stage::Before => Right::Copy,
-                Stage::Waiting | Stage::Closed(_) | Stage::Nothing => Right::Closed,
+                SearchStage::Before if self.running.contains_key(&name) => Precedence::Had,
+                SearchStage::Before => Precedence::Copy,
+                SearchStage::Waiting | SearchStage::Closed(_) | SearchStage::Nothing => Precedence::Closed,
             };
         }
         let found = self.found.borrow();
@@ -74,7 +74,7 @@ impl Judge<'_> {
         let had = before
             .as_ref()
             .is_some_and(|before| Some(before) == now.as_ref() || self.had(&name, before, what));
-        if had { Right::Had } else { Right::Wants }
+        if had { Precedence::Had } else { Precedence::Wants }
     }
 
     /// What a file was.

@@ -59,7 +59,7 @@ pub(super) enum Tls {
 
 /// How far the search for something that stands in for a file has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum SearchStage {
     Before,
     /// Nothing yet: when all others are settled, 503 for the hosts that none of them has.
     Waiting,
@@ -68,8 +68,8 @@ pub(super) enum Stage {
 }
 
 /// A file that is left out.
-pub(super) struct Left {
-    pub(super) stage: Stage,
+pub(super) struct LeftFile {
+    pub(super) stage: SearchStage,
     pub(super) content: Option<Content>,
     pub(super) reasons: Vec<String>,
 }
@@ -83,7 +83,7 @@ pub(super) struct Judge<'j> {
     /// The files as they are, once they were read.
     pub(super) found: RefCell<Option<BTreeMap<OsString, SiteFile>>>,
     pub(super) kept: RefCell<BTreeMap<OsString, Option<Rc<str>>>>,
-    pub(super) left: BTreeMap<OsString, Left>,
+    pub(super) left: BTreeMap<OsString, LeftFile>,
     pub(super) mistakes: Vec<(Diagnostic, Option<PathBuf>)>,
     /// Where each of these is: there may be many thousands.
     pub(super) places: HashMap<Diagnostic, usize>,

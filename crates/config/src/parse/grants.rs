@@ -3,25 +3,25 @@
 //! Runs in: the launcher (root) and the `bulkhead` command. Input: strings of the operator's file. Must never: take a
 //! name for a host, since whoever answers for the name would decide where a service may connect to.
 
-use super::{Fault, networks};
+use super::{KeyFault, networks};
 use crate::schema::TcpGrant;
 
 const EXAMPLE: &str = "write for example `\"tcp:5432\"`, or `\"tcp:10.0.0.5:5432\"` for one host";
 
 /// Where a grant lets a service connect to; `None` for `udp`.
-pub(crate) fn network_grant(text: &str) -> Result<Option<TcpGrant>, Fault> {
+pub(crate) fn network_grant(text: &str) -> Result<Option<TcpGrant>, KeyFault> {
     match text.strip_prefix("tcp:") {
         Some(rest) => tcp(rest).map(Some),
         None if text == "udp" => Ok(None),
         None => {
             let rule = "a network grant is `tcp:` and a port to connect to, with hosts before the port or without, or \
                         `udp`";
-            Err(Fault::with_help(rule, EXAMPLE))
+            Err(KeyFault::with_help(rule, EXAMPLE))
         }
     }
 }
 
-fn tcp(text: &str) -> Result<TcpGrant, Fault> {
+fn tcp(text: &str) -> Result<TcpGrant, KeyFault> {
     let (hosts, port) = match text.rsplit_once(':') {
         Some((hosts, port)) => (Some(hosts), port),
         None => (None, text),
@@ -31,17 +31,17 @@ fn tcp(text: &str) -> Result<TcpGrant, Fault> {
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     match port.parse() {
         Ok(port) if port > 0 && digits => Ok(TcpGrant { network, port }),
-        _ => Err(Fault::with_help("a port is a number from 1 to 65535", EXAMPLE)),
+        _ => Err(KeyFault::with_help("a port is a number from 1 to 65535", EXAMPLE)),
     }
 }
 
-fn hosts_of(text: &str) -> Result<String, Fault> {
+fn hosts_of(text: &str) -> Result<String, KeyFault> {
     let bare = match text.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']').filter(|inner| inner.contains(':')),
         None => Some(text).filter(|text| !text.contains(':')),
     };
     let Some(bare) = bare else {
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             "an IPv6 address is written in brackets",
             "write for example `\"tcp:[fd00::1]:443\"`",
         ));
@@ -49,7 +49,10 @@ fn hosts_of(text: &str) -> Result<String, Fault> {
     if bare.bytes().any(|byte| byte.is_ascii_alphabetic()) && !bare.contains(':') {
         let rule =
             "hosts of a grant are IP addresses or networks, as whoever answers for a name could change it";
-        return Err(Fault::with_help(rule, "write the address, such as `\"tcp:10.0.0.5:5432\"`, or no host"));
+        return Err(KeyFault::with_help(
+            rule,
+            "write the address, such as `\"tcp:10.0.0.5:5432\"`, or no host",
+        ));
     }
     networks::network(bare)
 }

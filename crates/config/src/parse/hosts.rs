@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::Fault;
+use super::KeyFault;
 
 /// LIMIT: RFC 1035 2.3.4.
 const LABEL_BYTES_MAX: usize = 63;
@@ -13,7 +13,7 @@ const LABEL_BYTES_MAX: usize = 63;
 const HOST_BYTES_MAX: usize = 253;
 
 /// A host in the one spelling that is compared: lower case, IPv6 in brackets and in short form.
-pub(crate) fn host(text: &str) -> Result<String, Fault> {
+pub(crate) fn host(text: &str) -> Result<String, KeyFault> {
     let host = text.to_ascii_lowercase();
     if host == "*" {
         return Ok(host);
@@ -26,7 +26,7 @@ pub(crate) fn host(text: &str) -> Result<String, Fault> {
         let address: Result<Ipv4Addr, _> = host.parse();
         return address
             .map(|address| address.to_string())
-            .map_err(|_| Fault::new("an IPv4 address is four numbers from 0 to 255"));
+            .map_err(|_| KeyFault::new("an IPv4 address is four numbers from 0 to 255"));
     }
     check_name(host.strip_prefix("*.").unwrap_or(&host))?;
     Ok(host)
@@ -38,7 +38,7 @@ fn without_brackets(text: &str) -> &str {
 }
 
 /// A URL, a port or a path given along with the host: the usual mistakes.
-fn refuse_urls(host: &str) -> Result<(), Fault> {
+fn refuse_urls(host: &str) -> Result<(), KeyFault> {
     let bare = host.split_once("://").map_or(host, |(_, rest)| rest);
     let bare = bare.split_once('/').map_or(bare, |(before, _)| before);
     let bare = bare.split_once(':').map_or(bare, |(before, _)| before);
@@ -48,8 +48,8 @@ fn refuse_urls(host: &str) -> Result<(), Fault> {
     }
     let rule = "a host has no scheme, no port, no path and no dot at the end";
     Err(match check_name(bare) {
-        Ok(()) => Fault::with_help(rule, format!("write `\"{bare}\"`")),
-        Err(_) => Fault::new(rule),
+        Ok(()) => KeyFault::with_help(rule, format!("write `\"{bare}\"`")),
+        Err(_) => KeyFault::new(rule),
     })
 }
 
@@ -58,40 +58,40 @@ fn looks_like_ipv4(host: &str) -> bool {
     host.rsplit('.').next().is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn check_name(name: &str) -> Result<(), Fault> {
+fn check_name(name: &str) -> Result<(), KeyFault> {
     if name.contains('*') {
-        return Err(Fault::new("a `*` stands alone or as the whole first label (`*.example.org`)"));
+        return Err(KeyFault::new("a `*` stands alone or as the whole first label (`*.example.org`)"));
     }
     if !name.is_ascii() {
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             "a host is written in ASCII",
             "write its `xn--` form, as browsers send it",
         ));
     }
     if name.is_empty() || name.len() > HOST_BYTES_MAX {
-        return Err(Fault::new(format!("a host has 1 to {HOST_BYTES_MAX} bytes")));
+        return Err(KeyFault::new(format!("a host has 1 to {HOST_BYTES_MAX} bytes")));
     }
     name.split('.').try_for_each(check_label)
 }
 
-fn check_label(label: &str) -> Result<(), Fault> {
+fn check_label(label: &str) -> Result<(), KeyFault> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     if label.is_empty() || label.len() > LABEL_BYTES_MAX {
-        return Err(Fault::new(format!("between the dots of a host are 1 to {LABEL_BYTES_MAX} bytes")));
+        return Err(KeyFault::new(format!("between the dots of a host are 1 to {LABEL_BYTES_MAX} bytes")));
     }
     if !label.bytes().all(allowed) {
-        return Err(Fault::new("a host has only letters, digits, `.`, `-` and `_`"));
+        return Err(KeyFault::new("a host has only letters, digits, `.`, `-` and `_`"));
     }
     if label.starts_with('-') || label.ends_with('-') {
-        return Err(Fault::new("no part of a host starts or ends with `-`"));
+        return Err(KeyFault::new("no part of a host starts or ends with `-`"));
     }
     Ok(())
 }
 
 /// An address and port to listen at.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, Fault> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, KeyFault> {
     match text.parse::<SocketAddr>() {
-        Ok(address) if address.port() == 0 => Err(Fault::new("a port is 1 to 65535")),
+        Ok(address) if address.port() == 0 => Err(KeyFault::new("a port is 1 to 65535")),
         Ok(address) => Ok(address),
         Err(_) => Err(why_no_address(text)),
     }
@@ -101,7 +101,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, Fault> {
 ///
 /// # Errors
 /// `None`: it is not meant to be one.
-pub(crate) fn server_name(text: &str) -> Result<(String, u16), Option<Fault>> {
+pub(crate) fn server_name(text: &str) -> Result<(String, u16), Option<KeyFault>> {
     let (host, port) = text.rsplit_once(':').ok_or(None)?;
     let name = host.to_ascii_lowercase();
     if name.is_empty() || name.contains(['*', ':', '[', '/']) || looks_like_ipv4(&name) {
@@ -111,34 +111,34 @@ pub(crate) fn server_name(text: &str) -> Result<(String, u16), Option<Fault>> {
     check_name(name.strip_suffix('.').unwrap_or(&name)).map_err(Some)?;
     match port.parse() {
         Ok(port @ 1..) => Ok((name, port)),
-        _ => Err(Some(Fault::new("a port is 1 to 65535"))),
+        _ => Err(Some(KeyFault::new("a port is 1 to 65535"))),
     }
 }
 
-fn why_no_address(text: &str) -> Fault {
+fn why_no_address(text: &str) -> KeyFault {
     let bare = without_brackets(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
         let fixed = SocketAddr::new(address, 8080);
-        return Fault::with_help("it has no port", format!("write for example `\"{fixed}\"`"));
+        return KeyFault::with_help("it has no port", format!("write for example `\"{fixed}\"`"));
     }
     let rule = "an address is an IP address and a port";
     let Some((host, port)) = text.rsplit_once(':') else {
-        return Fault::with_help(rule, "write for example `\"127.0.0.1:8080\"`");
+        return KeyFault::with_help(rule, "write for example `\"127.0.0.1:8080\"`");
     };
     let is_address = without_brackets(host).parse::<IpAddr>().is_ok();
     if is_address && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
-        return Fault::new("a port is 1 to 65535");
+        return KeyFault::new("a port is 1 to 65535");
     }
     match (host, port.parse::<u16>()) {
-        ("" | "*", Ok(port)) => Fault::with_help(
+        ("" | "*", Ok(port)) => KeyFault::with_help(
             rule,
             format!("write `\"0.0.0.0:{port}\"` or `\"[::]:{port}\"` for every address"),
         ),
         ("localhost", Ok(port)) => {
-            Fault::with_help("names are not looked up here", format!("write `\"127.0.0.1:{port}\"`"))
+            KeyFault::with_help("names are not looked up here", format!("write `\"127.0.0.1:{port}\"`"))
         }
-        (_, Ok(_)) => Fault::with_help(rule, "write the IP address itself; names are not looked up here"),
-        (_, Err(_)) => Fault::with_help(rule, "write for example `\"127.0.0.1:8080\"`"),
+        (_, Ok(_)) => KeyFault::with_help(rule, "write the IP address itself; names are not looked up here"),
+        (_, Err(_)) => KeyFault::with_help(rule, "write for example `\"127.0.0.1:8080\"`"),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use wire::Role;
 
-use super::Fault;
+use super::KeyFault;
 
 /// LIMIT: a DNS label's length; with folder and suffix it stays a file name.
 const NAME_BYTES_MAX: usize = 63;
@@ -23,25 +23,25 @@ fn is_reserved(name: &str) -> bool {
 }
 
 /// A site's or service's name: it becomes a file name, a log field and a word of the `bulkhead` command.
-pub(crate) fn name(text: &str) -> Result<(), Fault> {
+pub(crate) fn name(text: &str) -> Result<(), KeyFault> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
     if text.is_empty() || text.len() > NAME_BYTES_MAX {
         let rule = format!("a name has 1 to {NAME_BYTES_MAX} bytes, and this has {}", text.len());
-        return Err(Fault::new(rule));
+        return Err(KeyFault::new(rule));
     }
     if !text.bytes().all(allowed) {
         let rule = "a name has only a-z, 0-9, `.`, `_` and `-`";
         let fixed: String = text.to_ascii_lowercase().replace(' ', "-");
         return Err(match fixed.bytes().all(allowed).then(|| name(&fixed)) {
-            Some(Ok(())) => Fault::with_help(rule, format!("write `\"{fixed}\"`")),
-            _ => Fault::new(rule),
+            Some(Ok(())) => KeyFault::with_help(rule, format!("write `\"{fixed}\"`")),
+            _ => KeyFault::new(rule),
         });
     }
     if text.starts_with(['.', '_', '-']) {
-        return Err(Fault::new("a name starts with a letter or a digit"));
+        return Err(KeyFault::new("a name starts with a letter or a digit"));
     }
     if is_reserved(text) {
-        return Err(Fault::new(format!(
+        return Err(KeyFault::new(format!(
             "`{text}` is the name of a process of bulkhead's own; choose another"
         )));
     }
@@ -49,24 +49,24 @@ pub(crate) fn name(text: &str) -> Result<(), Fault> {
 }
 
 /// The path of a URL. Exactly one spelling of each path passes, so that comparing bytes is enough.
-pub(crate) fn url_path(text: &str) -> Result<(), Fault> {
+pub(crate) fn url_path(text: &str) -> Result<(), KeyFault> {
     if !text.starts_with('/') {
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             "a path starts with `/`",
             format!("write `\"/{}\"`", text.escape_debug()),
         ));
     }
     if text.len() > PATH_BYTES_MAX {
-        return Err(Fault::new(format!(
+        return Err(KeyFault::new(format!(
             "a path has at most {PATH_BYTES_MAX} bytes, and this has {}",
             text.len()
         )));
     }
     if text.contains("//") {
-        return Err(Fault::new("a path has no empty segment (`//`)"));
+        return Err(KeyFault::new("a path has no empty segment (`//`)"));
     }
     if text.split('/').any(|segment| segment == "." || segment == "..") {
-        return Err(Fault::with_help("a path has no `.` or `..` segment", "write where it leads to"));
+        return Err(KeyFault::with_help("a path has no `.` or `..` segment", "write where it leads to"));
     }
     text.chars().find(|c| !is_path_char(*c)).map_or(Ok(()), |c| Err(bad_path_char(c)))
 }
@@ -76,89 +76,91 @@ fn is_path_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@".contains(c)
 }
 
-fn bad_path_char(c: char) -> Fault {
+fn bad_path_char(c: char) -> KeyFault {
     match c {
-        '?' => Fault::with_help("a path has no query (`?`)", "leave out the `?` and what follows"),
-        '#' => Fault::with_help("a path has no fragment (`#`)", "leave out the `#` and what follows"),
-        '%' => Fault::new("a path has no percent-encoding (`%`)"),
-        ' ' => Fault::new("a path has no space"),
-        c if c.is_control() => Fault::new(format!("a path has no control character ({})", c.escape_debug())),
-        c => Fault::new(format!("a path has no `{}`", c.escape_debug())),
+        '?' => KeyFault::with_help("a path has no query (`?`)", "leave out the `?` and what follows"),
+        '#' => KeyFault::with_help("a path has no fragment (`#`)", "leave out the `#` and what follows"),
+        '%' => KeyFault::new("a path has no percent-encoding (`%`)"),
+        ' ' => KeyFault::new("a path has no space"),
+        c if c.is_control() => {
+            KeyFault::new(format!("a path has no control character ({})", c.escape_debug()))
+        }
+        c => KeyFault::new(format!("a path has no `{}`", c.escape_debug())),
     }
 }
 
 /// A site's path: a prefix, which shows by its last `/`.
-pub(crate) fn site_path(text: &str) -> Result<(), Fault> {
+pub(crate) fn site_path(text: &str) -> Result<(), KeyFault> {
     url_path(text)?;
     if !text.ends_with('/') {
-        return Err(Fault::with_help("a site's path ends with `/`", format!("write `\"{text}/\"`")));
+        return Err(KeyFault::with_help("a site's path ends with `/`", format!("write `\"{text}/\"`")));
     }
     Ok(())
 }
 
 /// An index entry: looked up inside the folder asked for, and nowhere else.
-pub(crate) fn file_name(text: &str) -> Result<(), Fault> {
+pub(crate) fn file_name(text: &str) -> Result<(), KeyFault> {
     let plain = !text.is_empty() && text != "." && text != ".." && !text.contains('/');
     if !plain || text.chars().any(char::is_control) || text.len() > FILE_NAME_BYTES_MAX {
         let rule = "an index is the name of a file, without a folder";
-        return Err(Fault::with_help(rule, "write for example `\"index.html\"`"));
+        return Err(KeyFault::with_help(rule, "write for example `\"index.html\"`"));
     }
     Ok(())
 }
 
 /// A label of SELinux or AppArmor.
-pub(crate) fn program_label(text: &str) -> Result<(), Fault> {
+pub(crate) fn program_label(text: &str) -> Result<(), KeyFault> {
     let good = |byte: u8| byte.is_ascii_graphic();
     match text.len() {
         1..=255 if text.bytes().all(good) => Ok(()),
-        _ => Err(Fault::new("a label is 1 to 255 printable characters without blanks")),
+        _ => Err(KeyFault::new("a label is 1 to 255 printable characters without blanks")),
     }
 }
 
 /// The name of an environment variable.
-pub(crate) fn variable(text: &str) -> Result<(), Fault> {
+pub(crate) fn variable(text: &str) -> Result<(), KeyFault> {
     let rule = "a variable's name has only letters, digits and `_`, and no digit first";
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     match text.bytes().next() {
         Some(first) if !first.is_ascii_digit() && text.bytes().all(allowed) => Ok(()),
-        _ => Err(Fault::new(rule)),
+        _ => Err(KeyFault::new(rule)),
     }
 }
 
 /// A string that goes into a system call: it would be cut at a NUL without a word.
-pub(crate) fn no_nul(text: &str) -> Result<(), Fault> {
+pub(crate) fn no_nul(text: &str) -> Result<(), KeyFault> {
     if text.contains('\0') {
-        Err(Fault::new("it has a NUL byte, where the system would cut it"))
+        Err(KeyFault::new("it has a NUL byte, where the system would cut it"))
     } else {
         Ok(())
     }
 }
 
 /// The path of a file or folder.
-pub(crate) fn file_path(text: &str) -> Result<(), Fault> {
+pub(crate) fn file_path(text: &str) -> Result<(), KeyFault> {
     if text.is_empty() {
-        return Err(Fault::with_help("a file path is not empty", "name one, or leave this out"));
+        return Err(KeyFault::with_help("a file path is not empty", "name one, or leave this out"));
     }
     literal(text)?;
     no_nul(text)
 }
 
 /// Refuses what a shell would replace: nothing is replaced here, and a file of such a name is hardly what is meant.
-pub(crate) fn literal(text: &str) -> Result<(), Fault> {
+pub(crate) fn literal(text: &str) -> Result<(), KeyFault> {
     if text == "~" || text.starts_with("~/") {
         let help = "write the whole path, for example `\"/home/ann/public\"`";
-        return Err(Fault::with_help("no `~` is replaced in a path", help));
+        return Err(KeyFault::with_help("no `~` is replaced in a path", help));
     }
     if let Some(name) = variable_in(text) {
         let help = "write the whole path; only a service's `environment` has variables";
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             format!("no variable is replaced in a path, and this has {name}"),
             help,
         ));
     }
     if text.contains(['*', '?']) || is_choice(text) {
         let help = "name each file or folder by itself; for a folder for each host there is `vhosts`";
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             "a path is one file or folder, and no pattern (`*`, `?`, `{a,b}`)",
             help,
         ));

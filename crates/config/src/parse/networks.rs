@@ -5,13 +5,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Fault;
+use super::KeyFault;
 
 /// Every client.
 pub(crate) const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// A network in the one spelling that is passed on; an address alone is the network of that address.
-pub(crate) fn network(text: &str) -> Result<String, Fault> {
+pub(crate) fn network(text: &str) -> Result<String, KeyFault> {
     let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let Ok(address) = address.parse::<IpAddr>() else {
         let rule = "a network is an IP address, `/` and a number of bits";
@@ -20,7 +20,7 @@ pub(crate) fn network(text: &str) -> Result<String, Fault> {
             "localhost" => "this machine is `\"127.0.0.0/8\", \"::1\"`".to_owned(),
             _ => "write for example `\"10.0.0.0/8\"`".to_owned(),
         };
-        return Err(Fault::with_help(rule, help));
+        return Err(KeyFault::with_help(rule, help));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
@@ -32,21 +32,21 @@ pub(crate) fn network(text: &str) -> Result<String, Fault> {
     {
         let inner = bits.saturating_sub(96);
         let rule = "clients of IPv4 are known by their IPv4 address";
-        return Err(Fault::with_help(rule, format!("write `\"{}/{inner}\"`", masked(v4.into(), inner))));
+        return Err(KeyFault::with_help(rule, format!("write `\"{}/{inner}\"`", masked(v4.into(), inner))));
     }
     let network = masked(address, bits);
     match network == address {
         true => Ok(format!("{network}/{bits}")),
         false => {
             let rule = format!("the address has bits set behind the first {bits}");
-            Err(Fault::with_help(rule, format!("write `\"{network}/{bits}\"`, or `\"{address}/{most}\"`")))
+            Err(KeyFault::with_help(rule, format!("write `\"{network}/{bits}\"`, or `\"{address}/{most}\"`")))
         }
     }
 }
 
-fn too_many(address: IpAddr, most: u32) -> Fault {
+fn too_many(address: IpAddr, most: u32) -> KeyFault {
     let kind = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-    Fault::new(format!("a network of {kind} has 0 to {most} bits"))
+    KeyFault::new(format!("a network of {kind} has 0 to {most} bits"))
 }
 
 /// Digits alone, and few: `parse` would take a sign as well.

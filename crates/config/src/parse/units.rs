@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::Fault;
+use super::KeyFault;
 
 type Units = [(&'static str, u64)];
 
@@ -33,34 +33,34 @@ const RESERVED: [(u32, &str); 3] = [
 const USER_MIN: u32 = 1000;
 
 /// Milliseconds of a duration such as `10s`.
-pub(crate) fn duration_ms(text: &str) -> Result<u64, Fault> {
+pub(crate) fn duration_ms(text: &str) -> Result<u64, KeyFault> {
     quantity(text, DURATIONS, "a duration", "10s")
 }
 
 /// Bytes of a size such as `64KiB`.
-pub(crate) fn size_bytes(text: &str) -> Result<u64, Fault> {
+pub(crate) fn size_bytes(text: &str) -> Result<u64, KeyFault> {
     quantity(text, SIZES, "a size", "64KiB")
 }
 
 /// Bytes a second of a rate such as `500B/s`.
-pub(crate) fn byte_rate(text: &str) -> Result<u64, Fault> {
+pub(crate) fn byte_rate(text: &str) -> Result<u64, KeyFault> {
     let Some(size) = text.strip_suffix("/s") else {
         let help = match size_bytes(text) {
             Ok(_) => format!("write `\"{text}/s\"`"),
             Err(_) => "write for example `\"500B/s\"`".to_owned(),
         };
-        return Err(Fault::with_help("a rate is a size and `/s`, for a second", help));
+        return Err(KeyFault::with_help("a rate is a size and `/s`, for a second", help));
     };
     quantity(size, SIZES, "a rate", "500B")
-        .map_err(|fault| Fault { help: fault.help.map(|help| help.replace("\"`", "/s\"`")), ..fault })
+        .map_err(|fault| KeyFault { help: fault.help.map(|help| help.replace("\"`", "/s\"`")), ..fault })
 }
 
 /// Requests a second of a rate such as `100/s`.
-pub(crate) fn request_rate(text: &str) -> Result<u64, Fault> {
+pub(crate) fn request_rate(text: &str) -> Result<u64, KeyFault> {
     let rule = "a rate is a whole number of requests and `/s`, for a second";
     let number = text.strip_suffix("/s").filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     let number = number.and_then(|number| number.parse().ok());
-    number.ok_or_else(|| Fault::with_help(rule, "write for example `\"100/s\"`"))
+    number.ok_or_else(|| KeyFault::with_help(rule, "write for example `\"100/s\"`"))
 }
 
 /// A duration in its largest whole unit.
@@ -85,17 +85,17 @@ fn show(value: u64, names: &[&str], units: &Units) -> String {
     format!("{}{name}", value / factor(name))
 }
 
-fn quantity(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Fault> {
+fn quantity(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, KeyFault> {
     let names: Vec<&str> = units.iter().map(|unit| unit.0).collect();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     if number.is_empty() || unit.starts_with(['.', ',']) {
         let rule = format!("{what} is a whole number and a unit");
-        return Err(Fault::with_help(rule, format!("write for example `\"{example}\"`")));
+        return Err(KeyFault::with_help(rule, format!("write for example `\"{example}\"`")));
     }
     if unit.is_empty() {
         let rule = format!("{what} needs a unit: {}", names.join(", "));
-        return Err(Fault::with_help(
+        return Err(KeyFault::with_help(
             rule,
             format!("write `\"{number}{}\"` or `\"{number}{}\"`", names[0], names[1]),
         ));
@@ -104,10 +104,10 @@ fn quantity(text: &str, units: &Units, what: &str, example: &str) -> Result<u64,
         return Err(unknown_unit(number, unit, &names));
     };
     let value = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*factor));
-    value.ok_or_else(|| Fault::new(format!("{what} this large cannot be counted")))
+    value.ok_or_else(|| KeyFault::new(format!("{what} this large cannot be counted")))
 }
 
-fn unknown_unit(number: &str, unit: &str, names: &[&str]) -> Fault {
+fn unknown_unit(number: &str, unit: &str, names: &[&str]) -> KeyFault {
     let rule = format!("the units are {}", names.join(", "));
     let meant = unit.trim().to_lowercase();
     let same = |name: &&&str| {
@@ -116,31 +116,31 @@ fn unknown_unit(number: &str, unit: &str, names: &[&str]) -> Fault {
     };
     let near = names.iter().find(same).copied();
     match near.or_else(|| names.iter().find(|name| meant.starts_with(**name)).copied()) {
-        Some(name) => Fault::with_help(rule, format!("did you mean `\"{number}{name}\"`?")),
-        None => Fault::new(rule),
+        Some(name) => KeyFault::with_help(rule, format!("did you mean `\"{number}{name}\"`?")),
+        None => KeyFault::new(rule),
     }
 }
 
 /// The uids of a range such as `51001-51999`, none of which may belong to anyone else.
-pub(crate) fn user_range(text: &str) -> Result<RangeInclusive<u32>, Fault> {
+pub(crate) fn user_range(text: &str) -> Result<RangeInclusive<u32>, KeyFault> {
     let example = "write for example `\"51001-51999\"`";
     let number =
         |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok()).flatten();
     let ends = text.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?)));
     let Some((first, last)) = ends else {
         let rule = "a range of uids is two numbers, first and last, with a `-` between";
-        return Err(Fault::with_help(rule, example));
+        return Err(KeyFault::with_help(rule, example));
     };
     if first > last {
         let help = format!("write `\"{last}-{first}\"`");
-        return Err(Fault::with_help("the first uid is above the last", help));
+        return Err(KeyFault::with_help("the first uid is above the last", help));
     }
     if first < USER_MIN {
         let whose = if first == 0 { "0 is root, and uids" } else { "uids" };
-        return Err(Fault::with_help(format!("{whose} under {USER_MIN} belong to the system"), example));
+        return Err(KeyFault::with_help(format!("{whose} under {USER_MIN} belong to the system"), example));
     }
     match RESERVED.iter().find(|(uid, _)| (first..=last).contains(uid)) {
-        Some((uid, whose)) => Err(Fault::with_help(format!("it includes {uid}, {whose}"), example)),
+        Some((uid, whose)) => Err(KeyFault::with_help(format!("it includes {uid}, {whose}"), example)),
         None => Ok(first..=last),
     }
 }
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_wrong_unit_gets_the_right_one() {
-        let help = |result: Result<u64, Fault>| result.unwrap_err().help;
+        let help = |result: Result<u64, KeyFault>| result.unwrap_err().help;
         assert_eq!(help(size_bytes("64K")).unwrap(), "did you mean `\"64KiB\"`?");
         assert_eq!(help(size_bytes("64 mib")).unwrap(), "did you mean `\"64MiB\"`?");
         assert_eq!(help(duration_ms("10sec")).unwrap(), "did you mean `\"10s\"`?");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rewrite::Pattern;
 
-use super::{Fault, hosts, names};
+use super::{KeyFault, hosts, names};
 use crate::statics_schema::Target;
 
 /// LIMIT: as long as a path may be, with a host in front.
@@ -63,7 +63,7 @@ const FORWARDED_HEADERS: [&str; 5] =
     ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-prefix", "x-real-ip"];
 
 /// `unix:app.sock`, `127.0.0.1:3000` or `app.internal:3000`.
-pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
+pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, KeyFault> {
     if let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") {
         let rest = rest.split('/').next().unwrap_or_default();
         let rest = if rest.contains(':') { rest.to_owned() } else { format!("{rest}:80") };
@@ -71,7 +71,7 @@ pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
             "http" => "it is an address without a scheme and a path: `upstream` speaks HTTP/1.1",
             _ => "no TLS is spoken to servers behind a site",
         };
-        return Err(Fault::with_help(rule, format!("write for example `\"{}\"`", rest.escape_debug())));
+        return Err(KeyFault::with_help(rule, format!("write for example `\"{}\"`", rest.escape_debug())));
     }
     let Some(path) = text.strip_prefix("unix:") else {
         let fault = match (hosts::address(text), hosts::server_name(text)) {
@@ -83,165 +83,170 @@ pub(crate) fn target(text: &str, dir: &Path) -> Result<Target, Fault> {
         let rule =
             format!("it is neither `unix:` and a path nor an address or name with a port; {}", fault.rule);
         return Err(match text.contains(':') || text.is_empty() {
-            true => Fault { rule, ..fault },
+            true => KeyFault { rule, ..fault },
             false if text.contains('/') || text.ends_with(".sock") => {
-                Fault::with_help(rule, format!("write for example `\"unix:{}\"`", text.escape_debug()))
+                KeyFault::with_help(rule, format!("write for example `\"unix:{}\"`", text.escape_debug()))
             }
-            false => Fault::with_help(rule, format!("write for example `\"{}:3000\"`", text.escape_debug())),
+            false => {
+                KeyFault::with_help(rule, format!("write for example `\"{}:3000\"`", text.escape_debug()))
+            }
         });
     };
     if path.is_empty() {
-        return Err(Fault::with_help("the socket's path is empty", "write for example `\"unix:app.sock\"`"));
+        return Err(KeyFault::with_help(
+            "the socket's path is empty",
+            "write for example `\"unix:app.sock\"`",
+        ));
     }
     names::literal(path)?;
     names::no_nul(path)?;
     let path = dir.join(path);
     match path.as_os_str().len() {
         0..=SOCKET_BYTES_MAX => Ok(Target::Unix(path)),
-        bytes => Err(Fault::new(format!(
+        bytes => Err(KeyFault::new(format!(
             "the socket's whole path has {bytes} bytes, and at most {SOCKET_BYTES_MAX} can be connected to"
         ))),
     }
 }
 
 /// `.php`.
-pub(crate) fn suffix(text: &str) -> Result<(), Fault> {
+pub(crate) fn suffix(text: &str) -> Result<(), KeyFault> {
     let rule = "a suffix is `.` and letters, digits, `.`, `_` or `-`";
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
     match text.as_bytes() {
         [b'.', rest @ ..] if (1..=32).contains(&rest.len()) && rest.iter().all(|b| allowed(*b)) => Ok(()),
         [first, ..] if allowed(*first) && *first != b'.' => {
-            Err(Fault::with_help(rule, format!("write `\".{}\"`", text.escape_debug())))
+            Err(KeyFault::with_help(rule, format!("write `\".{}\"`", text.escape_debug())))
         }
-        _ => Err(Fault::with_help(rule, "write for example `\".php\"`")),
+        _ => Err(KeyFault::with_help(rule, "write for example `\".php\"`")),
     }
 }
 
 /// `.nojekyll`.
-pub(crate) fn hidden_name(text: &str) -> Result<(), Fault> {
+pub(crate) fn hidden_name(text: &str) -> Result<(), KeyFault> {
     let is_name = text.len() > 1 && text.len() <= 255 && text != ".." && !text.contains('/');
     if !text.starts_with('.') || !is_name || text.chars().any(char::is_control) {
         let rule = "a hidden name is `.` and the rest of a file's or a folder's name";
-        return Err(Fault::with_help(rule, "write for example `\".nojekyll\"`"));
+        return Err(KeyFault::with_help(rule, "write for example `\".nojekyll\"`"));
     }
     Ok(())
 }
 
 /// An expression that paths are compared with.
-pub(crate) fn pattern(text: &str) -> Result<Pattern, Fault> {
+pub(crate) fn pattern(text: &str) -> Result<Pattern, KeyFault> {
     Pattern::new(text).map_err(|rule| {
-        Fault::with_help(format!("it {rule}"), "write for example `'^/article/(\\d+)$'`, in single quotes")
+        KeyFault::with_help(format!("it {rule}"), "write for example `'^/article/(\\d+)$'`, in single quotes")
     })
 }
 
 /// Another path of the site, with variables.
-pub(crate) fn rewrite(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+pub(crate) fn rewrite(text: &str, pattern: Option<&Pattern>) -> Result<String, KeyFault> {
     if !text.starts_with('/') {
-        return Err(Fault::with_help("a path begins with `/`", "write for example `\"/index.php\"`"));
+        return Err(KeyFault::with_help("a path begins with `/`", "write for example `\"/index.php\"`"));
     }
     location(text, pattern)
 }
 
 /// A path that is tried; the last may be a status.
-pub(crate) fn tried_file(text: &str, is_last: bool, pattern: Option<&Pattern>) -> Result<String, Fault> {
+pub(crate) fn tried_file(text: &str, is_last: bool, pattern: Option<&Pattern>) -> Result<String, KeyFault> {
     match text.strip_prefix('=') {
         None if text.starts_with("$uri") => template(text, pattern),
         None => rewrite(text, pattern),
         Some(status) => match status.parse::<u16>() {
             Ok(400..=599) if is_last => Ok(text.to_owned()),
-            Ok(400..=599) => Err(Fault::new("a status ends the list")),
-            _ => Err(Fault::with_help("an error's status is 400 to 599", "write for example `\"=404\"`")),
+            Ok(400..=599) => Err(KeyFault::new("a status ends the list")),
+            _ => Err(KeyFault::with_help("an error's status is 400 to 599", "write for example `\"=404\"`")),
         },
     }
 }
 
-fn template(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+fn template(text: &str, pattern: Option<&Pattern>) -> Result<String, KeyFault> {
     match rewrite::RewriteTarget::parse(text, pattern) {
         Ok(_) => Ok(text.to_owned()),
-        Err(rule) => Err(Fault::new(rule)),
+        Err(rule) => Err(KeyFault::new(rule)),
     }
 }
 
 /// Where a redirect leads: a path of this host, or a whole URL; with variables.
-pub(crate) fn location(text: &str, pattern: Option<&Pattern>) -> Result<String, Fault> {
+pub(crate) fn location(text: &str, pattern: Option<&Pattern>) -> Result<String, KeyFault> {
     plain_location(text)?;
     template(text, pattern)
 }
 
-fn plain_location(text: &str) -> Result<(), Fault> {
+fn plain_location(text: &str) -> Result<(), KeyFault> {
     let whole = text.starts_with("http://") || text.starts_with("https://");
     let local = text.starts_with('/') && !text.starts_with("//");
     if !whole && !local {
         let rule = "a redirect leads to a path (`/new/`) or to a URL (`https://...`)";
-        return Err(Fault::with_help(rule, "begin it with `/` or `https://`"));
+        return Err(KeyFault::with_help(rule, "begin it with `/` or `https://`"));
     }
     if text.len() > LOCATION_BYTES_MAX {
-        return Err(Fault::new(format!("a location has at most {LOCATION_BYTES_MAX} bytes")));
+        return Err(KeyFault::new(format!("a location has at most {LOCATION_BYTES_MAX} bytes")));
     }
     // Braces are around the names of variables.
     match text.bytes().find(|byte| !byte.is_ascii_graphic() || b"\"<>\\^`|".contains(byte)) {
         None => Ok(()),
-        Some(_) => Err(Fault::new("a location has no blanks, no controls, no quotes, and only ASCII")),
+        Some(_) => Err(KeyFault::new("a location has no blanks, no controls, no quotes, and only ASCII")),
     }
 }
 
-fn header_token(text: &str) -> Result<(), Fault> {
+fn header_token(text: &str) -> Result<(), KeyFault> {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"-".contains(&b);
     match text.is_empty() || text.len() > 64 || !text.bytes().all(token) {
-        true => Err(Fault::new("a header's name is 1 to 64 letters, digits and `-`")),
+        true => Err(KeyFault::new("a header's name is 1 to 64 letters, digits and `-`")),
         false => Ok(()),
     }
 }
 
 /// A header's name that an operator may set.
-pub(crate) fn header_name(text: &str) -> Result<(), Fault> {
+pub(crate) fn header_name(text: &str) -> Result<(), KeyFault> {
     header_token(text)?;
     match OWN_HEADERS.iter().any(|own| text.eq_ignore_ascii_case(own)) {
-        true => Err(Fault::new("the server itself writes this header")),
+        true => Err(KeyFault::new("the server itself writes this header")),
         false => Ok(()),
     }
 }
 
 /// A header of requests that an operator may set.
-pub(crate) fn request_header_name(text: &str) -> Result<(), Fault> {
+pub(crate) fn request_header_name(text: &str) -> Result<(), KeyFault> {
     header_token(text)?;
     let mut own = FRAMING_HEADERS.iter().chain(&FORWARDED_HEADERS);
     match own.any(|own| text.eq_ignore_ascii_case(own)) {
-        true => Err(Fault::new("the server itself writes this header of requests")),
+        true => Err(KeyFault::new("the server itself writes this header of requests")),
         false => Ok(()),
     }
 }
 
 /// A header of answers that an operator may hide.
-pub(crate) fn hidden_header_name(text: &str) -> Result<(), Fault> {
+pub(crate) fn hidden_header_name(text: &str) -> Result<(), KeyFault> {
     header_token(text)?;
     match FRAMING_HEADERS.iter().any(|own| text.eq_ignore_ascii_case(own)) {
-        true => Err(Fault::new("a client cannot read the answer without this header")),
+        true => Err(KeyFault::new("a client cannot read the answer without this header")),
         false => Ok(()),
     }
 }
 
 /// A header's value, or nothing, which takes the header away.
-pub(crate) fn request_header_value(text: &str) -> Result<(), Fault> {
+pub(crate) fn request_header_value(text: &str) -> Result<(), KeyFault> {
     if text.is_empty() { Ok(()) } else { header_value(text) }
 }
 
 /// A header's value.
-pub(crate) fn header_value(text: &str) -> Result<(), Fault> {
+pub(crate) fn header_value(text: &str) -> Result<(), KeyFault> {
     if text.len() > VALUE_BYTES_MAX {
-        return Err(Fault::new(format!("a header's value has at most {VALUE_BYTES_MAX} bytes")));
+        return Err(KeyFault::new(format!("a header's value has at most {VALUE_BYTES_MAX} bytes")));
     }
     let visible = text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
     match visible && text.trim() == text && !text.is_empty() {
         true => Ok(()),
         false => {
-            Err(Fault::new("a header's value is printable ASCII, not empty, without blanks at its ends"))
+            Err(KeyFault::new("a header's value is printable ASCII, not empty, without blanks at its ends"))
         }
     }
 }
 
 /// `text/html; charset=utf-8`.
-pub(crate) fn media_type(text: &str) -> Result<(), Fault> {
+pub(crate) fn media_type(text: &str) -> Result<(), KeyFault> {
     header_value(text)?;
     let essence = text.split(';').next().unwrap_or_default().trim_end();
     let token = |part: &str| {
@@ -251,7 +256,7 @@ pub(crate) fn media_type(text: &str) -> Result<(), Fault> {
         && text.len() <= 128
     {
         true => Ok(()),
-        false => Err(Fault::with_help(
+        false => Err(KeyFault::with_help(
             "a media type is a type and a subtype, and at most 128 bytes",
             "write for example `\"application/wasm\"`",
         )),
@@ -259,20 +264,20 @@ pub(crate) fn media_type(text: &str) -> Result<(), Fault> {
 }
 
 /// What a browser shows when it asks for a password: stands in quotes.
-pub(crate) fn realm(text: &str) -> Result<(), Fault> {
+pub(crate) fn realm(text: &str) -> Result<(), KeyFault> {
     header_value(text)?;
     match text.contains(['"', '\\']) || text.len() > 128 {
-        true => Err(Fault::new("a realm has no quotes or backslashes, and at most 128 bytes")),
+        true => Err(KeyFault::new("a realm has no quotes or backslashes, and at most 128 bytes")),
         false => Ok(()),
     }
 }
 
 /// A file below a root, for an error page.
-pub(crate) fn below_root(text: &str) -> Result<(), Fault> {
+pub(crate) fn below_root(text: &str) -> Result<(), KeyFault> {
     let bad = |part: &str| part.is_empty() || part.starts_with('.');
     let long = text.len() > 512 || text.chars().any(char::is_control);
     match text.split('/').any(bad) || long {
-        true => Err(Fault::with_help(
+        true => Err(KeyFault::with_help(
             "a page is a file below the root, named from there, without hidden folders",
             "write for example `\"errors/404.html\"`",
         )),
@@ -281,7 +286,7 @@ pub(crate) fn below_root(text: &str) -> Result<(), Fault> {
 }
 
 /// A hook's name.
-pub(crate) fn hook(text: &str) -> Result<(), Fault> {
+pub(crate) fn hook(text: &str) -> Result<(), KeyFault> {
     names::name(text)
 }
 

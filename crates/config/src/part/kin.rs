@@ -25,7 +25,7 @@ pub(super) enum Near {
 }
 
 /// A folder of a site that is meant.
-struct Folder {
+struct SiteFolder {
     path: PathBuf,
     /// The same as files of sites write it that name it from where they are; empty if they are in it, `None` if they
     /// write nothing that is near it.
@@ -37,7 +37,7 @@ pub(super) struct Kin {
     names: BTreeSet<String>,
     users: HashSet<String>,
     hosts: HashSet<String>,
-    folders: Vec<Folder>,
+    folders: Vec<SiteFolder>,
     /// All names, accounts and hosts in lower case: whether a text has one is asked of these together.
     words: HashSet<String>,
     /// The folder of the files of sites.
@@ -89,7 +89,8 @@ impl Kin {
     /// Whether a folder is inside of one, or around it. One that is written in the same way is the same, of which all
     /// is known.
     fn is_near(&self, folder: &Path) -> bool {
-        let is_near = |own: &Folder| meet(&own.path, folder) && own.path.as_os_str() != folder.as_os_str();
+        let is_near =
+            |own: &SiteFolder| meet(&own.path, folder) && own.path.as_os_str() != folder.as_os_str();
         self.folders.iter().any(is_near)
     }
 
@@ -118,7 +119,7 @@ impl Kin {
             Ok(below) => Some(below.to_owned()),
             Err(_) => self.dir.starts_with(&path).then(PathBuf::new),
         };
-        self.folders.push(Folder { path, below });
+        self.folders.push(SiteFolder { path, below });
     }
 
     /// Whether there may be a site in a text that has to do with these.
@@ -144,7 +145,7 @@ impl Kin {
     /// Whether a string of a file of sites, if it is a path, is one near a folder.
     fn is_path(&self, string: &str) -> bool {
         let path = Path::new(string);
-        let is_near = |own: &Folder| match path.is_absolute() {
+        let is_near = |own: &SiteFolder| match path.is_absolute() {
             true => meet(&own.path, path),
             false => own.below.as_ref().is_some_and(|below| meet(below, path)),
         };

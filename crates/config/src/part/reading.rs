@@ -8,7 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::thread;
 
-use crate::include::{Listed, open_plain};
+use crate::include::{ListedFile, open_plain};
 
 /// LIMIT: threads that read; what they wait for is the kernel's table of names, which is one.
 const THREADS_MAX: usize = 8;
@@ -29,12 +29,12 @@ pub(super) struct Texts {
     /// What each thread has read.
     piles: Vec<String>,
     /// Each file, with the place of its text; without one, it is to be looked at in another way.
-    files: Vec<(Listed, Option<TextRange>)>,
+    files: Vec<(ListedFile, Option<TextRange>)>,
 }
 
 impl Texts {
     /// Those of the files of a folder that are in it; where a link leads is not looked at here.
-    pub(super) fn read(folder: &File, listed: Vec<Listed>) -> Self {
+    pub(super) fn read(folder: &File, listed: Vec<ListedFile>) -> Self {
         let (plain, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|file| file.is_plain);
         let (mut piles, mut places) = (Vec::new(), Vec::with_capacity(plain.len()));
         for (number, (pile, ranges)) in side_by_side(folder, &plain).into_iter().enumerate() {
@@ -46,7 +46,7 @@ impl Texts {
     }
 
     /// Takes out the files whose texts are meant, and those that have none.
-    pub(super) fn take(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<Listed> {
+    pub(super) fn take(&mut self, is_meant: impl Fn(&str) -> bool) -> Vec<ListedFile> {
         let Self { piles, files } = self;
         let meant = files.extract_if(.., |(_, place)| match place {
             Some((pile, range)) => is_meant(&piles[*pile][range.clone()]),
@@ -57,10 +57,10 @@ impl Texts {
 }
 
 /// What was read of the files, in their order.
-fn side_by_side(folder: &File, files: &[Listed]) -> Vec<Pile> {
+fn side_by_side(folder: &File, files: &[ListedFile]) -> Vec<Pile> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let threads = processors.min(THREADS_MAX).min(files.len().div_ceil(WORTH_A_THREAD)).max(1);
-    let read = move |files: &[Listed]| pile(folder, files.iter().map(|file| &file.name));
+    let read = move |files: &[ListedFile]| pile(folder, files.iter().map(|file| &file.name));
     let (own, others) = files.split_at(files.len().div_ceil(threads));
     let share = others.len().div_ceil(threads.saturating_sub(1).max(1)).max(1);
     thread::scope(|scope| {

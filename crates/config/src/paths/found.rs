@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use super::fault::{PathFault, PathOwner};
-use super::rights::{Placed, Right};
+use super::rights::{ModeRight, Placement};
 
 /// What a path has led to.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Found {
     /// Its path without links.
     pub real: PathBuf,
     /// Who can have put it there.
-    pub placed: Placed,
+    pub placed: Placement,
     /// The folder that it lies in.
     pub folder: PathOwner,
     /// Whether somebody else than the kernel answers for its file system: a server of the network, or a program.
@@ -65,7 +65,7 @@ impl Found {
 
     /// Whether it is in a folder whose names only root can change.
     pub fn is_placed_by_root(&self) -> bool {
-        self.placed == Placed::Root
+        self.placed == Placement::Root
     }
 
     /// Whether the owner of the folder owns it.
@@ -81,7 +81,7 @@ impl Found {
     /// # Errors
     /// It may not.
     pub fn check_owner(&self) -> Result<(), PathFault> {
-        match self.placed.may(&self.stat, Right::Read) {
+        match self.placed.may(&self.stat, ModeRight::Read) {
             true => Ok(()),
             false => Err(PathFault::Foreign {
                 file: PathOwner::of(&self.real, &self.stat),

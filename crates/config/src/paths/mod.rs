@@ -23,7 +23,7 @@ pub use beside::{Beside, open_beside, open_here};
 pub use fault::{ANSWER_TIME, PathFault, PathOwner};
 pub use found::{Found, Held};
 pub use open::Opener;
-pub use rights::Placed;
+pub use rights::Placement;
 pub use versions::Versions;
 
 /// What the path of a key may lead through.

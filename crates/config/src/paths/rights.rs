@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Stat};
 
 /// What is to be allowed, as in the last three bits of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(super) enum ModeRight {
     Search = 1,
     Read = 4,
     Enter = 5,
@@ -15,7 +15,7 @@ pub(super) enum Right {
 
 /// Who can have put an entry under its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placed {
+pub enum Placement {
     /// Root, or whoever says what the configuration says.
     Root,
     /// This user.
@@ -24,7 +24,7 @@ pub enum Placed {
     Anyone,
 }
 
-impl Placed {
+impl Placement {
     /// Who can have put `entry` into `folder`. `trusted` are root and the owner of the configuration.
     ///
     /// In a sticky folder of root's, such as `/tmp`, nobody but its owner can rename or remove an entry; so a folder or
@@ -53,7 +53,7 @@ impl Placed {
     }
 
     /// Whether whoever has put it there owns it, or may do this with it anyway.
-    pub(super) fn may(self, entry: &Stat, right: Right) -> bool {
+    pub(super) fn may(self, entry: &Stat, right: ModeRight) -> bool {
         match self {
             Self::Root => true,
             Self::By(uid) => entry.st_uid == uid || may(entry, Some(uid), right),
@@ -64,7 +64,7 @@ impl Placed {
 
 /// Whether a user may do this: as the owner, or as somebody of whom no group is known. `None` is somebody who owns
 /// nothing.
-pub(super) fn may(entry: &Stat, uid: Option<u32>, right: Right) -> bool {
+pub(super) fn may(entry: &Stat, uid: Option<u32>, right: ModeRight) -> bool {
     let mode = entry.st_mode;
     // A member of the group has the group's rights, and no others: what both give, everybody has.
     let bits = if uid == Some(entry.st_uid) { mode >> 6 } else { (mode >> 3) & mode };
@@ -89,39 +89,41 @@ mod tests {
     fn who_can_have_put_it_there() {
         let trusted = [0, 7];
         let of = |folder: (u32, u32), entry: Stat| {
-            Placed::of(&trusted, &stat(FOLDER, folder.0, folder.1, 2), &entry)
+            Placement::of(&trusted, &stat(FOLDER, folder.0, folder.1, 2), &entry)
         };
         let file = || stat(FILE, 0o600, 0, 1);
-        assert_eq!(of((0o755, 0), file()), Placed::Root);
-        assert_eq!(of((0o700, 7), file()), Placed::Root);
-        assert_eq!(of((0o755, 9), file()), Placed::By(9));
-        assert_eq!(of((0o775, 0), file()), Placed::Anyone);
+        assert_eq!(of((0o755, 0), file()), Placement::Root);
+        assert_eq!(of((0o700, 7), file()), Placement::Root);
+        assert_eq!(of((0o755, 9), file()), Placement::By(9));
+        assert_eq!(of((0o775, 0), file()), Placement::Anyone);
         // Sticky.
-        assert_eq!(of((0o1777, 0), file()), Placed::Anyone);
-        assert_eq!(of((0o1777, 0), stat(FOLDER, 0o700, 0, 2)), Placed::Root);
-        assert_eq!(of((0o1777, 0), stat(FOLDER, 0o700, 9, 2)), Placed::By(9));
-        assert_eq!(of((0o1777, 0), stat(LINK, 0o777, 0, 1)), Placed::Root);
-        assert_eq!(of((0o1777, 0), stat(LINK, 0o777, 0, 2)), Placed::Anyone);
-        assert_eq!(of((0o1777, 9), stat(LINK, 0o777, 0, 1)), Placed::By(9));
+        assert_eq!(of((0o1777, 0), file()), Placement::Anyone);
+        assert_eq!(of((0o1777, 0), stat(FOLDER, 0o700, 0, 2)), Placement::Root);
+        assert_eq!(of((0o1777, 0), stat(FOLDER, 0o700, 9, 2)), Placement::By(9));
+        assert_eq!(of((0o1777, 0), stat(LINK, 0o777, 0, 1)), Placement::Root);
+        assert_eq!(of((0o1777, 0), stat(LINK, 0o777, 0, 2)), Placement::Anyone);
+        assert_eq!(of((0o1777, 9), stat(LINK, 0o777, 0, 1)), Placement::By(9));
     }
 
     #[test]
     fn rights_are_the_owners_or_everybodys() {
         for (mode, uid, right, allowed) in [
-            (0o500, Some(9), Right::Enter, true),
-            (0o500, Some(8), Right::Enter, false),
-            (0o055, Some(9), Right::Enter, false),
-            (0o055, Some(8), Right::Enter, true),
-            (0o005, Some(8), Right::Enter, false),
-            (0o050, None, Right::Enter, false),
-            (0o711, None, Right::Search, true),
-            (0o711, None, Right::Enter, false),
-            (0o640, None, Right::Read, false),
-            (0o644, None, Right::Read, true),
+            (0o500, Some(9), ModeRight::Enter, true),
+            (0o500, Some(8), ModeRight::Enter, false),
+            (0o055, Some(9), ModeRight::Enter, false),
+            (0o055, Some(8), ModeRight::Enter, true),
+            (0o005, Some(8), ModeRight::Enter, false),
+            (0o050, None, ModeRight::Enter, false),
+            (0o711, None, ModeRight::Search, true),
+            (0o711, None, ModeRight::Enter, false),
+            (0o640, None, ModeRight::Read, false),
+            (0o644, None, ModeRight::Read, true),
         ] {
             assert_eq!(may(&stat(FOLDER, mode, 9, 2), uid, right), allowed, "{mode:o} {uid:?} {right:?}");
         }
         let mine = stat(FILE, 0o000, 9, 1);
-        assert!(Placed::By(9).may(&mine, Right::Read) && !Placed::By(8).may(&mine, Right::Read));
+        assert!(
+            Placement::By(9).may(&mine, ModeRight::Read) && !Placement::By(8).may(&mine, ModeRight::Read)
+        );
     }
 }

@@ -17,12 +17,12 @@ use super::{Class, Found, Opener, PathFault};
 #[derive(Debug)]
 pub struct Versions<'o> {
     opener: &'o Opener,
-    folder: Option<Folder>,
+    folder: Option<KernelFolder>,
 }
 
 /// A folder for which the kernel answers.
 #[derive(Debug)]
-struct Folder {
+struct KernelFolder {
     path: PathBuf,
     file: OwnedFd,
     mount: Option<MountId>,
@@ -56,7 +56,7 @@ impl Versions<'_> {
         if self.folder.as_ref().is_none_or(|folder| folder.path.as_os_str() != parent.as_os_str()) {
             self.folder = self.enter(parent);
         }
-        let Folder { file, mount, .. } = self.folder.as_ref()?;
+        let KernelFolder { file, mount, .. } = self.folder.as_ref()?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = openat(file.as_fd(), name, flags, Mode::empty()).ok()?;
         // SECURITY: on another mount somebody else may answer; the walk looks at that.
@@ -67,9 +67,9 @@ impl Versions<'_> {
         (FileType::from_raw_mode(stat.st_mode) != FileType::Symlink).then(|| FileVersion::from(&stat))
     }
 
-    fn enter(&self, path: &Path) -> Option<Folder> {
+    fn enter(&self, path: &Path) -> Option<KernelFolder> {
         let found = self.opener.walk(Class::Private, false).to(path).ok().filter(Found::is_folder)?;
         let mount = mounts::mount(&found.file);
-        Some(Folder { path: path.to_owned(), file: found.file, mount })
+        Some(KernelFolder { path: path.to_owned(), file: found.file, mount })
     }
 }

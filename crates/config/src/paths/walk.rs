@@ -15,7 +15,7 @@ use super::Class;
 use super::fault::{PathFault, PathOwner};
 use super::found::{Found, Held};
 use super::mounts::{self, MountId};
-use super::rights::{self, Placed, Right};
+use super::rights::{self, ModeRight, Placement};
 use crate::lexical::lexical;
 
 /// LIMIT: links on the way to one file, as many as the kernel follows.
@@ -34,7 +34,7 @@ pub(super) struct Walk<'w> {
 
 /// The mount that a file lies on, and whether somebody else than the kernel answers for it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Mounted {
+struct FileMount {
     id: Option<MountId>,
     is_remote: bool,
 }
@@ -50,7 +50,7 @@ struct At {
     path: PathBuf,
     folder: OwnedFd,
     stat: Stat,
-    mounted: Mounted,
+    mounted: FileMount,
 }
 
 impl At {
@@ -61,7 +61,7 @@ impl At {
         let folder =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|error| PathFault::io(&path, error))?;
         let stat = stat(&folder, &path)?;
-        let mounted = Mounted { id: mounts::mount(&folder), is_remote: false };
+        let mounted = FileMount { id: mounts::mount(&folder), is_remote: false };
         Ok(Self { path, folder, stat, mounted })
     }
 
@@ -120,9 +120,9 @@ impl Walk<'_> {
     }
 
     /// What a file lies on that was reached from `before`.
-    fn mounted(&self, before: Mounted, file: &OwnedFd, here: &Path) -> Result<Mounted, PathFault> {
+    fn mounted(&self, before: FileMount, file: &OwnedFd, here: &Path) -> Result<FileMount, PathFault> {
         if !self.looks_at_mounts() {
-            return Ok(Mounted::default());
+            return Ok(FileMount::default());
         }
         let id = mounts::mount(file);
         if id.is_some() && id == before.id {
@@ -131,18 +131,18 @@ impl Walk<'_> {
         let is_remote = !id.is_some_and(mounts::is_local);
         match is_remote && self.is_wary() {
             true => Err(PathFault::Remote { at: here.to_owned(), mount: id }),
-            false => Ok(Mounted { id, is_remote }),
+            false => Ok(FileMount { id, is_remote }),
         }
     }
 
     fn found(
         &self,
-        (file, mounted): (OwnedFd, Mounted),
+        (file, mounted): (OwnedFd, FileMount),
         stat: Stat,
         real: PathBuf,
         folder: (&Path, &Stat),
     ) -> Found {
-        let placed = self.trusted.map_or(Placed::Root, |trusted| Placed::of(trusted, folder.1, &stat));
+        let placed = self.trusted.map_or(Placement::Root, |trusted| Placement::of(trusted, folder.1, &stat));
         let (held, is_remote) = (Held::Named, mounted.is_remote);
         Found { file, held, stat, real, placed, folder: PathOwner::of(folder.0, folder.1), is_remote }
     }
@@ -191,7 +191,7 @@ impl Walk<'_> {
             None => self.found((at.folder, at.mounted), at.stat, at.path.clone(), (&at.path, &at.stat)),
         };
         for one in &doubtful {
-            let right = if found.is_folder() { Right::Enter } else { Right::Read };
+            let right = if found.is_folder() { ModeRight::Enter } else { ModeRight::Read };
             if !rights::may(&found.stat, one.uid, right) {
                 return Err(closed(one, PathOwner::of(&found.real, &found.stat)));
             }
@@ -215,7 +215,7 @@ impl Walk<'_> {
 
     /// SECURITY: the kernel asks root for no right. Who has made a link on the way could not have gone on here.
     fn may_search(&self, at: &At, doubtful: &[Doubtful]) -> Result<(), PathFault> {
-        match doubtful.iter().find(|one| !rights::may(&at.stat, one.uid, Right::Search)) {
+        match doubtful.iter().find(|one| !rights::may(&at.stat, one.uid, ModeRight::Search)) {
             Some(one) => Err(closed(one, at.place())),
             None => Ok(()),
         }
@@ -224,9 +224,9 @@ impl Walk<'_> {
     /// Whether somebody else can change a name on the way to what is the server's own.
     fn allows(&self, at: &At, here: &Path, entry: &Stat) -> Result<(), PathFault> {
         let Some(trusted) = self.trusted.filter(|_| self.class == Class::Own) else { return Ok(()) };
-        match Placed::of(trusted, &at.stat, entry) {
-            Placed::Root => Ok(()),
-            Placed::By(_) | Placed::Anyone => {
+        match Placement::of(trusted, &at.stat, entry) {
+            Placement::Root => Ok(()),
+            Placement::By(_) | Placement::Anyone => {
                 Err(PathFault::NotOwn { at: here.to_owned(), folder: at.place() })
             }
         }
@@ -241,16 +241,16 @@ impl Walk<'_> {
         doubtful: &mut Vec<Doubtful>,
     ) -> Result<(), PathFault> {
         let Some(trusted) = self.trusted else { return Ok(()) };
-        let placed = Placed::of(trusted, &at.stat, link);
-        if placed == Placed::Root {
+        let placed = Placement::of(trusted, &at.stat, link);
+        if placed == Placement::Root {
             return Ok(());
         }
         if self.class != Class::Published {
             return Err(PathFault::Link { at: here.to_owned(), folder: at.place(), class: self.class });
         }
         let uid = match placed {
-            Placed::By(uid) => Some(uid),
-            Placed::Root | Placed::Anyone => None,
+            Placement::By(uid) => Some(uid),
+            Placement::Root | Placement::Anyone => None,
         };
         doubtful.push(Doubtful { link: here.to_owned(), uid });
         // Whoever has made it may be another one of those who can write there.

@@ -24,7 +24,7 @@ pub const DOOR: &str = "datadoor";
 
 /// The paths of a site as the file system has them, in the order in which the site names them.
 #[derive(Clone)]
-pub(crate) struct Resolved {
+pub(crate) struct SitePaths {
     /// Of what it opens.
     pub(crate) opened: Vec<PathBuf>,
     /// Of its files that nobody else reads.
@@ -68,7 +68,7 @@ pub(crate) struct RawSite {
     pub(crate) recycle: Recycle,
     pub(crate) workers: Workers,
     /// Its paths, once they have been followed.
-    pub(crate) resolved: OnceCell<Resolved>,
+    pub(crate) resolved: OnceCell<SitePaths>,
 }
 
 /// The keys of `[[site]]` that are about its worker.
@@ -130,8 +130,8 @@ impl RawSite {
     }
 
     /// Its paths in the form in which they are compared, which `resolve` gives them; made once.
-    pub(crate) fn resolved(&self, resolve: fn(&Path) -> PathBuf) -> &Resolved {
-        self.resolved.get_or_init(|| Resolved {
+    pub(crate) fn resolved(&self, resolve: fn(&Path) -> PathBuf) -> &SitePaths {
+        self.resolved.get_or_init(|| SitePaths {
             opened: self.opened().map(|(_, at)| resolve(&at.value)).collect(),
             private: self.private().map(|(_, at)| resolve(&at.value)).collect(),
             keys: self.keys().map(|at| resolve(&at.value)).collect(),

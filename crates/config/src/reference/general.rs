@@ -2,7 +2,7 @@
 //!
 //! Runs in: `cargo test`. Input: none.
 
-use super::row::{Reload, Row, Setter, Unit, rows};
+use super::row::{KeyRow, Reload, Setter, Unit, rows};
 use crate::keys::{limits_keys, restart_keys};
 use crate::readers::{Bytes, Bytes32, Count, Duration, ReadElsewhere};
 use crate::rules::{
@@ -11,8 +11,8 @@ use crate::rules::{
     IDLE_STOP_MS, IDLE_TIMEOUT_MS, MIN_RATE, REREAD_MS, START_TIMEOUT_MS, TAMPER_BAN_MS, WITHIN_MS,
 };
 
-pub(super) const SERVER: &[Row] = &[
-    Row::other(
+pub(super) const SERVER: &[KeyRow] = &[
+    KeyRow::other(
         "user_range",
         "string, `\"FIRST-LAST\"`",
         "`\"51001-51999\"`",
@@ -20,43 +20,43 @@ pub(super) const SERVER: &[Row] = &[
          least one each for 3 roles (4 with TLS), every site, service, data source and filter, what connects them, and the \
          templates of each site. No part of it may be [another server's](guide/operating.md#uids-and-file-permissions). Not used without root",
     ),
-    Row::other(
+    KeyRow::other(
         "state_dir",
         "folder",
         "`\"state\"`",
         "what must outlive a restart: the uid table, whose the names of sites are, files and data of services, and core files. Keep it",
     ).reload(Reload::Restart),
-    Row::other(
+    KeyRow::other(
         "run_dir",
         "folder",
         "`\"run\"`",
         "`admin.sock`, `admin.secret` (what an order begins with), `bulkheadd.pid`, the empty root. The \
          path of `admin.sock` has at most 107 bytes",
     ).reload(Reload::Restart),
-    Row::other("log_dir", "folder", "`\"log\"`", "access and error logs").reload(Reload::Logger),
-    Row::number("gates", Unit::Count, &GATES, "processes that accept connections")
+    KeyRow::other("log_dir", "folder", "`\"log\"`", "access and error logs").reload(Reload::Logger),
+    KeyRow::number("gates", Unit::Count, &GATES, "processes that accept connections")
         .reload(Reload::Restart)
         .absent("one per core"),
-    Row::other(
+    KeyRow::other(
         "isolation",
         "`\"strict\"` or `\"degraded\"`",
         "`\"strict\"`",
         "as root: refuse to start a process one of whose [layers](internals/jail.md) cannot be applied, or \
          start it without, which the start and `bulkhead status` say. Without root it is always degraded",
     ).reload(Reload::Restart),
-    Row::other(
+    KeyRow::other(
         "danger_without",
         "array of layers",
         "`[]`",
         "layers that are left out on purpose, for tests; only with `\"degraded\"`",
     ).reload(Reload::Restart),
-    Row::other(
+    KeyRow::other(
         "start",
         "`\"always\"` or `\"on-demand\"`",
         "`\"always\"`",
         "when the processes of sites start: with the server, or with [the first connection](guide/operating.md#start-on-demand)",
     ).reload(Reload::Sites),
-    Row::number(
+    KeyRow::number(
         "idle_stop",
         Unit::Duration,
         &IDLE_STOP_MS,
@@ -64,14 +64,14 @@ pub(super) const SERVER: &[Row] = &[
     ),
 ];
 
-pub(super) const LISTEN: &[Row] = &[
-    Row::other(
+pub(super) const LISTEN: &[KeyRow] = &[
+    KeyRow::other(
         "address",
         "string, `\"IP:PORT\"`",
         "required",
         "port 1 to 65535; no address twice; `\"[::]:80\"` is IPv6 only",
     ),
-    Row::other(
+    KeyRow::other(
         "shared_connections",
         "boolean",
         "`false`",
@@ -80,7 +80,7 @@ pub(super) const LISTEN: &[Row] = &[
          are reached through their site's worker",
     )
     .reload(Reload::Sites),
-    Row::other(
+    KeyRow::other(
         "tls",
         "boolean",
         "`false`",
@@ -90,7 +90,7 @@ pub(super) const LISTEN: &[Row] = &[
          with `takes_connections` get no connection from here, and filters see no request: with `filters`, \
          `unfiltered` is needed",
     ),
-    Row::other(
+    KeyRow::other(
         "redirect_to_https",
         "boolean",
         "`false`",
@@ -99,7 +99,7 @@ pub(super) const LISTEN: &[Row] = &[
          if it has a `root` or `vhosts`, because an authority that asks there cannot trust a certificate \
          that does not exist yet. Needs a listener with `tls`",
     ),
-    Row::other(
+    KeyRow::other(
         "h2c",
         "boolean",
         "`false`",
@@ -108,21 +108,21 @@ pub(super) const LISTEN: &[Row] = &[
          which answers 421 for hosts that it does not have. Not with `tls`. With `filters`, `unfiltered` \
          is needed: they see requests of HTTP/1.1 alone",
     ),
-    Row::other(
+    KeyRow::other(
         "proxy_protocol",
         "boolean",
         "`false`",
         "connections begin with a header of the PROXY protocol, version 1 or 2, which has the client's \
          address",
     ),
-    Row::other(
+    KeyRow::other(
         "trusted",
         "array of networks",
         "none",
         "the proxies that may send the header, at least one with `proxy_protocol`; connections of others \
          are closed",
     ),
-    Row::other(
+    KeyRow::other(
         "unfiltered",
         "boolean",
         "`false`",
@@ -132,34 +132,34 @@ pub(super) const LISTEN: &[Row] = &[
     ),
 ];
 
-pub(super) const TLS: &[Row] = &[
-    Row::other(
+pub(super) const TLS: &[KeyRow] = &[
+    KeyRow::other(
         "min_version",
         "`\"1.2\"` or `\"1.3\"`",
         "`\"1.2\"`",
         "the oldest version of TLS that is spoken",
     ),
-    Row::number(
+    KeyRow::number(
         "tamper_ban",
         Unit::Duration,
         &TAMPER_BAN_MS,
         "a client whose records fail to decrypt gets nothing more from this site for so long; `\"0\"` \
          turns it off",
     ),
-    Row::other(
+    KeyRow::other(
         "tamper_exempt",
         "array of networks",
         "`[\"127.0.0.0/8\"]`",
         "clients that are never refused for this; 256 of them, as in `exempt`",
     ).reload(Reload::Gates),
-    Row::other(
+    KeyRow::other(
         "hsts",
         "string",
         "`\"max-age=31536000\"`",
         "the `Strict-Transport-Security` of every answer over TLS; `\"\"` sends none. Printable ASCII, at \
          most 256 bytes",
     ),
-    Row::number(
+    KeyRow::number(
         "reread",
         Unit::Duration,
         &REREAD_MS,
@@ -168,20 +168,20 @@ pub(super) const TLS: &[Row] = &[
          checks them at once. A changed file is used from then on; a file with a mistake is reported in the \
          error log, and the old contents stay",
     ).reload(Reload::Nothing),
-    Row::other(
+    KeyRow::other(
         "resumption",
         "`\"tickets\"`, `\"stateful\"`, `\"off\"`",
         "`\"tickets\"`",
         "how clients resume a session: by tickets that every worker of the site can read, also after a \
          restart; by the memory of one worker; or not at all",
     ),
-    Row::other(
+    KeyRow::other(
         "ocsp",
         "boolean",
         "`true`",
         "OCSP stapling; needs a responder URL in the certificate ([below](#ocsp-stapling))",
     ).reload(Reload::Stapler),
-    Row::other(
+    KeyRow::other(
         "ocsp_ports",
         "array of 1 to 16 ports",
         "`[80]`",
@@ -190,36 +190,36 @@ pub(super) const TLS: &[Row] = &[
     .reload(Reload::Stapler),
 ];
 
-pub(super) const LOG: &[Row] = &[
-    Row::other(
+pub(super) const LOG: &[KeyRow] = &[
+    KeyRow::other(
         "access_format",
         "`\"common\"`, `\"combined\"`, `\"json\"`",
         "`\"combined\"`",
         "the shape of a line in access logs",
     ),
-    Row::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory")
+    KeyRow::number("flush", Unit::Duration, &FLUSH_MS, "the longest that a line waits in memory")
         .reload(Reload::GatesAndSites),
-    Row::other(
+    KeyRow::other(
         "daily",
         "boolean",
         "`false`",
         "a file for each day of UTC: `SITE.access.log.YYYYMMDD`, begun at midnight; `error.log` stays one \
          file",
     ),
-    Row::other(
+    KeyRow::other(
         "error_file",
         "file",
         "`error.log` in `log_dir`",
         "the error log. Its folder belongs to who starts Bulkhead, and nobody else can write there",
     ),
-    Row::other(
+    KeyRow::other(
         "error_syslog",
         "boolean",
         "`false`",
         "lines of the error log go to syslog (`/dev/log`) as well; without a syslog daemon that is said, \
          and it is looked for every minute",
     ),
-    Row::number(
+    KeyRow::number(
         "access_bytes",
         Unit::Size,
         &ACCESS_BYTES,
@@ -228,44 +228,44 @@ pub(super) const LOG: &[Row] = &[
     ),
 ];
 
-pub(super) const RESTART: &[Row] = restart_keys!(rows);
+pub(super) const RESTART: &[KeyRow] = restart_keys!(rows);
 
-pub(super) const LIMITS: &[Row] = limits_keys!(rows);
+pub(super) const LIMITS: &[KeyRow] = limits_keys!(rows);
 
-pub(super) const CONDITIONING: &[Row] = &[
-    Row::number(
+pub(super) const CONDITIONING: &[KeyRow] = &[
+    KeyRow::number(
         "first_byte_timeout",
         Unit::Duration,
         &FIRST_BYTE_TIMEOUT_MS,
         "how long a new connection may send nothing at all; it is then closed without a word",
     ),
-    Row::number(
+    KeyRow::number(
         "head_timeout",
         Unit::Duration,
         &HEAD_TIMEOUT_MS,
         "how long a request head may take to arrive, from its first byte; after it, 408",
     ),
-    Row::number(
+    KeyRow::number(
         "body_min_rate",
         Unit::Rate,
         &MIN_RATE,
         "a request body that comes more slowly, for each piece of 64 KiB and beyond 20 s, is given up: \
          408, if the answer has not begun. `\"0B/s\"` asks only that something comes within 30 s",
     ),
-    Row::number(
+    KeyRow::number(
         "response_min_rate",
         Unit::Rate,
         &MIN_RATE,
         "a response that is taken more slowly, in the same way, is cut off",
     ),
-    Row::other(
+    KeyRow::other(
         "priority",
         "`\"recency\"` or `\"fifo\"`",
         "`\"recency\"`",
         "requests that wait for a worker: first those of the address ranges that were served longest ago, \
          or in order",
     ),
-    Row::other(
+    KeyRow::other(
         "share_max",
         "table of numbers, 0 to 1",
         "`{ \"/8\" = 0.25, \"/16\" = 0.15, \"/24\" = 0.10 }`",
@@ -273,26 +273,26 @@ pub(super) const CONDITIONING: &[Row] = &[
          each gate for each site; above it, a request waits for up to `start_timeout`, then 503. At most \
          three digits; a kind that is left out has its default; one connection is always allowed",
     ),
-    Row::other(
+    KeyRow::other(
         "share_max_v6",
         "table of numbers, 0 to 1",
         "`{ \"/32\" = 0.25, \"/48\" = 0.15, \"/56\" = 0.10 }`",
         "the same for IPv6",
     ),
-    Row::other(
+    KeyRow::other(
         "checks",
         "`\"strict\"`, `\"standard\"` or `\"lenient\"`",
         "`\"standard\"`",
         "which requests are refused for how they look: [checks](guide/conditioning.md#checks-what-a-request-may-look-like)",
     ),
-    Row::other(
+    KeyRow::other(
         "exempt",
         "array of networks, 256 of them",
         "`[\"127.0.0.0/8\"]`",
         "clients without shares, rates and bans: `\"10.0.0.0/8\"`, `\"2001:db8::/32\"`, or one address. No \
          bit may be set behind those that count",
     ),
-    Row::other(
+    KeyRow::other(
         "rate_max",
         "integer, or `\"100/s\"`, 1 to 1000000",
         "none",
@@ -300,26 +300,26 @@ pub(super) const CONDITIONING: &[Row] = &[
          whatever connections; above it, 429. A service with `takes_connections` is asked as many through \
          each gate, and what comes after the first one on a connection that it keeps is not counted",
     ),
-    Row::other(
+    KeyRow::other(
         "rate_burst",
         "integer, 1 to 1000000",
         "one second of `rate_max`",
         "how many of these may come at once; only with `rate_max`",
     ),
-    Row::number(
+    KeyRow::number(
         "ban_after",
         Unit::Count,
         &BAN_AFTER,
         "offences (malformed, strange, too long and late heads, requests above the rate) within a minute, \
          in one gate, after which a client is banned; 0 for never",
     ),
-    Row::number(
+    KeyRow::number(
         "ban_time",
         Unit::Duration,
         &BAN_TIME_MS,
         "how long a ban lasts: its new connections are closed unread",
     ),
-    Row::other(
+    KeyRow::other(
         "filters",
         "array of filters, 16 of them",
         "`[]`",

@@ -19,7 +19,7 @@ pub(super) enum Unit {
 }
 
 /// The type and the default of a key.
-pub(super) enum Value {
+pub(super) enum KeyValue {
     /// A number: its bounds and its default, if it has a fixed one.
     Number(Unit, &'static Bounds),
     /// Anything else, in words.
@@ -27,10 +27,10 @@ pub(super) enum Value {
 }
 
 /// A line of a table of the page: one key, or several that share a description.
-pub(super) struct Row {
+pub(super) struct KeyRow {
     /// A key, or text that has several of them in backquotes.
     pub(super) keys: &'static str,
-    pub(super) value: Value,
+    pub(super) value: KeyValue,
     /// What holds where the key is absent; empty if the bounds say so.
     pub(super) default: &'static str,
     pub(super) rule: &'static str,
@@ -114,14 +114,14 @@ impl Setter {
     }
 }
 
-impl Row {
+impl KeyRow {
     pub(super) const fn number(
         keys: &'static str,
         unit: Unit,
         bounds: &'static Bounds,
         rule: &'static str,
     ) -> Self {
-        Self { keys, value: Value::Number(unit, bounds), default: "", rule, reload: None, setter: None }
+        Self { keys, value: KeyValue::Number(unit, bounds), default: "", rule, reload: None, setter: None }
     }
 
     pub(super) const fn other(
@@ -130,13 +130,13 @@ impl Row {
         default: &'static str,
         rule: &'static str,
     ) -> Self {
-        Self { keys, value: Value::Other(kind), default, rule, reload: None, setter: None }
+        Self { keys, value: KeyValue::Other(kind), default, rule, reload: None, setter: None }
     }
 
     /// A row of an entry of `keys`: what its reader says, and the default if that is another.
     pub(super) const fn entry(
         (keys, rule): (&'static str, &'static str),
-        (value, usual): (Value, &'static str),
+        (value, usual): (KeyValue, &'static str),
         default: &'static str,
         (reload, setter): (Reload, Setter),
     ) -> Self {
@@ -166,8 +166,8 @@ impl Row {
     /// The line; `of_table` is what holds for keys that say nothing else of a reload and of who sets them.
     pub(super) fn text(&self, of_table: (Reload, Setter)) -> String {
         let (kind, default) = match self.value {
-            Value::Number(unit, bounds) => (unit.kind(bounds), unit.default(bounds)),
-            Value::Other(kind) => (kind.to_owned(), None),
+            KeyValue::Number(unit, bounds) => (unit.kind(bounds), unit.default(bounds)),
+            KeyValue::Other(kind) => (kind.to_owned(), None),
         };
         // A site's limit has the bounds of that of all sites, and this by default.
         let default = default.filter(|_| self.default.is_empty()).unwrap_or_else(|| self.default.to_owned());
@@ -223,7 +223,7 @@ impl Unit {
 macro_rules! described {
     ($($reader:ident: |$self:ident| $value:expr, $default:literal;)*) => {$(
         impl $reader {
-            pub(super) const fn value(&self) -> (Value, &'static str) {
+            pub(super) const fn value(&self) -> (KeyValue, &'static str) {
                 let $self = self;
                 ($value, $default)
             }
@@ -232,27 +232,27 @@ macro_rules! described {
 }
 
 described! {
-    Flag: |_reader| Value::Other("boolean"), "`false`";
-    PlacedFlag: |_reader| Value::Other("boolean"), "`false`";
-    DoorPlace: |_reader| Value::Other("boolean"), "`false`";
-    Size: |reader| Value::Number(Unit::Size, reader.0), "";
-    Count: |reader| Value::Number(Unit::Count, reader.0), "";
-    ReadElsewhere: |reader| Value::Number(Unit::Duration, reader.0), "";
-    Bytes: |reader| Value::Number(Unit::Size, reader.0), "";
-    Bytes32: |reader| Value::Number(Unit::Size, reader.0), "";
-    Duration: |reader| Value::Number(Unit::Duration, reader.0), "";
-    OptionalCount: |reader| Value::Number(Unit::Count, reader.0), "";
-    OptionalNumber: |reader| Value::Number(Unit::Count, reader.0), "";
-    OptionalDuration: |reader| Value::Number(Unit::Duration, reader.0), "";
-    OptionalText: |_reader| Value::Other("string"), "";
-    NameList: |_reader| Value::Other("array of strings"), "`[]`";
-    FolderList: |_reader| Value::Other("array of folders"), "`[]`";
-    Variables: |_reader| Value::Other("table of strings"), "`{}`";
-    GrantList: |_reader| Value::Other("array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`"), "`[]`";
-    WorkerCount: |_reader| Value::Other("integer, 1 to 64, or `{ min, max }`"), "`1`";
-    ServiceName: |_reader| Value::Other("string"), "required";
-    ServicePath: |_reader| Value::Other("string"), "required, but for `remote`";
-    ServiceCommand: |_reader| Value::Other("array of strings, a program first"), "required, but for `remote`";
+    Flag: |_reader| KeyValue::Other("boolean"), "`false`";
+    PlacedFlag: |_reader| KeyValue::Other("boolean"), "`false`";
+    DoorPlace: |_reader| KeyValue::Other("boolean"), "`false`";
+    Size: |reader| KeyValue::Number(Unit::Size, reader.0), "";
+    Count: |reader| KeyValue::Number(Unit::Count, reader.0), "";
+    ReadElsewhere: |reader| KeyValue::Number(Unit::Duration, reader.0), "";
+    Bytes: |reader| KeyValue::Number(Unit::Size, reader.0), "";
+    Bytes32: |reader| KeyValue::Number(Unit::Size, reader.0), "";
+    Duration: |reader| KeyValue::Number(Unit::Duration, reader.0), "";
+    OptionalCount: |reader| KeyValue::Number(Unit::Count, reader.0), "";
+    OptionalNumber: |reader| KeyValue::Number(Unit::Count, reader.0), "";
+    OptionalDuration: |reader| KeyValue::Number(Unit::Duration, reader.0), "";
+    OptionalText: |_reader| KeyValue::Other("string"), "";
+    NameList: |_reader| KeyValue::Other("array of strings"), "`[]`";
+    FolderList: |_reader| KeyValue::Other("array of folders"), "`[]`";
+    Variables: |_reader| KeyValue::Other("table of strings"), "`{}`";
+    GrantList: |_reader| KeyValue::Other("array of `\"tcp:PORT\"`, `\"tcp:HOSTS:PORT\"`, `\"udp\"`"), "`[]`";
+    WorkerCount: |_reader| KeyValue::Other("integer, 1 to 64, or `{ min, max }`"), "`1`";
+    ServiceName: |_reader| KeyValue::Other("string"), "required";
+    ServicePath: |_reader| KeyValue::Other("string"), "required, but for `remote`";
+    ServiceCommand: |_reader| KeyValue::Other("array of strings, a program first"), "required, but for `remote`";
 }
 
 /// The rows of a table of `keys`.
@@ -261,7 +261,7 @@ macro_rules! rows {
     $(beside { $($(#[$beside_doc:meta])* $beside:ident: $beside_type:ty = $beside_of:ident),* })?
     $($(#[$doc:meta])* $key:literal $field:ident: $type:ty = $reader:ident $(($argument:expr))?,
         $reload:ident, $setter:ident, $default:literal, $rule:literal;)*) => {
-        &[$(Row::entry(
+        &[$(KeyRow::entry(
             ($key, $rule),
             $reader $(($argument))?.value(),
             $default,

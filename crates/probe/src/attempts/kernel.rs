@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use sys::attempt::{Arg, Call, Errno, calls};
+use sys::attempt::{Arg, Errno, TriedCall, calls};
 
 use crate::attempt::{Attempt, AttemptOutcome, Cx, any, attempt, denied, reached, tried};
 
@@ -178,7 +178,7 @@ fn system_name(at: usize) -> Vec<u8> {
 }
 
 /// Sets a name to what it is; without knowing that, to a name that is too long, which tells as much.
-fn rename(call: &Call, at: usize) -> AttemptOutcome {
+fn rename(call: &TriedCall, at: usize) -> AttemptOutcome {
     let name = system_name(at);
     if name.is_empty() {
         return reached(call.make(&mut [Arg::Bytes(&[b'x'; 65]), Arg::Len(0)]));

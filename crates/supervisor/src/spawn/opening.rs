@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-use config::{Found, Held, Kind, Opener, PathFault, PathOwner, Placed};
+use config::{Found, Held, Kind, Opener, PathFault, PathOwner, Placement};
 use rustix::fs::{MemfdFlags, SealFlags, Stat, fcntl_add_seals, memfd_create};
 use sys::handed;
 use sys::process::Child;
@@ -137,9 +137,9 @@ fn item_of(number: u32, found: &Found) -> Item {
         found: stat.into_iter().chain([held_number(found.held)]).collect(),
         real: Bytes(real.as_os_str().as_bytes().into()),
         placed: match placed {
-            Placed::Root => Vec::new(),
-            Placed::By(uid) => vec![u64::from(*uid)],
-            Placed::Anyone => vec![u64::MAX],
+            Placement::Root => Vec::new(),
+            Placement::By(uid) => vec![u64::from(*uid)],
+            Placement::Anyone => vec![u64::MAX],
         },
         folder: Bytes(folder.path.as_os_str().as_bytes().into()),
         owner: vec![u64::from(folder.uid), u64::from(folder.mode)],
@@ -164,15 +164,15 @@ fn understand(
         (Item::Opened { number, found, real, placed, folder, owner }, Some(file)) => {
             let (stat, held) = stat_of(&found, rustix::fs::fstat(any).ok()?)?;
             let kind = match held {
-                Held::Named => handed::Kind::Named,
-                Held::Folder => handed::Kind::Folder,
-                Held::Contents => handed::Kind::Contents,
+                Held::Named => handed::HandedKind::Named,
+                Held::Folder => handed::HandedKind::Folder,
+                Held::Contents => handed::HandedKind::Contents,
             };
             let file = kind.take(file).ok()?;
             let placed = match placed[..] {
-                [] => Placed::Root,
-                [u64::MAX] => Placed::Anyone,
-                [uid] => Placed::By(uid.try_into().ok()?),
+                [] => Placement::Root,
+                [u64::MAX] => Placement::Anyone,
+                [uid] => Placement::By(uid.try_into().ok()?),
                 _ => return None,
             };
             let [uid, mode] = owner[..] else { return None };

@@ -356,10 +356,10 @@ fn give_to(file: &File, identity: Identity) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::{Held, PathOwner, Placed};
+    use config::{Held, PathOwner, Placement};
 
     /// A program of this owner, group, mode and number of names, in a folder of `folder`'s.
-    fn used(program: (u32, u32, u32, u64), folder: u32, placed: Placed, was_given: bool) -> Use {
+    fn used(program: (u32, u32, u32, u64), folder: u32, placed: Placement, was_given: bool) -> Use {
         let mut stat = rustix::fs::stat("/").unwrap();
         let (uid, gid, mode, names) = program;
         (stat.st_uid, stat.st_gid, stat.st_mode, stat.st_nlink) = (uid, gid, 0o100_000 | mode, names as _);
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn changed_is_what_the_folders_owner_owns() {
-        let (root, alice) = (Placed::Root, Placed::By(1001));
+        let (root, alice) = (Placement::Root, Placement::By(1001));
         for (what, program, folder, placed, expected) in [
             ("root's of root's", (0, 0, 0o755, 1), 0, root, Use::Given),
             ("of cargo's", (0, 0, 0o755, 2), 0, root, Use::Copied),
@@ -392,7 +392,7 @@ mod tests {
             ("another service's of two names", (0, 8, MODE, 2), root),
             ("root's secret program", (0, 0, 0o750, 1), alice),
             ("bob's secret program", (1002, 1002, 0o700, 2), alice),
-            ("bob's, where many can write", (1002, 1002, 0o750, 1), Placed::Anyone),
+            ("bob's, where many can write", (1002, 1002, 0o750, 1), Placement::Anyone),
         ] {
             assert!(matches!(used(program, 1001, placed, false), Use::Refused(_)), "{what}");
         }

@@ -1,15 +1,15 @@
-//! The calls that [`super::Call::make`] can make, each with the kernel's prototype.
+//! The calls that [`super::TriedCall::make`] can make, each with the kernel's prototype.
 //!
 //! Runs in: the probe. Never: lets an argument through that would do harm, as the end of a process or a restart.
 
-use super::Call;
-use super::Kind::{Buffer, Int, Len, Only};
+use super::ArgumentKind::{Buffer, Int, Len, Only};
+use super::TriedCall;
 
 macro_rules! calls {
     ($($(#[$doc:meta])* $constant:ident = $name:literal $number:ident $shape:tt;)*) => {$(
         $(#[$doc])*
         #[doc = concat!("`", $name, "`, its arguments being ", stringify!($shape), ".")]
-        pub const $constant: Call = Call::new($name, libc::$number, &$shape);
+        pub const $constant: TriedCall = TriedCall::new($name, libc::$number, &$shape);
     )*};
 }
 

@@ -10,7 +10,7 @@ use super::{Errno, calls, checked};
 
 /// How a child ended, and what it had to say.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ChildEnd {
     /// What it returned, if it came to that.
     pub bytes: Vec<u8>,
     /// The signal that ended it.
@@ -25,7 +25,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// Those of `fork`, or of the pipe between the two.
-pub fn isolated(time: Duration, body: impl FnOnce() -> Vec<u8>) -> Result<Ended, Errno> {
+pub fn isolated(time: Duration, body: impl FnOnce() -> Vec<u8>) -> Result<ChildEnd, Errno> {
     let (mut from, to) = std::io::pipe().map_err(|error| errno_of(&error))?;
     // SAFETY: the child runs `body` in a copy of this process's memory and then ends with _exit. Locks of other
     // threads stay taken in it; the allocator's are released by glibc's fork, and `body` takes no others.
@@ -42,7 +42,7 @@ pub fn isolated(time: Duration, body: impl FnOnce() -> Vec<u8>) -> Result<Ended,
         unsafe { libc::_exit(0) }
     }
     drop(to);
-    let mut ended = Ended { bytes: Vec::new(), signal: None, late: false };
+    let mut ended = ChildEnd { bytes: Vec::new(), signal: None, late: false };
     let mut status = None;
     // The end of the pipe is not waited for once the child is gone: children of it may hold the other end.
     let deadline = Instant::now() + time;

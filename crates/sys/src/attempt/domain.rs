@@ -16,7 +16,7 @@ pub use descriptors::on;
 use super::{Errno, calls::MAKE_DESCRIPTORS, checked};
 
 /// Names of values.
-pub type Names = &'static [(u64, &'static str)];
+pub type ValueNames = &'static [(u64, &'static str)];
 
 macro_rules! named {
     ($($name:ident)*) => { &[$((libc::$name as u64, stringify!($name))),*] };
@@ -27,9 +27,9 @@ use named;
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// One of many; those next to each other are written as a range.
-    Number(Names),
+    Number(ValueNames),
     /// A bit, or none.
-    Bit(Names),
+    Bit(ValueNames),
     /// The number of a system call.
     Call,
     /// One of a list of operations, and what this one is called.
@@ -38,7 +38,7 @@ pub enum Form {
 
 /// One call that is tried.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct CallAttempt {
     /// What is swept, as `sendto flags`; between `<` and `>` is what other topics have that are like it.
     pub topic: String,
     /// The value that is tried.
@@ -52,7 +52,7 @@ pub struct Line {
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// It got past the policy: the kernel did it, or found something wrong with it.
     Reached,
     /// The caller may not.
@@ -79,7 +79,7 @@ const MORE_DESCRIPTORS: &[i64] = &[
 ];
 
 /// Every line that needs no descriptor.
-pub fn lines() -> Vec<Line> {
+pub fn lines() -> Vec<CallAttempt> {
     let mut lines = Vec::with_capacity(20_000);
     sockets::sweep(&mut lines);
     files::sweep(&mut lines);
@@ -95,13 +95,13 @@ fn bits() -> impl Iterator<Item = u64> {
 
 /// Adds a topic: `arguments` says what a call with each of the values looks like.
 fn topic(
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<CallAttempt>,
     (name, form, call): (impl Into<String>, Form, i64),
     values: impl IntoIterator<Item = u64>,
     arguments: impl Fn(u64) -> [u64; 6],
 ) {
     let topic = name.into();
-    lines.extend(values.into_iter().map(|value| Line {
+    lines.extend(values.into_iter().map(|value| CallAttempt {
         topic: topic.clone(),
         value,
         form,
@@ -111,7 +111,7 @@ fn topic(
     }));
 }
 
-impl Line {
+impl CallAttempt {
     /// The number of the system call, and its arguments as they are in the registers.
     pub fn registers(&self) -> (i64, [u64; 6]) {
         (self.call, self.arguments)
@@ -123,9 +123,9 @@ impl Line {
     }
 
     /// Makes the call; what it makes is closed or unmapped again.
-    pub fn make(&self) -> Outcome {
+    pub fn make(&self) -> CallOutcome {
         if self.left_out {
-            return Outcome::LeftOut;
+            return CallOutcome::LeftOut;
         }
         let [a, b, c, d, e, f] = self.arguments;
         // SAFETY: lines are made in this module and its children only. None hands the kernel an address but null,
@@ -136,9 +136,9 @@ impl Line {
             self.undo(made);
         }
         match result {
-            Err(Errno::PERM | Errno::ACCESS) => Outcome::Refused,
-            Err(Errno::NOSYS) => Outcome::Missing,
-            Ok(_) | Err(_) => Outcome::Reached,
+            Err(Errno::PERM | Errno::ACCESS) => CallOutcome::Refused,
+            Err(Errno::NOSYS) => CallOutcome::Missing,
+            Ok(_) | Err(_) => CallOutcome::Reached,
         }
     }
 
@@ -171,7 +171,7 @@ mod tests {
     fn what_is_reached_does_no_harm() {
         let body = || {
             let tried = lines().into_iter().filter(|line| !line.topic.starts_with("socket"));
-            let reached = tried.filter(|line| line.make() == Outcome::Reached).count();
+            let reached = tried.filter(|line| line.make() == CallOutcome::Reached).count();
             reached.to_string().into_bytes()
         };
         let ended = super::super::child::isolated(std::time::Duration::from_secs(30), body).unwrap();

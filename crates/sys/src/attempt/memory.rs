@@ -89,12 +89,12 @@ pub fn into_process(pid: i32) -> Result<usize, Errno> {
 
 /// A reader of this process's own memory by address, which needs no `/proc`: the kernel copies it into a pipe.
 #[derive(Debug)]
-pub struct Reader {
+pub struct MemoryReader {
     from: std::io::PipeReader,
     to: std::io::PipeWriter,
 }
 
-impl Reader {
+impl MemoryReader {
     /// Makes the pipe.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn own_memory_is_read_by_address() {
-        let mut reader = Reader::new().unwrap();
+        let mut reader = MemoryReader::new().unwrap();
         let mut page = [0; PAGE];
         let secret = *b"a secret on the stack";
         let at = secret.as_ptr() as usize;

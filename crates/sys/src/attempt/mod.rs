@@ -15,9 +15,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 pub use rustix::io::Errno;
 
-/// What one argument of a [`Call`] may be.
+/// What one argument of a [`TriedCall`] may be.
 #[derive(Debug)]
-pub enum Kind {
+pub enum ArgumentKind {
     /// A number; the kernel never takes it for an address.
     Int,
     /// One of these numbers, as others would do harm or mean an address.
@@ -30,14 +30,14 @@ pub enum Kind {
 
 /// A system call and the kinds of its arguments.
 #[derive(Debug)]
-pub struct Call {
+pub struct TriedCall {
     /// The kernel's name of it.
     pub name: &'static str,
     number: i64,
-    shape: &'static [Kind],
+    shape: &'static [ArgumentKind],
 }
 
-/// An argument of a [`Call`].
+/// An argument of a [`TriedCall`].
 #[derive(Debug)]
 pub enum Arg<'a> {
     /// A number.
@@ -84,8 +84,8 @@ impl Arg<'_> {
     }
 }
 
-impl Call {
-    pub(crate) const fn new(name: &'static str, number: i64, shape: &'static [Kind]) -> Self {
+impl TriedCall {
+    pub(crate) const fn new(name: &'static str, number: i64, shape: &'static [ArgumentKind]) -> Self {
         Self { name, number, shape }
     }
 
@@ -123,13 +123,15 @@ impl Call {
         let mut raw = [0_i64; 6];
         for (at, (kind, arg)) in self.shape.iter().zip(args.iter()).enumerate() {
             raw[at] = match (kind, arg) {
-                (Kind::Int, Arg::Int(value)) => *value,
-                (Kind::Only(values), Arg::Int(value)) if values.contains(value) => *value,
-                (Kind::Buffer, Arg::Null) => 0,
-                (Kind::Buffer, Arg::Bytes(_) | Arg::Text(_) | Arg::Out(_)) => {
+                (ArgumentKind::Int, Arg::Int(value)) => *value,
+                (ArgumentKind::Only(values), Arg::Int(value)) if values.contains(value) => *value,
+                (ArgumentKind::Buffer, Arg::Null) => 0,
+                (ArgumentKind::Buffer, Arg::Bytes(_) | Arg::Text(_) | Arg::Out(_)) => {
                     scratch[at].as_mut().map_or(0, |words| words.as_mut_ptr() as i64)
                 }
-                (Kind::Len, Arg::Len(of)) => args.get(*of).and_then(Arg::bytes).map_or(0, <[u8]>::len) as i64,
+                (ArgumentKind::Len, Arg::Len(of)) => {
+                    args.get(*of).and_then(Arg::bytes).map_or(0, <[u8]>::len) as i64
+                }
                 _ => panic!("bug: {} must not get {arg:?} at {at}", self.name),
             };
         }

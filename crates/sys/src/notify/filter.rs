@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 use rustix::thread::SecureComputingMode;
 
-use super::Kind;
+use super::CallKind;
 
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
@@ -22,7 +22,10 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 /// # Errors
 /// The kernel refused (it is older than 5.9, or this process may neither do that nor has given up new privileges), or
 /// what `hand_over` failed with.
-pub fn install(calls: &[Kind], hand_over: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+pub fn install(
+    calls: &[CallKind],
+    hand_over: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<()> {
     let numbers: Vec<_> = calls.iter().map(|call| call.number()).collect();
     let result =
         apply(program(&numbers, libc::SECCOMP_RET_USER_NOTIF)?, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;

@@ -29,7 +29,7 @@ const SYNCHRONOUS: libc::c_ulong = 1;
 /// The calls that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the system calls of these names")]
-pub enum Kind {
+pub enum CallKind {
     Listen,
     Accept,
     Accept4,
@@ -39,7 +39,7 @@ pub enum Kind {
     Connect,
 }
 
-impl Kind {
+impl CallKind {
     /// All of them.
     const ALL: [Self; 7] = [
         Self::Listen,
@@ -69,18 +69,18 @@ impl Kind {
 
 /// A call that waits for its answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct CallNotification {
     /// What the kernel calls it.
     pub id: u64,
     /// The thread that makes it, as this process sees it.
     pub thread: i32,
     /// Which call it is.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// Its arguments.
     pub arguments: [u64; 6],
 }
 
-impl Call {
+impl CallNotification {
     /// The argument `index`, where it is a descriptor: the kernel looks at the lower half only.
     pub fn descriptor(&self, index: usize) -> RawFd {
         self.arguments[index] as u32 as RawFd
@@ -114,7 +114,7 @@ impl Listener {
         let came = crate::seqpacket::receive(channel, &mut [0; 1])?;
         let descriptor = came.and_then(|came| came.descriptor);
         Ok(descriptor
-            .map(|descriptor| crate::handed::Kind::Calls.take(descriptor))
+            .map(|descriptor| crate::handed::HandedKind::Calls.take(descriptor))
             .transpose()?
             .map(Self::new))
     }
@@ -131,15 +131,16 @@ impl Listener {
     ///
     /// # Errors
     /// The kernel refused.
-    pub fn receive(&self) -> io::Result<Option<Call>> {
+    pub fn receive(&self) -> io::Result<Option<CallNotification>> {
         // SAFETY: every field of the structure is an integer, for which nought is a value; the kernel wants noughts.
         let mut got: libc::seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: the request's argument points to a structure of the size that its number states.
         match unsafe { self.request(RECEIVE, &raw mut got) } {
-            Ok(_) => Ok(Kind::ALL
-                .into_iter()
-                .find(|kind| kind.number() == got.data.nr.into())
-                .map(|kind| Call { id: got.id, thread: got.pid as i32, kind, arguments: got.data.args })),
+            Ok(_) => {
+                Ok(CallKind::ALL.into_iter().find(|kind| kind.number() == got.data.nr.into()).map(|kind| {
+                    CallNotification { id: got.id, thread: got.pid as i32, kind, arguments: got.data.args }
+                }))
+            }
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 /// Runs `caller` in a thread whose calls are answered by `answer`.
 fn supervised<T: Send + 'static>(
-    calls: &'static [Kind],
+    calls: &'static [CallKind],
     caller: impl FnOnce() -> T + Send + 'static,
     answer: impl FnOnce(&Listener),
 ) -> T {
@@ -45,11 +45,11 @@ fn listen_on(number: RawFd) -> io::Result<()> {
 #[test]
 fn a_call_is_ended_with_an_error() {
     let result = supervised(
-        &[Kind::Listen],
+        &[CallKind::Listen],
         || listen_on(77),
         |listener| {
             let call = listener.receive().unwrap().unwrap();
-            assert_eq!((call.kind, call.descriptor(0)), (Kind::Listen, 77));
+            assert_eq!((call.kind, call.descriptor(0)), (CallKind::Listen, 77));
             assert!(listener.waits(call.id));
             assert!(is_thread_of(std::process::id() as i32, call.thread));
             listener.end(call.id, libc::EADDRINUSE).unwrap();
@@ -62,7 +62,7 @@ fn a_call_is_ended_with_an_error() {
 #[test]
 fn a_call_is_allowed() {
     let result = supervised(
-        &[Kind::Accept4, Kind::Listen],
+        &[CallKind::Accept4, CallKind::Listen],
         || listen_on(-1),
         |listener| {
             let call = listener.receive().unwrap().unwrap();
@@ -82,7 +82,7 @@ fn a_call_returns_a_descriptor_and_writes_memory() {
         assert!(got >= 0);
         (std::fs::read_link(format!("/proc/self/fd/{got}")).unwrap(), address, length)
     };
-    let (path, address, length) = supervised(&[Kind::Accept], caller, |listener| {
+    let (path, address, length) = supervised(&[CallKind::Accept], caller, |listener| {
         let call = listener.receive().unwrap().unwrap();
         let mut length = [0; 4];
         read_memory(call.thread, call.arguments[2], &mut length).unwrap();
@@ -101,7 +101,7 @@ fn connecting<T: Send + 'static>(
     supervised_by(|hand_over| install_network_calls(hand_over), caller, answer)
 }
 
-fn next(listener: &Listener) -> Call {
+fn next(listener: &Listener) -> CallNotification {
     let mut polled = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut polled, None).unwrap();
     listener.receive().unwrap().unwrap()
@@ -122,13 +122,13 @@ fn sockets_of_ip_and_connections_are_notified() {
         }
     };
     let (local, v4, v6, connected) = connecting(caller, |listener| {
-        for (kind, first) in [(Kind::Socket, 1 << 32 | 2), (Kind::Socket, 10)] {
+        for (kind, first) in [(CallKind::Socket, 1 << 32 | 2), (CallKind::Socket, 10)] {
             let call = next(listener);
             assert_eq!((call.kind, call.arguments[0]), (kind, first));
             listener.end(call.id, libc::EACCES).unwrap();
         }
         let call = next(listener);
-        assert_eq!(call.kind, Kind::Connect);
+        assert_eq!(call.kind, CallKind::Connect);
         listener.end(call.id, 0).unwrap();
     });
     assert!(local >= 0 && v4 == -1 && v6 == -1);
@@ -198,7 +198,7 @@ fn a_listener_is_handed_over() {
     assert_eq!(Listener::take_over(&ours).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     let handed = theirs.try_clone().unwrap();
     let install_and_tell = move |keep: &mut dyn FnMut(BorrowedFd<'_>) -> io::Result<()>| {
-        install(&[Kind::Listen], |listener| hand_over(&handed, listener).and_then(|()| keep(listener)))
+        install(&[CallKind::Listen], |listener| hand_over(&handed, listener).and_then(|()| keep(listener)))
     };
     let call = || listen_on(77).is_ok();
     assert!(supervised_by(install_and_tell, call, |listener| {

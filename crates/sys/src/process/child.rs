@@ -1,7 +1,7 @@
 //! A child of this process, and how it has ended.
 //!
-//! Runs in: whoever has children, mostly the launcher. Sees: ends of processes. Never: signals by a number, which may be
-//! another process's by now.
+//! Runs in: whoever has children, mostly the launcher. Sees: ends of processes. Never: signals by a number, which may
+//! be another process's by now.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};

@@ -3,7 +3,7 @@
 //! Runs in: the probe. Never: makes what would end, stop or change the process; that is only asked about.
 
 use super::super::sweep::{LAST, LEFT_OUT};
-use super::{Form, Line, NONE};
+use super::{CallAttempt, Form, NONE};
 use libc as l;
 
 /// Calls that -1 would make do something, and arguments with which they do not.
@@ -23,12 +23,12 @@ const INSTEAD: &[(i64, [u64; 6])] = &[
     (l::SYS_eventfd, [0; 6]),
 ];
 
-pub(super) fn sweep(lines: &mut Vec<Line>) {
+pub(super) fn sweep(lines: &mut Vec<CallAttempt>) {
     for (topic, left_out) in [("calls with arguments -1", false), ("calls that are not tried", true)] {
         let instead =
             |call| INSTEAD.iter().find(|(known, _)| *known == call).map(|(_, arguments)| *arguments);
         let is_left_out = |call| instead(call).is_none() && LEFT_OUT.iter().any(|(known, _)| *known == call);
-        lines.extend((0..=LAST).filter(|call| is_left_out(*call) == left_out).map(|call| Line {
+        lines.extend((0..=LAST).filter(|call| is_left_out(*call) == left_out).map(|call| CallAttempt {
             topic: topic.into(),
             value: call.unsigned_abs(),
             form: Form::Call,

@@ -4,7 +4,7 @@
 //! can use. Connecting to nobody ends a client's connection where it is let through, which is then what the sweep
 //! has found.
 
-use super::{Form, Line, NONE, NOWHERE};
+use super::{CallAttempt, Form, NONE, NOWHERE};
 use libc as l;
 
 /// Addresses as the kernel reads them: no family, and port 2 of 127.0.0.1.
@@ -19,7 +19,7 @@ const QUIETLY: u64 = (l::MSG_DONTWAIT | l::MSG_NOSIGNAL) as u64;
 const NOW: u64 = l::MSG_DONTWAIT as u64;
 
 /// Every operation on the descriptor `number`.
-pub fn on(number: i32) -> Vec<Line> {
+pub fn on(number: i32) -> Vec<CallAttempt> {
     let fd = i64::from(number) as u64;
     let (nobody, loopback) = (NOBODY.as_ptr() as u64, LOOPBACK.as_ptr() as u64);
     let (above, folder) = (ABOVE.as_ptr() as u64, (l::O_DIRECTORY | l::O_NONBLOCK | l::O_CLOEXEC) as u64);
@@ -64,7 +64,7 @@ pub fn on(number: i32) -> Vec<Line> {
         ("tee", l::SYS_tee, [fd, NONE, 1, 0, 0, 0]),
         ("sendfile", l::SYS_sendfile, [NONE, fd, 0, 1, 0, 0]),
     ];
-    let line = |(at, &(name, call, arguments)): (usize, &(&'static str, i64, [u64; 6]))| Line {
+    let line = |(at, &(name, call, arguments)): (usize, &(&'static str, i64, [u64; 6]))| CallAttempt {
         topic: "on a descriptor".into(),
         value: at as u64,
         form: Form::Word(name),

@@ -3,32 +3,33 @@
 //! Runs in: the probe. Never: opens, changes or maps anything: the descriptor is -1, the path is null, a mapping has
 //! no length or begins within a page.
 
-use super::{Form, Line, NONE, Names, bits, named, topic};
+use super::{CallAttempt, Form, NONE, ValueNames, bits, named, topic};
 use libc as l;
 
-const OPEN: Names = named![
+const OPEN: ValueNames = named![
     O_WRONLY O_RDWR O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_DIRECT O_DIRECTORY O_NOFOLLOW O_NOATIME
     O_CLOEXEC O_PATH
 ];
-const MAP: Names = named![
+const MAP: ValueNames = named![
     MAP_SHARED MAP_PRIVATE MAP_FIXED MAP_ANONYMOUS MAP_GROWSDOWN MAP_LOCKED MAP_NORESERVE MAP_POPULATE MAP_STACK
     MAP_HUGETLB MAP_SYNC MAP_FIXED_NOREPLACE
 ];
-const PROTECTION: Names =
+const PROTECTION: ValueNames =
     &[(0, "none"), (1, "r"), (2, "w"), (3, "rw"), (4, "x"), (5, "rx"), (6, "wx"), (7, "rwx")];
 /// PROT_SEM, and what architectures and stacks have.
 const OTHER_PROTECTION: [u64; 4] = [0x8, 0x10, 0x100_0000, 0x200_0000];
-const MEMORY_FILE: Names = named![MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC];
-const AT: Names = named![AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH];
-const COMMANDS: Names = named![
+const MEMORY_FILE: ValueNames = named![MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC];
+const AT: ValueNames =
+    named![AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH];
+const COMMANDS: ValueNames = named![
     F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_SETOWN F_GETOWN F_OFD_GETLK F_OFD_SETLK
     F_OFD_SETLKW F_SETLEASE F_GETLEASE F_NOTIFY F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
 ];
-const MODES: Names = named![S_ISUID S_ISGID S_ISVTX];
+const MODES: ValueNames = named![S_ISUID S_ISGID S_ISVTX];
 
 /// Requests of `ioctl` beside whole ranges: of file systems, descriptors' owners, notifications of seccomp,
 /// userfault, devices in user space, virtual machines.
-const REQUESTS: Names = &[
+const REQUESTS: ValueNames = &[
     (0x8008_6601, "FS_IOC_GETFLAGS"),
     (0x4008_6602, "FS_IOC_SETFLAGS"),
     (0x801c_581f, "FS_IOC_FSGETXATTR"),
@@ -65,7 +66,7 @@ const REQUESTS: Names = &[
     (0xc020_661a, "FS_IOC_ADD_ENCRYPTION_KEY"),
 ];
 
-pub(super) fn sweep(lines: &mut Vec<Line>) {
+pub(super) fn sweep(lines: &mut Vec<CallAttempt>) {
     memory(lines);
     topic(lines, ("openat flags", Form::Bit(OPEN), l::SYS_openat), bits(), |flag| [NONE, 0, flag, 0, 0, 0]);
     for (name, call, at, base) in [
@@ -104,7 +105,7 @@ pub(super) fn sweep(lines: &mut Vec<Line>) {
     });
 }
 
-fn memory(lines: &mut Vec<Line>) {
+fn memory(lines: &mut Vec<CallAttempt>) {
     let protections = || (0..8).chain(OTHER_PROTECTION);
     for protection in protections() {
         let known =

@@ -3,16 +3,16 @@
 //! Runs in: the probe. Never: makes a process (each combination of flags is one that the kernel refuses) or a filter,
 //! and sets no option to a value that changes anything.
 
-use super::{Form, Line, NONE, Names, bits, named, topic};
+use super::{CallAttempt, Form, NONE, ValueNames, bits, named, topic};
 use libc as l;
 
-const CLONE: Names = named![
+const CLONE: ValueNames = named![
     CLONE_NEWTIME CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE CLONE_VFORK CLONE_PARENT
     CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS CLONE_PARENT_SETTID CLONE_CHILD_CLEARTID CLONE_DETACHED
     CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET
     CLONE_IO
 ];
-const OPTIONS: Names = named![
+const OPTIONS: ValueNames = named![
     PR_SET_PDEATHSIG PR_GET_PDEATHSIG PR_GET_DUMPABLE PR_SET_DUMPABLE PR_GET_KEEPCAPS PR_SET_KEEPCAPS PR_SET_NAME
     PR_GET_NAME PR_GET_SECCOMP PR_SET_SECCOMP PR_CAPBSET_READ PR_CAPBSET_DROP PR_GET_SECUREBITS PR_SET_SECUREBITS
     PR_SET_TIMERSLACK PR_GET_TIMERSLACK PR_SET_MM PR_SET_CHILD_SUBREAPER PR_GET_CHILD_SUBREAPER PR_SET_NO_NEW_PRIVS
@@ -23,7 +23,7 @@ const PR_GET_AUXV: u64 = 0x4155_5856;
 /// Options that take -1 for a value: with nought they do nothing.
 const TAKE_ANYTHING: &[i32] = &[l::PR_SET_TIMERSLACK, l::PR_SET_CHILD_SUBREAPER, l::PR_SET_PTRACER];
 
-pub(super) fn sweep(lines: &mut Vec<Line>) {
+pub(super) fn sweep(lines: &mut Vec<CallAttempt>) {
     // SIGHAND without VM, or THREAD without SIGHAND, is EINVAL whatever else is asked for.
     topic(lines, ("clone flags", Form::Bit(CLONE), l::SYS_clone), bits(), |flag| {
         let never = if flag == l::CLONE_VM as u64 { l::CLONE_THREAD } else { l::CLONE_SIGHAND };
@@ -73,7 +73,7 @@ pub(super) fn sweep(lines: &mut Vec<Line>) {
     }
 }
 
-fn options(lines: &mut Vec<Line>) {
+fn options(lines: &mut Vec<CallAttempt>) {
     let special = [l::PR_SET_VMA as u64, l::PR_SET_PTRACER as u64, PR_GET_AUXV];
     let form = Form::Number(OPTIONS);
     topic(lines, ("prctl", form, l::SYS_prctl), (0..=80).chain(special), |option| {

@@ -3,10 +3,10 @@
 //! Runs in: the probe. Never: sends, connects or listens: the descriptor is -1 wherever there is one, and a socket
 //! that could be made is closed at once.
 
-use super::{Form, Line, NONE, Names, bits, named, topic};
+use super::{CallAttempt, Form, NONE, ValueNames, bits, named, topic};
 use libc as l;
 
-const FAMILIES: Names = &[
+const FAMILIES: ValueNames = &[
     (l::AF_UNIX as u64, "unix"),
     (l::AF_INET as u64, "inet"),
     (l::AF_INET6 as u64, "inet6"),
@@ -15,22 +15,22 @@ const FAMILIES: Names = &[
     (l::AF_ALG as u64, "alg"),
     (l::AF_VSOCK as u64, "vsock"),
 ];
-const TYPES: Names = &[
+const TYPES: ValueNames = &[
     (l::SOCK_STREAM as u64, "stream"),
     (l::SOCK_DGRAM as u64, "dgram"),
     (l::SOCK_RAW as u64, "raw"),
     (l::SOCK_RDM as u64, "rdm"),
     (l::SOCK_SEQPACKET as u64, "seqpacket"),
 ];
-const TYPE_FLAGS: Names = named![SOCK_NONBLOCK SOCK_CLOEXEC];
-const PROTOCOLS: Names =
+const TYPE_FLAGS: ValueNames = named![SOCK_NONBLOCK SOCK_CLOEXEC];
+const PROTOCOLS: ValueNames =
     &[(6, "TCP"), (17, "UDP"), (33, "DCCP"), (132, "SCTP"), (136, "UDPLITE"), (262, "MPTCP")];
-const FLAGS: Names = named![
+const FLAGS: ValueNames = named![
     MSG_OOB MSG_PEEK MSG_DONTROUTE MSG_CTRUNC MSG_TRUNC MSG_DONTWAIT MSG_EOR MSG_WAITALL MSG_FIN MSG_SYN MSG_CONFIRM
     MSG_RST MSG_ERRQUEUE MSG_NOSIGNAL MSG_MORE MSG_WAITFORONE MSG_FASTOPEN MSG_CMSG_CLOEXEC
 ];
 /// Levels of options, and names that their options have.
-const LEVELS: &[(u64, &str, Names)] = &[
+const LEVELS: &[(u64, &str, ValueNames)] = &[
     (
         l::SOL_SOCKET as u64,
         "socket",
@@ -84,7 +84,7 @@ const LEVELS: &[(u64, &str, Names)] = &[
     (287, "vsock", &[]),
 ];
 
-pub(super) fn sweep(lines: &mut Vec<Line>) {
+pub(super) fn sweep(lines: &mut Vec<CallAttempt>) {
     families(lines);
     let flags = Form::Bit(FLAGS);
     for (name, call, at) in [
@@ -112,7 +112,7 @@ pub(super) fn sweep(lines: &mut Vec<Line>) {
 }
 
 /// Every family, type and protocol, without flags and with those that programs use; then each other flag.
-fn families(lines: &mut Vec<Line>) {
+fn families(lines: &mut Vec<CallAttempt>) {
     let usual = (l::SOCK_NONBLOCK | l::SOCK_CLOEXEC) as u64;
     // A pair's two descriptors would be written to the address 0: the call fails before anything is made.
     for (name, call) in [("socket", l::SYS_socket), ("socketpair", l::SYS_socketpair)] {
@@ -135,7 +135,7 @@ fn families(lines: &mut Vec<Line>) {
     }
 }
 
-fn called(names: Names, value: u64) -> String {
+fn called(names: ValueNames, value: u64) -> String {
     let known = names.iter().find(|(number, _)| *number == value);
     known.map_or_else(|| value.to_string(), |(_, name)| (*name).to_owned())
 }
