@@ -100,7 +100,8 @@ EXIT CODES: 0 it can be run (perhaps with warnings), 2 it cannot")]
     Check {
         /// The configuration [default: ./bulkhead.toml, else /etc/bulkhead/bulkhead.toml]
         config: Option<PathBuf>,
-        /// Print an array of {file, line, column, message, helps}, empty if all is well; with `--need`, of {resource, needed, limit}.
+        /// Print an array of {file, line, column, message, helps}, empty if all is well; with `--need`, of {resource,
+        /// needed, limit}.
         #[arg(long)]
         json: bool,
         /// Say what a server needs that is started from here, and which limit of each resource is reached first.
@@ -205,7 +206,8 @@ EXAMPLES:
 A relaunch loses no request. If the new process does not come up, the old one keeps running. Of several workers, the first is
 tried alone; all take over together.")]
     Relaunch {
-        /// A site, SITE/SERVICE, one worker of either (NAME#2), `filter` for all filters, or a role: gate, logger, admin, signer, stapler.
+        /// A site, SITE/SERVICE, one worker of either (NAME#2), `filter` for all filters, or a role: gate, logger,
+        /// admin, signer, stapler.
         name: String,
         /// Which server.
         #[command(flatten)]
@@ -235,7 +237,8 @@ word is one that the service knows itself: `Service::command` of its program. Th
         #[arg(long)]
         json: bool,
     },
-    /// Read the templates of a site again, or those of all sites, and have them hold in all processes; or change nothing.
+    /// Read the templates of a site again, or those of all sites, and have them hold in all processes; or change
+    /// nothing.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead republish                (all sites that have templates)
@@ -254,7 +257,8 @@ from then on. A mistake is printed with its line, and what held before holds: th
         #[arg(long)]
         json: bool,
     },
-    /// Read the configuration of a running server again, and change what has changed; a file of a site that is wrong is left out.
+    /// Read the configuration of a running server again, and change what has changed; a file of a site that is wrong is
+    /// left out.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead reload
@@ -286,7 +290,8 @@ to the launcher does the same; its result is in the log.")]
         #[arg(long)]
         json: bool,
     },
-    /// Put the programs that are installed now in the place of those of a running server; no connection is refused or reset.
+    /// Put the programs that are installed now in the place of those of a running server; no connection is refused or
+    /// reset.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead upgrade                           after a package has put other programs in the place of those that run
@@ -304,7 +309,8 @@ EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: s
         /// Which server.
         #[command(flatten)]
         server: ServerOptions,
-        /// The new `bulkheadd`, with the programs of the roles beside it or in ../libexec/bulkhead [default: where the running one was]
+        /// The new `bulkheadd`, with the programs of the roles beside it or in ../libexec/bulkhead [default: where the
+        /// running one was]
         #[arg(long, value_name = "PROGRAM")]
         to: Option<PathBuf>,
         /// Try the new launcher, and do nothing.
@@ -314,7 +320,8 @@ EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: s
         #[arg(long)]
         json: bool,
     },
-    /// Add, remove, enable, disable and list the sites of the folder that `include` names; a server that runs follows at once.
+    /// Add, remove, enable, disable and list the sites of the folder that `include` names; a server that runs follows
+    /// at once.
     #[command(after_help = "\
 EXAMPLES:
   bulkhead site list

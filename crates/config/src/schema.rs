@@ -38,7 +38,8 @@ pub struct Config {
     pub conditioning: Conditioning,
     /// `include`: the folder of files of sites.
     pub include: Option<Arc<Include>>,
-    /// `[[site]]`, in the order of the file, and then of the files of the folder; at least one, unless there is such a folder.
+    /// `[[site]]`, in the order of the file, and then of the files of the folder; at least one, unless there is such a
+    /// folder.
     pub sites: SharedList<Arc<Site>>,
     /// What the file says that is perhaps not meant; nothing of it keeps anything from running.
     pub warnings: Vec<Diagnostic>,
@@ -328,8 +329,8 @@ impl Site {
         self.start.unwrap_or(server.start) == Start::OnDemand
     }
 
-    /// After how long without a connection a process of it goes, in milliseconds, if it is one of so many `workers` that it
-    /// may go.
+    /// After how long without a connection a process of it goes, in milliseconds, if it is one of so many `workers`
+    /// that it may go.
     pub fn idle_stop_ms(&self, server: &Server, workers: Workers) -> Option<u32> {
         let may_go = self.is_on_demand(server) || workers.max > workers.min;
         may_go.then(|| self.idle_stop_ms.unwrap_or(server.idle_stop_ms))
