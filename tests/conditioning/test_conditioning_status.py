@@ -6,13 +6,6 @@ from client import until
 from conditioning_status import told
 from harness import TOP, Server, rootless_too, site
 
-COUNTS = {
-    "admitted", "late_first_byte", "late_head", "malformed", "evicted", "delayed", "over_share", "over_rate",
-    "banned", "bans", "unavailable", "slow_body", "slow_response", "abusive", "filtered", "incomplete_now",
-    "waiting_now", "banned_now",
-}
-
-
 def total(server, reason):
     """A count of all gates."""
     return sum(process["shed"][reason] for process in told(server).values() if process["role"] == "gate")
@@ -26,7 +19,9 @@ class Status(unittest.TestCase):
             processes = told(server)
             self.assertEqual(set(processes), {"gate 0", "gate 1", "gate 2", "site main", "site other"})
             for process in processes.values():
-                self.assertEqual(set(process["shed"]), COUNTS)
+                # All of them, by the names of the first; the unit tests compare these with the counts.
+                self.assertEqual(list(process["shed"]), list(processes["gate 0"]["shed"]))
+                self.assertGreater(len(process["shed"]), 15)
             table = server.command("status", "--conditioning", "--config", server.config).stdout.splitlines()
             self.assertEqual(table[0].split()[:4], ["PROCESS", "ADMITTED", "DELAYED", "SHED"])
             self.assertEqual([line.split()[0] for line in table[1:7]], ["gate"] * 3 + ["site"] * 2 + ["all"])

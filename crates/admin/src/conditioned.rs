@@ -34,7 +34,7 @@ pub(crate) struct ConditioningRow {
 
 impl ConditioningRow {
     pub(crate) fn new(role: Role, name: &str, shed: &Shed, top_ranges: Vec<TopRange>) -> Self {
-        let shed = shed.counts().into_iter().map(|(reason, count)| (reason.to_owned(), count.into()));
+        let shed = shed.counts().map(|(reason, count)| (reason.to_owned(), count.into()));
         Self { role: role.name(), name: name.to_owned(), shed: shed.collect(), top_ranges }
     }
 }

@@ -109,29 +109,6 @@ fn process(ticket: u32) -> LauncherToAdmin {
     }
 }
 
-fn shed(evicted: u64) -> Shed {
-    Shed {
-        admitted: 1,
-        late_first_byte: 2,
-        late_head: 3,
-        malformed: 4,
-        evicted,
-        delayed: 6,
-        over_share: 7,
-        over_rate: 8,
-        banned: 9,
-        bans: 10,
-        unavailable: 11,
-        slow_body: 12,
-        slow_response: 13,
-        abusive: 14,
-        filtered: 15,
-        incomplete_now: 16,
-        waiting_now: 17,
-        banned_now: 18,
-    }
-}
-
 fn status_end(ticket: u32, missing: Text<1024>) -> LauncherToAdmin {
     LauncherToAdmin::StatusEnd {
         ticket,
@@ -167,7 +144,7 @@ fn what_was_shed_is_told_for_each_process_with_its_own_ranges() {
             ticket,
             role,
             name: name.clone(),
-            shed: shed(evicted),
+            shed: Shed { evicted, ..Shed::numbered() },
         };
         admin.send(line(Role::Gate, &gate, 40)).await;
         admin.send(line(Role::Site, &site, 0)).await;

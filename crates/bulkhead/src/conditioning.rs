@@ -22,22 +22,6 @@ const RANGES: [&str; 4] = ["RANGE", "HELD", "WAITING", "PROCESS"];
 /// LIMIT: a screen of ranges; `--json` has all.
 const RANGES_SHOWN: usize = 20;
 
-/// Why something is shed: the server's name for it, and the words for people.
-const REASONS: [(&str, &str); 12] = [
-    ("late_first_byte", "silent"),
-    ("late_head", "slow head"),
-    ("malformed", "malformed"),
-    ("evicted", "evicted"),
-    ("over_share", "over share"),
-    ("over_rate", "over rate"),
-    ("banned", "banned"),
-    ("unavailable", "no worker"),
-    ("slow_body", "slow body"),
-    ("slow_response", "slow response"),
-    ("abusive", "HTTP/2 abuse"),
-    ("filtered", "dropped by a filter"),
-];
-
 /// A gate or a site.
 #[derive(Debug, Deserialize)]
 struct ConditionedProcess {
@@ -87,11 +71,8 @@ fn render(processes: &[ConditionedProcess]) -> String {
 
 fn row(name: &str, shed: &BTreeMap<String, u64>) -> Vec<String> {
     let count = |reason: &str| shed.get(reason).copied().unwrap_or(0);
-    let mut reasons: Vec<(u64, &str)> = REASONS
-        .iter()
-        .map(|(reason, words)| (count(reason), *words))
-        .filter(|(count, _)| *count > 0)
-        .collect();
+    let reasons = wire::Shed::reasons().map(|(reason, word)| (count(reason), word));
+    let mut reasons: Vec<(u64, &str)> = reasons.filter(|(count, _)| *count > 0).collect();
     reasons.sort_by_key(|(count, _)| Reverse(*count));
     let why: Vec<String> = reasons.iter().map(|(count, words)| format!("{words} {count}")).collect();
     let total = reasons.iter().fold(0, |total: u64, (count, _)| total.saturating_add(*count));
@@ -163,14 +144,5 @@ RANGE          HELD  WAITING  PROCESS
         assert!(one.ends_with("0  -"), "{one}");
         let many: Vec<(&str, u32, u32)> = vec![("10.0.0.0/24", 1, 0); RANGES_SHOWN + 2];
         assert!(render(&[process("gate 0", &[], &many)]).ends_with("\n2 more ranges; `--json` has all"));
-    }
-
-    /// What the server counts and this command adds up are the same names.
-    #[test]
-    fn every_reason_is_one_of_the_wire() {
-        let none = wire::Shed::default();
-        let mut known: Vec<&str> = none.counts().iter().map(|(name, _)| *name).collect();
-        known.retain(|name| !["admitted", "delayed", "bans"].contains(name) && !name.ends_with("_now"));
-        assert_eq!(REASONS.map(|(reason, _)| reason).to_vec(), known);
     }
 }

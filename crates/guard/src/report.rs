@@ -31,20 +31,10 @@ impl ConditioningReport {
 }
 
 fn sentence(shed: &Shed) -> String {
-    let counted = [
-        (shed.late_first_byte, "silent"),
-        (shed.late_head, "late"),
-        (shed.malformed, "malformed"),
-        (shed.evicted, "evicted"),
-        (shed.over_share, "over their share"),
-        (shed.over_rate, "over their rate"),
-        (shed.banned, "banned"),
-        (shed.unavailable, "not taken in time"),
-        (shed.abusive, "abusive"),
-        (shed.filtered, "dropped by a filter"),
-    ];
+    let count_of = |reason| shed.counts().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count);
+    let counted = Shed::reasons().map(|(reason, word)| (count_of(reason), word));
     let shed_words: Vec<String> =
-        counted.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")).collect();
+        counted.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
     let shed_words = if shed_words.is_empty() { "nothing".into() } else { shed_words.join(", ") };
     format!(
         "{} requests passed on; shed: {shed_words}; {} had to wait for their share; now {} incomplete, {} waiting, \

@@ -275,6 +275,35 @@ macro_rules! record {
     };
 }
 
+/// Declares a record of counts. A count with a word is a reason why something was shed; people are told the word.
+macro_rules! counters {
+    ($(#[$outer:meta])* pub struct $name:ident {
+        $($(#[$inner:meta])* $field:ident : $type:ty $(= $word:literal)?),* $(,)?
+    }) => {
+        $crate::codec::record! {
+            $(#[$outer])*
+            #[derive(Default)]
+            pub struct $name { $($(#[$inner])* $field: $type),* }
+        }
+        impl $name {
+            /// The reasons among the counts: the name of each, and the word that people are told.
+            pub fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
+                let words: [(&str, &[&str]); _] = [$((stringify!($field), &[$($word)?])),*];
+                words.into_iter().filter_map(|(name, words)| words.first().map(|word| (name, *word)))
+            }
+            /// The counts, each under its name.
+            pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), u64::from(self.$field))),*].into_iter()
+            }
+            /// Counts from 1 on, in the order of their names, for tests: none of them can take the place of another.
+            pub fn numbered() -> Self {
+                let mut numbers = 1..=u8::MAX;
+                Self { $($field: <$type>::from(numbers.next().unwrap_or_default())),* }
+            }
+        }
+    };
+}
+
 /// Declares a field type of few values, one byte each.
 macro_rules! choice {
     ($(#[$outer:meta])* pub enum $name:ident { $($(#[$inner:meta])* $number:literal => $variant:ident),* $(,)? }) => {
@@ -342,4 +371,4 @@ macro_rules! messages {
     };
 }
 
-pub(crate) use {choice, messages, record};
+pub(crate) use {choice, counters, messages, record};

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::codec::{DecodeError, Field, Reader, Text, choice, messages, record};
+use crate::codec::{DecodeError, Field, Reader, Text, choice, counters, messages, record};
 use crate::data::{NAME_MAX, Token};
 use crate::roles::Role;
 use crate::stapler::Staple;
@@ -55,40 +55,39 @@ record! {
     }
 }
 
-record! {
+counters! {
     /// What was shed since the process started, by reason, and what waits now.
-    #[derive(Default)]
     pub struct Shed {
         /// Requests (in a gate: first requests of a hand-over) that were passed on or answered.
         admitted: u64,
         /// Connections on which nothing came in time.
-        late_first_byte: u64,
+        late_first_byte: u64 = "silent",
         /// Heads that did not become whole in time.
-        late_head: u64,
+        late_head: u64 = "slow head",
         /// Heads that were refused as malformed, ambiguous, too long or strange.
-        malformed: u64,
+        malformed: u64 = "malformed",
         /// Incomplete or idle connections that were closed to make room, from the heaviest range.
-        evicted: u64,
+        evicted: u64 = "evicted",
         /// Requests that had to wait because their range held its share of the connections.
         delayed: u64,
         /// Requests that were refused after that wait.
-        over_share: u64,
+        over_share: u64 = "over share",
         /// Requests above a client's rate.
-        over_rate: u64,
+        over_rate: u64 = "over rate",
         /// Connections of banned clients.
-        banned: u64,
+        banned: u64 = "banned",
         /// Bans that were spoken.
         bans: u64,
         /// Requests that no worker took in time.
-        unavailable: u64,
+        unavailable: u64 = "no worker",
         /// Bodies that came too slowly.
-        slow_body: u64,
+        slow_body: u64 = "slow body",
         /// Responses that were taken too slowly.
-        slow_response: u64,
+        slow_response: u64 = "slow response",
         /// Connections that were ended for abuse of HTTP/2.
-        abusive: u64,
+        abusive: u64 = "HTTP/2 abuse",
         /// Connections that a filter dropped.
-        filtered: u64,
+        filtered: u64 = "dropped by a filter",
         /// Connections without a whole request, now.
         incomplete_now: u32,
         /// Requests that wait for a worker, now.
@@ -167,32 +166,6 @@ pub fn range_text(address_high: u64, address_low: u64, bits: u8) -> String {
     match (address.to_ipv4_mapped(), bits.checked_sub(96)) {
         (Some(mapped), Some(bits)) => format!("{mapped}/{bits}"),
         _ => format!("{address}/{bits}"),
-    }
-}
-
-impl Shed {
-    /// Its counts, each under its name.
-    pub fn counts(&self) -> [(&'static str, u64); 18] {
-        [
-            ("admitted", self.admitted),
-            ("late_first_byte", self.late_first_byte),
-            ("late_head", self.late_head),
-            ("malformed", self.malformed),
-            ("evicted", self.evicted),
-            ("delayed", self.delayed),
-            ("over_share", self.over_share),
-            ("over_rate", self.over_rate),
-            ("banned", self.banned),
-            ("bans", self.bans),
-            ("unavailable", self.unavailable),
-            ("slow_body", self.slow_body),
-            ("slow_response", self.slow_response),
-            ("abusive", self.abusive),
-            ("filtered", self.filtered),
-            ("incomplete_now", self.incomplete_now.into()),
-            ("waiting_now", self.waiting_now.into()),
-            ("banned_now", self.banned_now.into()),
-        ]
     }
 }
 

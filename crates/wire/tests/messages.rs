@@ -195,30 +195,6 @@ fn staples() -> impl Iterator<Item = Staple> {
     })
 }
 
-/// Counts that differ, so that none can take the place of another.
-fn shed() -> Shed {
-    Shed {
-        admitted: 1,
-        late_first_byte: 2,
-        late_head: 3,
-        malformed: 4,
-        evicted: 5,
-        delayed: 6,
-        over_share: 7,
-        over_rate: 8,
-        banned: 9,
-        bans: 10,
-        unavailable: 11,
-        slow_body: 12,
-        slow_response: 13,
-        abusive: 14,
-        filtered: 15,
-        incomplete_now: 16,
-        waiting_now: 17,
-        banned_now: 18,
-    }
-}
-
 fn conditioning() -> Vec<Conditioning> {
     let some = Conditioning {
         first_byte_timeout_ms: 1,
@@ -558,7 +534,7 @@ impl Samples for ChildToLauncher {
             Self::Committed {},
             heavy(0, 0),
             heavy(128, u32::MAX),
-            Self::Shed { shed: shed() },
+            Self::Shed { shed: Shed::numbered() },
         ];
         all.push(Self::Confirmed { ticket: u32::MAX });
         all.push(Self::LogWanted { site: u16::MAX });
@@ -1010,7 +986,7 @@ impl Samples for LauncherToAdmin {
             staple,
         }));
         for &role in Role::ALL {
-            all.push(Self::Shed { ticket: 1, role, name: text(128), shed: shed() });
+            all.push(Self::Shed { ticket: 1, role, name: text(128), shed: Shed::numbered() });
             all.extend(counters().into_iter().map(|counters| process(role, counters)));
         }
         all
@@ -1302,10 +1278,12 @@ fn messages_to_the_launcher_have_a_fixed_size() {
 
 #[test]
 fn counts_of_what_was_shed_have_their_names() {
-    let counts = shed().counts();
-    assert_eq!(counts.map(|(_, count)| count), std::array::from_fn(|at| at as u64 + 1));
-    let debug = format!("{:?}", shed());
-    assert!(counts.iter().all(|(name, count)| debug.contains(&format!("{name}: {count}"))), "{debug}");
+    let shed = Shed::numbered();
+    let debug = format!("{shed:?}");
+    for (at, (name, count)) in shed.counts().enumerate() {
+        assert_eq!(count, at as u64 + 1, "{name}");
+        assert!(debug.contains(&format!("{name}: {count}")), "{debug}");
+    }
 }
 
 #[test]

@@ -38,6 +38,18 @@ fn the_page_shows_the_tables() {
     }
 }
 
+/// The page says of each reason what to do about it.
+#[test]
+fn the_page_of_conditioning_has_every_reason() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/conditioning.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let rows = page.split_once("| word in `WHY` |").unwrap().1.split_once("\n\n").unwrap().0;
+    let firsts: String = rows.lines().filter_map(|row| row.split('|').nth(1)).collect();
+    let missing: Vec<_> =
+        wire::Shed::reasons().filter(|(_, word)| !firsts.contains(&format!("`{word}`"))).collect();
+    assert!(missing.is_empty(), "docs/guide/conditioning.md has no row for {missing:?}");
+}
+
 /// The programs of ours, for what reads no Rust: the Makefile and the tests.
 #[test]
 fn the_list_of_programs_is_that_of_the_roles() {

@@ -47,8 +47,8 @@ fn a_range_is_written_in_its_own_family() {
 fn every_count_of_a_shed_has_its_own_name_and_value() {
     let mut shed = Shed::default();
     (shed.admitted, shed.late_head, shed.bans, shed.banned_now) = (1, 2, 3, 4);
-    let counts = shed.counts();
-    assert_eq!(different(counts.map(|(name, _)| name)), counts.len());
+    let counts: Vec<_> = shed.counts().collect();
+    assert_eq!(different(counts.iter().map(|(name, _)| name)), counts.len());
     let named = |name: &str| counts.iter().find(|(known, _)| *known == name).unwrap().1;
     assert_eq!(["admitted", "late_head", "bans", "banned_now", "malformed"].map(named), [1, 2, 3, 4, 0]);
 }
