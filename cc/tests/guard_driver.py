@@ -51,6 +51,8 @@ class Gate:
         self.sent, self.took, self.done, self.back, self.leftover = {}, [], [], [], 0
         self.unknown, self.ended_processes, self.accepted, self.messages = [], 0, 0, []
         self.next_id, self.deaf = 1, False
+        #: With it nobody sees half of what a message has changed.
+        self.whole = threading.RLock()
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.selector.register(self.ours, selectors.EVENT_READ, self.on_control)
         self.running = True
@@ -173,7 +175,10 @@ class Gate:
             self.processes.pop(channel)
             channel.close()
             return
-        data, fd = message
+        with self.whole:
+            self.on_message(channel, *message)
+
+    def on_message(self, channel, data, fd):
         self.told += 1
         if data == bytes([1, KEEPS]):
             self.keepers.append(channel)
@@ -226,7 +231,18 @@ class Gate:
 
     def held(self):
         """How many connections processes hold now."""
-        return sum(len(held) for held in self.processes.values())
+        with self.whole:
+            return sum(len(held) for held in self.processes.values())
+
+    def all_ended(self):
+        """Whether the gate was told, of each connection that it has sent, that it has ended or comes back."""
+        with self.whole:
+            return not self.waiting and sorted(self.sent) == sorted(self.done + self.back)
+
+    def is_quiet(self):
+        """Whether processes hold nothing, and all that they took has ended or come back, once."""
+        with self.whole:
+            return self.held() == 0 and sorted(self.took) == sorted(self.done + self.back)
 
 
 class Server:

@@ -71,6 +71,9 @@ class Keeps(Served):
     def test_what_ends_is_said_with_others(self):
         """By whatever thread of the server it is closed."""
         gate = self.begin()
+        # A client has its answer before the gate is told: what is gathered is said some milliseconds later.
+        all_told = lambda: self.server.wait_for(gate.all_ended, "the gate to be told of all connections")
+        all_told()
 
         def ask_at_once():
             before = gate.told, len(gate.done)
@@ -80,6 +83,7 @@ class Keeps(Served):
             for client in clients:
                 self.assertEqual(client.answer()[0], 200)
                 client.close()
+            all_told()
             self.all_quiet()
             return gate.told - before[0] < len(gate.done) - before[1] == 20
 
