@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := $(shell cat crates/wire/roles.txt) bulkhead-guard datadoor inspector bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages unit-stage build-stage quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep kills soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -70,13 +70,21 @@ test:
 
 test-stages:
 	@./tests/stage lint $(MAKE) --no-print-directory PROFILE=ci lint
-	@./tests/stage unit $(MAKE) --no-print-directory PROFILE=ci unit
-	@./tests/stage build $(MAKE) --no-print-directory PROFILE=ci build
+	@./tests/prepare unit
+	@./tests/prepare build
+	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 unit-stage build-stage
 	@./tests/prepare process
 	@./tests/prepare protocol
 	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
 	./tests/stage again python3 tests/run --again
 	@./tests/stage bench-check $(MAKE) --no-print-directory PROFILE=ci bench-check
+
+# The tests of crates wait for half of their time, and the programs are built meanwhile: with what processors the tests leave.
+unit-stage:
+	@./tests/stage unit $(MAKE) --no-print-directory --jobs=1 unit
+
+build-stage:
+	@./tests/stage build nice -n 10 $(MAKE) --no-print-directory --jobs=1 build
 
 # Format, clippy and unit tests of the crates that have changed, and the process tests whose names mention these crates:
 # two minutes after a change in one crate. `tests/quick --list` says what would be run, and why.
