@@ -146,15 +146,19 @@ class Gate:
             pass
 
     def send_waiting(self):
-        kept = []
-        for client, number, peer, taken in self.waiting:
+        with self.whole:
+            self.waiting = list(self.send_all(self.waiting))
+
+    def send_all(self, waiting):
+        """Sends these connections; yields those that must wait."""
+        for client, number, peer, taken in waiting:
             head = struct.pack("<BBQ", 1, CONNECTION, self.next_id) + address_bytes(peer)
             head += address_bytes(client.getsockname()) + b"\0" + struct.pack("<I", len(taken)) + taken
             channel = self.shared.get(number)
             try:
                 socket.send_fds(channel, [head], [client.fileno()])
             except (BlockingIOError, AttributeError):
-                kept.append((client, number, peer, taken))
+                yield client, number, peer, taken
                 continue
             except OSError:
                 client.close()
@@ -162,7 +166,6 @@ class Gate:
             self.sent[self.next_id] = (number, peer)
             self.next_id += 1
             client.close()
-        self.waiting = kept
 
     def on_process(self, channel):
         if self.deaf:
@@ -233,6 +236,11 @@ class Gate:
         """How many connections processes hold now."""
         with self.whole:
             return sum(len(held) for held in self.processes.values())
+
+    def travelled(self):
+        """How many times connections were sent to processes."""
+        with self.whole:
+            return len(self.sent)
 
     def all_ended(self):
         """Whether the gate was told, of each connection that it has sent, that it has ended or comes back."""
