@@ -177,7 +177,8 @@ class Load:
     """A run of wrk in the background, of bounded length: `finish` waits for its end, `end` ends it before."""
 
     def __init__(self, port, target="/", host="main.test", seconds=4, connections=8, close=False):
-        command = ["nice", "-n", str(LOAD_NICE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", f"{seconds + 15}s"]
+        command = ["nice", "-n", str(LOAD_NICE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+        command += ["--timeout", f"{seconds + 15}s"]
         command += ["-H", f"Host: {host}"] + (["-H", "Connection: close"] if close else [])
         command.append(f"http://127.0.0.1:{port}{target}")
         self.what = f"{host}{target}{' close' if close else ''}"

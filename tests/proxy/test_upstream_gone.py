@@ -181,7 +181,7 @@ class Leaving(unittest.TestCase):
                     for way in ways:
                         with self.subTest(party, kind=kind, tls=tls, way=way.__name__):
                             self.leave_once(party, path, lambda: make(self.server, tls), way, body)
-            # Once for all: a worker's counters are up to a second old. A place that one of these keeps is kept for good.
+            # One look suffices for all of these: a place that is not free stays so. A worker's counters are a second old.
             self.assertTrue(until(self.all_places_are_free, SOON, pause=0.2), f"{party}: a place is not free")
 
     def leave_once(self, party, path, make, way, body):
