@@ -8,7 +8,7 @@ OUT    := target/$(HOST)/$(PROFILE)
 ROLES  := $(shell cat crates/wire/roles.txt) bulkhead-guard datadoor inspector bulkhead-probe libbulkhead-guard.so
 DIST   := target/dist/bulkhead-$(HOST)
 
-.PHONY: all build stage dist demo matching db-up breakout test test-stages quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-smoke journey bench bench-check conditioning changes clean
+.PHONY: all build stage dist demo matching db-up breakout test test-stages unit-stage build-stage quick lint unit process protocol cc rootless others sweep kills soak sweep-kernel test-long mutants fuzz fuzz-build fuzz-smoke journey bench bench-check conditioning changes clean
 
 # Where the tests find the programs. Not for all targets: the make that `make test` starts has a profile of its own.
 process protocol rootless sweep kills soak sweep-kernel: export BULKHEAD_BIN ?= $(CURDIR)/$(OUT)
@@ -58,8 +58,9 @@ db-up:
 	@python3 tests/lib/database_servers.py
 
 # Everything that is tested, in the order of how soon it fails. `process` and `others` wait more than they work, and go side by
-# side; what only works, the fuzz targets, takes the time that they leave. What failed is run once more when neither goes on.
-# Instructions are counted when all else is over: beside it a request takes so long that timers fire in the midst of each.
+# side; the compiler of the fuzz targets only works, and takes the time that they leave. What failed is run once more when none
+# of these goes on. Instructions are counted when all else is over: beside it a request takes so long that timers fire in the
+# midst of each.
 test: export BULKHEAD_SUMMARY = $(CURDIR)/target/summary.txt
 test: export BULKHEAD_AGAIN = $(CURDIR)/target/again.jsonl
 test: export BULKHEAD_TIMES = $(CURDIR)/target/times.jsonl
@@ -70,13 +71,23 @@ test:
 
 test-stages:
 	@./tests/stage lint $(MAKE) --no-print-directory PROFILE=ci lint
-	@./tests/stage unit $(MAKE) --no-print-directory PROFILE=ci unit
-	@./tests/stage build $(MAKE) --no-print-directory PROFILE=ci build
+	@./tests/prepare unit
+	@./tests/prepare build
+	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 unit-stage build-stage
 	@./tests/prepare process
 	@./tests/prepare protocol
-	@$(MAKE) --no-print-directory PROFILE=ci --jobs=2 process others
+	@./tests/prepare fuzz
+	@$(MAKE) --no-print-directory PROFILE=ci --jobs=3 process others fuzz-build
 	./tests/stage again python3 tests/run --again
 	@./tests/stage bench-check $(MAKE) --no-print-directory PROFILE=ci bench-check
+
+# The tests of crates wait for half of their time. The programs are built meanwhile, with what the tests leave of the
+# processors.
+unit-stage:
+	@./tests/stage unit $(MAKE) --no-print-directory --jobs=1 unit
+
+build-stage:
+	@./tests/stage build nice -n 10 $(MAKE) --no-print-directory --jobs=1 build
 
 # Format, clippy and unit tests of the crates that have changed, and the process tests whose names mention these crates:
 # two minutes after a change in one crate. `tests/quick --list` says what would be run, and why.
@@ -106,7 +117,7 @@ cc: build
 # Real processes, started as a user would; as root they have their own uids, and are tried from inside and attacked.
 process: build
 	@./tests/prepare process
-	./tests/stage process python3 tests/run -n 3
+	./tests/stage process python3 tests/run -n 4
 
 # curl, openssl, nghttp, h2load, h2spec, testssl.sh and Chromium against the server, and request smuggling probes.
 protocol: build
@@ -115,7 +126,13 @@ protocol: build
 
 rootless: build
 	@./tests/prepare process
-	./tests/stage rootless python3 tests/run --rootless
+	./tests/stage rootless python3 tests/run -n 3 --rootless
+
+# The fuzz targets are compiled from the beginning on, with what the tests leave of the processors. `fuzz-smoke` runs them,
+# and waits for the compiler if need be.
+fuzz-build:
+	@./tests/prepare fuzz
+	@./tests/stage fuzz-build nice -n 19 env -u MAKEFLAGS ./fuzz/run --smoke --build
 
 # What goes on beside `process`, one after the other.
 others:

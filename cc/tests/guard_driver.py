@@ -51,6 +51,8 @@ class Gate:
         self.sent, self.took, self.done, self.back, self.leftover = {}, [], [], [], 0
         self.unknown, self.ended_processes, self.accepted, self.messages = [], 0, 0, []
         self.next_id, self.deaf = 1, False
+        #: With it nobody sees half of what a message has changed.
+        self.whole = threading.RLock()
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.selector.register(self.ours, selectors.EVENT_READ, self.on_control)
         self.running = True
@@ -144,15 +146,19 @@ class Gate:
             pass
 
     def send_waiting(self):
-        kept = []
-        for client, number, peer, taken in self.waiting:
+        with self.whole:
+            self.waiting = list(self.send_all(self.waiting))
+
+    def send_all(self, waiting):
+        """Sends these connections; yields those that must wait."""
+        for client, number, peer, taken in waiting:
             head = struct.pack("<BBQ", 1, CONNECTION, self.next_id) + address_bytes(peer)
             head += address_bytes(client.getsockname()) + b"\0" + struct.pack("<I", len(taken)) + taken
             channel = self.shared.get(number)
             try:
                 socket.send_fds(channel, [head], [client.fileno()])
             except (BlockingIOError, AttributeError):
-                kept.append((client, number, peer, taken))
+                yield client, number, peer, taken
                 continue
             except OSError:
                 client.close()
@@ -160,7 +166,6 @@ class Gate:
             self.sent[self.next_id] = (number, peer)
             self.next_id += 1
             client.close()
-        self.waiting = kept
 
     def on_process(self, channel):
         if self.deaf:
@@ -173,7 +178,10 @@ class Gate:
             self.processes.pop(channel)
             channel.close()
             return
-        data, fd = message
+        with self.whole:
+            self.on_message(channel, *message)
+
+    def on_message(self, channel, data, fd):
         self.told += 1
         if data == bytes([1, KEEPS]):
             self.keepers.append(channel)
@@ -226,7 +234,23 @@ class Gate:
 
     def held(self):
         """How many connections processes hold now."""
-        return sum(len(held) for held in self.processes.values())
+        with self.whole:
+            return sum(len(held) for held in self.processes.values())
+
+    def travelled(self):
+        """How many times connections were sent to processes."""
+        with self.whole:
+            return len(self.sent)
+
+    def all_ended(self):
+        """Whether the gate was told, of each connection that it has sent, that it has ended or comes back."""
+        with self.whole:
+            return not self.waiting and sorted(self.sent) == sorted(self.done + self.back)
+
+    def is_quiet(self):
+        """Whether processes hold nothing, and all that they took has ended or come back, once."""
+        with self.whole:
+            return self.held() == 0 and sorted(self.took) == sorted(self.done + self.back)
 
 
 class Server:

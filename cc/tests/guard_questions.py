@@ -96,9 +96,8 @@ class Served:
     def all_quiet(self):
         """The server holds nothing, and the gate was told of everything once."""
         gate = self.server.gate
-        self.server.wait_for(lambda: gate.held() == 0, "the server to let go of all connections")
+        self.server.wait_for(gate.is_quiet, "the server to let go of all connections, each once")
         self.assertEqual(gate.unknown, [])
-        self.assertEqual(sorted(gate.took), sorted(gate.done + gate.back))
 
     def all_quiet_but_killed(self):
         self.server.wait_for(lambda: self.server.gate.held() == 0, "the server to let go of all connections")

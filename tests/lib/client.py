@@ -14,6 +14,10 @@ ANSWER_MAX = 5
 #: Seconds for which a load goes on after what it was to see, and which it takes at least.
 AFTERWARDS, SHORTEST = 0.5, 1.0
 
+#: By how much loads are nicer than other processes. A load takes all that the processors have: it shall be what others
+#: leave, or each test that goes on beside a load takes longer.
+LOAD_NICE = 10
+
 #: By their ports, servers that say what they have logged of refusals, for a load that met some.
 SERVERS = {}
 
@@ -173,7 +177,8 @@ class Load:
     """A run of wrk in the background, of bounded length: `finish` waits for its end, `end` ends it before."""
 
     def __init__(self, port, target="/", host="main.test", seconds=4, connections=8, close=False):
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", f"{seconds + 15}s"]
+        command = ["nice", "-n", str(LOAD_NICE), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+        command += ["--timeout", f"{seconds + 15}s"]
         command += ["-H", f"Host: {host}"] + (["-H", "Connection: close"] if close else [])
         command.append(f"http://127.0.0.1:{port}{target}")
         self.what = f"{host}{target}{' close' if close else ''}"
