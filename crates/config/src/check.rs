@@ -271,7 +271,7 @@ fn inside_site(site: &RawSite, service: &RawService, problems: &mut Problems) {
 /// The server's own folders are three different ones, and no site publishes any of them.
 ///
 /// `resolve` brings paths into the form that is compared: as written, or as the file system has it.
-pub(crate) fn folders(raw: &RawConfig, resolve: fn(&Path) -> PathBuf, problems: &mut Problems) {
+pub(crate) fn folders(raw: &RawConfig, resolve: &dyn Fn(&Path) -> PathBuf, problems: &mut Problems) {
     let folders: Vec<_> = raw.server.folders().map(|(key, at)| (key, at, resolve(&at.value))).collect();
     for (number, (key, at, path)) in folders.iter().enumerate() {
         let same = folders.iter().take(number).find(|(_, _, earlier)| earlier == path);
@@ -339,7 +339,11 @@ fn publishes(
 }
 
 /// The files that have private keys, sorted by their paths: all that are in one folder are neighbours.
-fn keys_of(raw: &RawConfig, old: bool, resolve: fn(&Path) -> PathBuf) -> Vec<(&Path, &At<PathBuf>)> {
+fn keys_of<'r>(
+    raw: &'r RawConfig,
+    old: bool,
+    resolve: &dyn Fn(&Path) -> PathBuf,
+) -> Vec<(&'r Path, &'r At<PathBuf>)> {
     let sites = raw.sites.iter().filter(|site| old || site.is_new());
     let files =
         sites.flat_map(|site| site.resolved(resolve).keys.iter().map(PathBuf::as_path).zip(site.keys()));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::data_schema::Engine;
 use crate::diagnostic::{Problems, Severity, show_path};
-use crate::paths::{Opener, class_of};
+use crate::paths::{Neighbours, Opener, class_of};
 use crate::place::At;
 use crate::raw::RawConfig;
 use crate::raw::site::RawSite;
@@ -191,9 +191,10 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
     }
     // Of what is not there, or not to be opened, something has been said.
     let opener = Opener::of(dir);
-    let found = |key: &str, path: &Path| opener.look_by_key(key, path).ok();
+    let neighbours = opener.neighbours();
+    let found = |key: &str, path: &Path| neighbours.look_by_key(key, path).ok();
     subjects.retain(|subject| match subject.content {
-        _ if would_wait(&opener, subject) => examine.has_waited(),
+        _ if would_wait(&neighbours, subject) => examine.has_waited(),
         Content::Own | Content::Uids { .. } | Content::Socket | Content::Named { .. } => true,
         Content::Published { .. }
         | Content::Linked { .. }
@@ -226,8 +227,8 @@ pub(crate) fn all(raw: &RawConfig, dir: &Path, examine: &dyn Examine, problems: 
 }
 
 /// Whether this process would have to wait for somebody to look at a subject.
-fn would_wait(opener: &Opener, subject: &Subject<'_>) -> bool {
-    let waits = |key: &str, path: &Path| opener.would_wait(class_of(key), path);
+fn would_wait(neighbours: &Neighbours<'_>, subject: &Subject<'_>) -> bool {
+    let waits = |key: &str, path: &Path| neighbours.would_wait(class_of(key), path);
     match &subject.content {
         Content::Own | Content::Uids { .. } | Content::Named { .. } => false,
         Content::Socket => waits(subject.key, subject.path.parent().unwrap_or(Path::new("/"))),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::check;
 use crate::diagnostic::{Diagnostics, Problems, show_path};
 use crate::lexical::lexical;
-use crate::paths::{self, Class, Found, Opener, PathFault, class_of};
+use crate::paths::{self, Class, Found, Neighbours, Opener, PathFault};
 use crate::place::At;
 use crate::raw::RawConfig;
 use crate::raw::parts::RawCertificate;
@@ -101,8 +101,11 @@ fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
 /// Every root, read folder and program exists and is what it should be; folders are kept apart, links and
 /// all. `dir` is the folder of the file.
 pub(crate) fn check(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
-    check::folders(raw, resolved, problems);
-    let mut looker = Looker { opener: &Opener::of(dir), problems };
+    let opener = Opener::of(Path::new("/"));
+    let neighbours = opener.neighbours();
+    check::folders(raw, &|path| resolved(path, &neighbours), problems);
+    let opener = Opener::of(dir);
+    let mut looker = Looker { neighbours: opener.neighbours(), problems };
     looker.own(raw);
     for filter in &raw.conditioning.filters {
         filter.read.iter().for_each(|read| looker.folder("read", read));
@@ -115,7 +118,7 @@ pub(crate) fn check(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
 
 /// Looks at what a configuration names.
 struct Looker<'l> {
-    opener: &'l Opener,
+    neighbours: Neighbours<'l>,
     problems: &'l mut Problems,
 }
 
@@ -127,7 +130,7 @@ impl Looker<'_> {
         for (key, path, offset) in folders.chain(error_file).collect::<Vec<_>>() {
             // Of the last name, who makes it says more.
             let above = path.parent().unwrap_or(Path::new("/"));
-            match self.opener.look_by_key(key, above) {
+            match self.neighbours.look_by_key(key, above) {
                 Err(PathFault::Io { .. }) | Ok(_) => {}
                 Err(fault) => self.refuse(key, path, offset, &fault),
             }
@@ -257,7 +260,7 @@ impl Looker<'_> {
 
     /// What a path leads to; `None` where this process does not look, but one that may wait for it.
     fn find(&self, key: &str, path: &Path) -> Option<Result<Found, PathFault>> {
-        match self.opener.look(class_of(key), path) {
+        match self.neighbours.look_by_key(key, path) {
             Err(PathFault::Remote { .. } | PathFault::Silent { .. } | PathFault::Told { .. }) => None,
             Ok(found) if found.is_remote && !paths::may_wait() => None,
             found => Some(found),
@@ -287,8 +290,8 @@ impl Looker<'_> {
 }
 
 /// The path with its links followed as far as it exists; the rest, which is still to be created, as written.
-fn resolved(path: &Path) -> PathBuf {
-    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, real(ancestor)?)));
+fn resolved(path: &Path, neighbours: &Neighbours<'_>) -> PathBuf {
+    let existing = path.ancestors().find_map(|ancestor| Some((ancestor, real(ancestor, neighbours)?)));
     match existing {
         Some((ancestor, real)) => {
             let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
@@ -298,9 +301,9 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-fn real(path: &Path) -> Option<PathBuf> {
+fn real(path: &Path, neighbours: &Neighbours<'_>) -> Option<PathBuf> {
     match paths::may_wait() {
         true => path.canonicalize().ok(),
-        false => Some(Opener::of(Path::new("/")).look(Class::Published, path).ok()?.real),
+        false => Some(neighbours.look(Class::Published, path).ok()?.real),
     }
 }

@@ -68,8 +68,8 @@ pub use include::SUFFIX as SITE_FILE_SUFFIX;
 pub use judge::{Before, Judged, Judgement, LeftOut, StandIn, Tolerance};
 pub use lexical::lexical;
 pub use paths::{
-    ANSWER_TIME, Beside, Class, Found, Held, Kind, Opener, PATH_KEYS, PathFault, PathKey, PathOwner,
-    Placement, Versions, class_of, open_beside, open_here,
+    ANSWER_TIME, Beside, Class, Found, Held, Kind, Neighbours, Opener, PATH_KEYS, PathFault, PathKey,
+    PathOwner, Placement, Versions, class_of, open_beside, open_here,
 };
 pub use raw::site::DOOR;
 pub use rewrite::Matcher;
@@ -174,7 +174,7 @@ impl Config {
         let nothing: document::ReadFolder<'_> = &|_, _| Vec::new();
         let problems = Problems::new(name, text);
         let check = |raw: &RawConfig, _: &Path, problems: &mut Problems| {
-            check::folders(raw, lexical, problems);
+            check::folders(raw, &lexical, problems);
         };
         build(text, dir, nothing, problems, check).map(|built| built.config)
     }

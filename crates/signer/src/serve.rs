@@ -43,6 +43,7 @@ pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
         going: RefCell::default(),
         clients: RefCell::default(),
         staplers: RefCell::default(),
+        has_begun: Cell::new(false),
         versions: Cell::new(0),
         counters: Counters::default(),
     });
@@ -67,7 +68,10 @@ pub async fn run(start: ProcessStart) -> Result<(), ProcessFault> {
             }
             (LauncherToSigner::Client { site }, Some(channel)) => signer.attach(site, channel)?,
             (LauncherToSigner::Stapler {}, Some(channel)) => signer.attach_stapler(channel)?,
-            (LauncherToSigner::Begin {}, None) => control.send(&ChildToLauncher::Ready {}, None).await?,
+            (LauncherToSigner::Begin {}, None) => {
+                control.send(&ChildToLauncher::Ready {}, None).await?;
+                signer.begin();
+            }
             (LauncherToSigner::Report {}, None) => control.report(signer.counters.snapshot()),
             (other, _) => return Err(ProcessFault::Launcher(format!("out of place: {other:?}"))),
         }
@@ -96,6 +100,8 @@ struct Signer {
     going: RefCell<BTreeSet<u16>>,
     clients: RefCell<Vec<(u16, Rc<SiteChannel>)>>,
     staplers: RefCell<Vec<Rc<StaplerChannel>>>,
+    /// Whether the signer has read all certificates that there were at its start.
+    has_begun: Cell<bool>,
     versions: Cell<u32>,
     counters: Counters,
 }
@@ -163,13 +169,23 @@ impl Signer {
             let (signer, channel) = (self.clone(), channel.clone());
             tokio::task::spawn_local(async move { signer.send_chains(site, Some(number), &channel).await });
         }
-        for channel in self.staplers.borrow().iter() {
-            let (signer, channel) = (self.clone(), channel.clone());
-            tokio::task::spawn_local(
-                async move { signer.send_to_stapler(Some((site, number)), &channel).await },
-            );
+        if self.has_begun.get() {
+            self.staplers.borrow().iter().for_each(|channel| self.tell(channel, Some((site, number))));
         }
         Verdict::Good
+    }
+
+    /// Tells staplers of all certificates, which the signer has read by now. The launcher waits for the signer until
+    /// then, and nobody waits for a stapler.
+    fn begin(self: &Rc<Self>) {
+        self.has_begun.set(true);
+        self.staplers.borrow().iter().for_each(|channel| self.tell(channel, None));
+    }
+
+    /// Tells a stapler of all certificates, or of one.
+    fn tell(self: &Rc<Self>, channel: &Rc<StaplerChannel>, only: Option<(u16, u16)>) {
+        let (signer, channel) = (self.clone(), channel.clone());
+        tokio::task::spawn_local(async move { signer.send_to_stapler(only, &channel).await });
     }
 
     /// The facts about the certificate in this place now.
@@ -200,9 +216,11 @@ impl Signer {
     fn attach_stapler(self: &Rc<Self>, channel: OwnedFd) -> std::io::Result<()> {
         let channel = Rc::new(StaplerChannel::new(channel)?);
         self.staplers.borrow_mut().push(channel.clone());
-        let signer = self.clone();
+        let (signer, has_begun) = (self.clone(), self.has_begun.get());
         tokio::task::spawn_local(async move {
-            signer.send_to_stapler(None, &channel).await;
+            if has_begun {
+                signer.send_to_stapler(None, &channel).await;
+            }
             channel.receive_all("the stapler", |_| 1).await;
             signer.staplers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &channel));
         });
@@ -212,10 +230,9 @@ impl Signer {
     /// Sends all chains to a stapler, or that of one certificate.
     async fn send_to_stapler(&self, only: Option<(u16, u16)>, channel: &StaplerChannel) {
         let mut messages = Vec::new();
-        for (&(site, number), held) in self.held.borrow().iter() {
-            if only.is_some_and(|only| only != (site, number)) {
-                continue;
-            }
+        // A signer may hold thousands, and says so of each that is renewed: the loop looks at no other.
+        let (first, last) = only.map_or(((0, 0), (u16::MAX, u16::MAX)), |only| (only, only));
+        for (&(site, number), held) in self.held.borrow().range(first..=last) {
             let count = held.now.chain.len() as u8;
             messages.extend(held.now.chain.iter().enumerate().map(|(index, der)| {
                 let (index, der) = (index as u8, Bytes(der.to_vec()));
@@ -232,10 +249,8 @@ impl Signer {
     /// Sends the chains of a site to one of its workers, or that of one certificate.
     async fn send_chains(&self, site: u16, only: Option<u16>, channel: &SiteChannel) {
         let mut messages = Vec::new();
-        for ((_, number), held) in self.held.borrow().range((site, 0)..=(site, u16::MAX)) {
-            if only.is_some_and(|only| only != *number) {
-                continue;
-            }
+        let (first, last) = only.map_or((0, u16::MAX), |only| (only, only));
+        for ((_, number), held) in self.held.borrow().range((site, first)..=(site, last)) {
             let (count, kind) = (held.now.chain.len() as u8, held.now.kind());
             messages.extend(held.now.chain.iter().enumerate().map(|(index, der)| {
                 SignerToSite::Certificate {

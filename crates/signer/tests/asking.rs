@@ -10,12 +10,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls_pki_types::CertificateDer;
 use webpki::EndEntityCert;
+use wire::stapler::{Nothing, SignerToStapler};
 use wire::tls::{Holding, KeyKind, LauncherToSigner, SignerToSite, SiteToSigner, Verdict};
 use wire::{Bytes, ChildToLauncher};
 use worker::channel::Channel;
 
 type Control = Channel<ChildToLauncher, LauncherToSigner>;
 type SignerChannel = Channel<SignerToSite, SiteToSigner>;
+type StaplerChannel = Channel<SignerToStapler, Nothing>;
 
 const P256: u16 = 0x0403;
 
@@ -315,5 +317,50 @@ fn a_site_that_has_gone_is_forgotten_with_its_last_worker() {
         let next = signer.channel(1).await;
         let (_, version, _) = chain(&next).await;
         assert!(ask(&next, 0, version, P256, verify()).await.is_some());
+    });
+}
+
+/// The next certificate that a stapler is told of: its site and number. Each of these tests has a chain of one.
+async fn told(channel: &StaplerChannel) -> (u16, u16) {
+    match channel.receive().await.unwrap().unwrap().0 {
+        SignerToStapler::Certificate { site, number, index: 0, count: 1, .. } => (site, number),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn staplers_are_told_of_each_certificate_once_when_all_are_read() {
+    run(async {
+        let signer = Signer::start();
+        let (text, _) = pair("one.test");
+        let stapler = || async {
+            let (ours, theirs) = sys::seqpacket::pair().unwrap();
+            signer.control.send(&LauncherToSigner::Stapler {}, Some(theirs.as_fd())).await.unwrap();
+            StaplerChannel::new(ours).unwrap()
+        };
+        assert_eq!(signer.give(1, 0, &text).await, Verdict::Good);
+        let first = stapler().await;
+        for number in [1, 2] {
+            assert_eq!(signer.give(1, number, &text).await, Verdict::Good);
+        }
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(50), told(&first));
+        assert!(waits.await.is_err(), "the launcher waits for the signer, and no stapler does");
+        // A stapler that comes just before the end is told once as well.
+        let second = stapler().await;
+        signer.control.send(&LauncherToSigner::Begin {}, None).await.unwrap();
+        let said = signer.control.receive().await.unwrap().unwrap().0;
+        assert_eq!(said, ChildToLauncher::Ready {});
+        let third = stapler().await;
+        for channel in [&first, &second, &third] {
+            assert_eq!(
+                [told(channel).await, told(channel).await, told(channel).await],
+                [(1, 0), (1, 1), (1, 2)]
+            );
+        }
+        assert_eq!(signer.give(2, 0, &text).await, Verdict::Good);
+        assert_eq!(signer.give(1, 1, &text).await, Verdict::Good);
+        for channel in [&first, &second, &third] {
+            assert_eq!([told(channel).await, told(channel).await], [(2, 0), (1, 1)]);
+        }
     });
 }

@@ -88,8 +88,7 @@ impl Supervisor {
 
     /// Has files opened anew that are read again when they have changed, and keeps them; others are let go.
     pub fn open_again(&mut self, files: BTreeSet<FileKey>, now: Instant) {
-        let remote = files.iter().filter_map(|file| self.context.remote_path(file.clone(), Kind::File));
-        let remote: Vec<_> = remote.collect();
+        let remote = self.context.remote_among(files.iter().map(|file| (file.clone(), Kind::File)));
         self.context.opened.keep(files);
         self.ask_for_files(remote, now);
     }

@@ -253,7 +253,7 @@ fn a_look_at_many_files_finds_what_a_walk_to_each_finds() {
     let tree = Tree::with_links();
     fs::hard_link(tree.at("root/secret"), tree.at("alice/hard")).unwrap();
     let opener = Opener::trusting([0, 0]);
-    let mut versions = opener.versions();
+    let (mut versions, neighbours) = (opener.versions(), opener.neighbours());
     let below = [
         "root/open",
         "root/secret",
@@ -279,5 +279,56 @@ fn a_look_at_many_files_finds_what_a_walk_to_each_finds() {
         let walked =
             opener.look(Class::Private, &path).map(|found| sys::file_version::FileVersion::from(&found.stat));
         assert_eq!(format!("{:?}", versions.of(&path)), format!("{walked:?}"), "{}", path.display());
+        for class in [Class::Private, Class::Published, Class::Own] {
+            // The folder is known at the second look.
+            for _ in 0..2 {
+                let found = seen(neighbours.look(class, &path));
+                assert_eq!(found, seen(opener.look(class, &path)), "{class:?} {}", path.display());
+            }
+            assert_eq!(neighbours.would_wait(class, &path), opener.would_wait(class, &path));
+        }
     }
+}
+
+/// The result of a look without the number of its descriptor.
+fn seen(found: Result<Found, PathFault>) -> String {
+    let inode = |found: &Found| rustix::fs::fstat(&found.file).map(|stat| (stat.st_dev, stat.st_ino));
+    found.map_or_else(
+        |fault| format!("{fault:?}"),
+        |found| {
+            let Found { held, stat, real, placed, folder, is_remote, .. } = &found;
+            format!("{:?} {held:?} {stat:?} {real:?} {placed:?} {folder:?} {is_remote}", inode(&found))
+        },
+    )
+}
+
+/// Nobody opens anything for a process that does not wait.
+#[derive(Debug)]
+struct Nobody;
+
+impl Beside for Nobody {
+    fn found(&self, _: Class, path: &Path) -> Result<Found, PathFault> {
+        Err(PathFault::Remote { at: path.to_owned(), mount: None })
+    }
+}
+
+#[test]
+fn what_was_asked_about_is_what_is_looked_at_and_nothing_else() {
+    open_beside(std::rc::Rc::new(Nobody));
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    fs::write(&one, "x").unwrap();
+    fs::write(&two, "xx").unwrap();
+    let opener = Opener::of(folder.path());
+    let neighbours = opener.neighbours();
+    let size = |class, path: &Path| neighbours.look(class, path).unwrap().stat.st_size;
+    assert!(!neighbours.would_wait(Class::Private, &one));
+    assert_eq!((size(Class::Private, &two), size(Class::Published, &one)), (2, 1));
+    // The answer serves one look. The next look asks the kernel.
+    fs::write(&one, "xxx").unwrap();
+    fs::remove_file(&two).unwrap();
+    assert_eq!(size(Class::Private, &one), 1);
+    assert_eq!(size(Class::Private, &one), 3);
+    assert!(neighbours.look(Class::Private, &two).is_err_and(|fault| fault.is_not_found()));
+    open_here();
 }

@@ -33,10 +33,28 @@ pub(super) struct Walk<'w> {
 }
 
 /// The mount that a file lies on, and whether somebody else than the kernel answers for it.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FileMount {
     id: Option<MountId>,
     is_remote: bool,
+}
+
+/// A folder to which no link leads.
+#[derive(Debug)]
+pub(super) struct PlainFolder {
+    path: PathBuf,
+    file: OwnedFd,
+    stat: Stat,
+    /// The mount of the root from which the folder was found.
+    root: FileMount,
+}
+
+impl PlainFolder {
+    /// Whether it was found by this name.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        // Equal paths may be written differently, and the kernel walks them as they are written.
+        self.path.as_os_str() == path.as_os_str()
+    }
 }
 
 /// A link that its maker could have led anywhere, and the users who can have made it.
@@ -85,27 +103,39 @@ impl Walk<'_> {
 
     /// The usual case, in which there is no link on the way: the kernel finds the folder and refuses any link.
     fn without_links(&self, path: &Path) -> Option<Found> {
+        self.in_folder(&self.plain_folder(path)?, path)
+    }
+
+    /// The folder in which a path ends, if no link leads there.
+    pub(super) fn plain_folder(&self, path: &Path) -> Option<PlainFolder> {
         if self.class == Class::Own {
             return None;
         }
-        let (parent, name) = (path.parent()?, path.file_name()?);
-        let mut resolve = ResolveFlags::NO_SYMLINKS;
-        // SECURITY: on another mount somebody else may answer; each step there is looked at.
-        resolve.set(ResolveFlags::NO_XDEV, self.is_wary());
-        let open = |at: &OwnedFd, path: &Path| {
-            let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            rustix::fs::openat2(at, path, flags, Mode::empty(), resolve).ok()
-        };
+        let path = path.parent()?;
         let root = At::root().ok()?;
-        let folder = open(&root.folder, parent)?;
-        let file = open(&folder, Path::new(name))?;
-        let (of_folder, of_file) = (stat(&folder, parent).ok()?, stat(&file, path).ok()?);
+        let file = self.open_plain(&root.folder, path)?;
+        let stat = stat(&file, path).ok()?;
+        Some(PlainFolder { path: path.to_owned(), file, stat, root: root.mounted })
+    }
+
+    /// The file of a path that ends in this folder, unless the file is a link.
+    pub(super) fn in_folder(&self, folder: &PlainFolder, path: &Path) -> Option<Found> {
+        let file = self.open_plain(&folder.file, Path::new(path.file_name()?))?;
+        let of_file = stat(&file, path).ok()?;
         if FileType::from_raw_mode(of_file.st_mode) == FileType::Symlink {
             return None;
         }
         let real = lexical(path);
-        let mounted = self.mounted(root.mounted, &file, path).ok()?;
-        Some(self.found((file, mounted), of_file, real, (parent, &of_folder)))
+        let mounted = self.mounted(folder.root, &file, path).ok()?;
+        Some(self.found((file, mounted), of_file, real, (&folder.path, &folder.stat)))
+    }
+
+    fn open_plain(&self, at: &OwnedFd, path: &Path) -> Option<OwnedFd> {
+        let mut resolve = ResolveFlags::NO_SYMLINKS;
+        // SECURITY: on another mount somebody else may answer; each step there is looked at.
+        resolve.set(ResolveFlags::NO_XDEV, self.is_wary());
+        let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        rustix::fs::openat2(at, path, flags, Mode::empty(), resolve).ok()
     }
 
     /// Whether it matters who answers for a file: the server's own lies where root has put it, and without root nobody

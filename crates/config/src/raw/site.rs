@@ -130,7 +130,7 @@ impl RawSite {
     }
 
     /// Its paths in the form in which they are compared, which `resolve` gives them; made once.
-    pub(crate) fn resolved(&self, resolve: fn(&Path) -> PathBuf) -> &SitePaths {
+    pub(crate) fn resolved(&self, resolve: &dyn Fn(&Path) -> PathBuf) -> &SitePaths {
         self.resolved.get_or_init(|| SitePaths {
             opened: self.opened().map(|(_, at)| resolve(&at.value)).collect(),
             private: self.private().map(|(_, at)| resolve(&at.value)).collect(),

@@ -28,11 +28,12 @@ impl Examiner<'_> {
         subjects: &[Subject<'_>],
     ) -> Vec<(usize, Finding)> {
         let opener = Opener::of(setting.dir);
+        let mut versions = opener.versions();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
         for (number, subject) in subjects.iter().enumerate() {
             let Some((line, paths)) = question(subject) else { continue };
             if let Content::Certificate { key, .. } = subject.content
-                && self.known.has(&opener, subject.path, key)
+                && self.known.has(&mut versions, subject.path, key)
             {
                 continue;
             }

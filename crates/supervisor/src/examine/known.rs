@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use config::{Class, Opener};
+use config::Versions;
 use sys::file_version::FileVersion;
 use wire::tls::KeyKind;
 
@@ -44,17 +44,18 @@ impl<'k> KnownCertificates<'k> {
     }
 
     /// Whether a certificate and its key are known as they are now.
-    pub(super) fn has(&self, opener: &Opener, path: &Path, key: Option<&Path>) -> bool {
+    pub(super) fn has(&self, versions: &mut Versions<'_>, path: &Path, key: Option<&Path>) -> bool {
         let Some((own, of_key)) = self.0.get(&(path, key)) else { return false };
-        let is_as = |path: &Path, known: &FileVersion| {
-            opener.look(Class::Private, path).is_ok_and(|found| FileVersion::from(&found.stat) == *known)
-        };
+        let mut is_as =
+            |path: &Path, known: &FileVersion| versions.of(path).is_ok_and(|version| version == *known);
         is_as(path, own) && key.zip(of_key.as_ref()).is_none_or(|(key, known)| is_as(key, known))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use config::Opener;
+
     use super::*;
 
     #[test]
@@ -73,7 +74,7 @@ mod tests {
         let opener = Opener::of(folder.path());
         let found = |known: &KnownCertificates<'_>| {
             [(a, None), (c, None), (b, Some(&**c)), (b, None)]
-                .map(|(path, key)| known.has(&opener, path, key))
+                .map(|(path, key)| known.has(&mut opener.versions(), path, key))
         };
         assert_eq!(found(&KnownCertificates::of(certificates())), [true, true, true, false]);
         let some = KnownCertificates::but_one_of_each_kind(certificates());

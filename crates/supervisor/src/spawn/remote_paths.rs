@@ -24,13 +24,22 @@ impl SpawnContext {
             return Vec::new();
         }
         let named = self.paths_of(spec).into_iter();
-        named.filter_map(|(key, path)| self.remote_path((class_of(key), path), kind_of(key))).collect()
+        self.remote_among(named.map(|(key, path)| ((class_of(key), path), kind_of(key))))
     }
 
-    /// A path with its mount, if somebody else answers for that.
-    pub(crate) fn remote_path(&self, file: FileKey, kind: Kind) -> Option<(Mount, FileKey, Kind)> {
-        let mount = self.opener().remote_mount(file.0, &file.1)?;
-        Some((mount, file, kind))
+    /// Those of some paths that somebody else answers for, with their mounts.
+    pub(crate) fn remote_among(
+        &self,
+        files: impl Iterator<Item = (FileKey, Kind)>,
+    ) -> Vec<(Mount, FileKey, Kind)> {
+        let opener = self.opener();
+        // A signer has thousands of them.
+        let neighbours = opener.neighbours();
+        let remote = |(file, kind): (FileKey, Kind)| {
+            let mount = neighbours.remote_mount(file.0, &file.1)?;
+            Some((mount, file, kind))
+        };
+        files.filter_map(remote).collect()
     }
 
     /// The paths that the start of a process opens, with their keys.

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use config::{Class, Opener, PathFault, Site, Versions};
+use config::{Class, Neighbours, Opener, PathFault, Site, Versions};
 use supervisor::change::FileId;
 use supervisor::change::plan::Stamp;
 use supervisor::setup::names::NamesFile;
@@ -149,16 +149,14 @@ impl ReloadedFile {
         Ok((versions.of(&self.path)?, self.key.as_deref().map(|key| versions.of(key)).transpose()?))
     }
 
-    /// What opens it: the files about names are the machine's.
-    fn opener(&self, opener: &Opener) -> Opener {
-        if self.is_of_names() { NamesFile::opener() } else { opener.clone() }
-    }
-
-    /// The files, and as they are now.
-    pub(super) fn open(&self, opener: &Opener) -> Result<(File, Option<File>, Stamp), PathFault> {
-        let opener = &self.opener(opener);
-        let (key, of_key) = self.key.as_deref().map(|path| open(opener, path)).transpose()?.unzip();
-        let (file, version) = open(opener, &self.path)?;
+    /// The files, and as they are now. Those about names are the machine's.
+    pub(super) fn open(&self, neighbours: &Neighbours<'_>) -> Result<(File, Option<File>, Stamp), PathFault> {
+        if self.is_of_names() {
+            let (file, version) = open(&NamesFile::opener().neighbours(), &self.path)?;
+            return Ok((file, None, (version, None)));
+        }
+        let (key, of_key) = self.key.as_deref().map(|path| open(neighbours, path)).transpose()?.unzip();
+        let (file, version) = open(neighbours, &self.path)?;
         Ok((file, key, (version, of_key)))
     }
 
@@ -195,8 +193,8 @@ pub(super) fn is_settled((file, key): &Stamp) -> bool {
 }
 
 /// A file, and its version before it was opened: what is written meanwhile is another one.
-fn open(opener: &Opener, path: &Path) -> Result<(File, FileVersion), PathFault> {
-    let found = opener.look(Class::Private, path)?;
+fn open(neighbours: &Neighbours<'_>, path: &Path) -> Result<(File, FileVersion), PathFault> {
+    let found = neighbours.look(Class::Private, path)?;
     found.check_owner()?;
     Ok((found.open_file()?, FileVersion::from(&found.stat)))
 }

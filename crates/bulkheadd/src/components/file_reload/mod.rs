@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use config::{Config, Opener};
+use config::{Config, Neighbours, Opener};
 use wire::Role;
 use wire::tls::{Holding, LauncherToSigner, Verdict};
 
@@ -179,13 +179,20 @@ impl FileReload {
     /// Has those who use a file read it again.
     pub(crate) fn reread(&mut self, supervisor: &mut Supervisor, file: &FileId) {
         if let Some(place) = self.files.place_of(file) {
-            let _ = self.give(supervisor, place, &self.readers(supervisor, place));
+            let opener = supervisor.context().opener();
+            let _ = self.give(supervisor, &opener.neighbours(), place, &self.readers(supervisor, place));
         }
     }
 
     /// The same of one file, with the site that names it if it cannot be opened.
-    fn give_named(&mut self, supervisor: &mut Supervisor, place: FilePlace, reader: u64) -> Option<Unusable> {
-        let why = self.give(supervisor, place, &[reader]).err()?;
+    fn give_named(
+        &mut self,
+        supervisor: &mut Supervisor,
+        neighbours: &Neighbours<'_>,
+        place: FilePlace,
+        reader: u64,
+    ) -> Option<Unusable> {
+        let why = self.give(supervisor, neighbours, place, &[reader]).err()?;
         let (_, site) = self.files[place].purpose.named()?;
         Some((site, why))
     }
@@ -211,17 +218,22 @@ impl FileReload {
     }
 
     /// Opens a file and hands it over; whatever is wrong with it, the others go on.
-    fn give(&mut self, supervisor: &mut Supervisor, place: FilePlace, readers: &[u64]) -> Result<(), String> {
+    fn give(
+        &mut self,
+        supervisor: &mut Supervisor,
+        neighbours: &Neighbours<'_>,
+        place: FilePlace,
+        readers: &[u64],
+    ) -> Result<(), String> {
         let purpose = self.files[place].purpose.clone();
-        let opener = supervisor.context().opener();
-        match self.files[place].open(&opener) {
+        match self.files[place].open(neighbours) {
             Ok(first) => {
                 self.files[place].is_settled = is_settled(&first.2);
                 self.files[place].given = Some(first.2);
                 let mut first = Some(first);
                 for &reader in readers {
                     // Each reads from the beginning: copies of a descriptor have one place in the file.
-                    let opened = first.take().or_else(|| self.files[place].open(&opener).ok());
+                    let opened = first.take().or_else(|| self.files[place].open(neighbours).ok());
                     let Some((file, key, _)) = opened else { continue };
                     let file = Some(OwnedFd::from(file));
                     match &purpose {

@@ -31,6 +31,8 @@ impl FileReload {
     /// the last. Returns what cannot be opened.
     fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
         let mut unread = Vec::new();
+        let opener = supervisor.context().opener();
+        let neighbours = opener.neighbours();
         while let Some(giving) = self.giving.get_mut(&signer) {
             let id = match giving.next() {
                 Next::Certificate(id) => id,
@@ -43,7 +45,7 @@ impl FileReload {
             };
             // It may have gone with its site meanwhile.
             let Some(place) = self.files.certificate(id) else { continue };
-            unread.extend(self.give_named(supervisor, place, signer));
+            unread.extend(self.give_named(supervisor, &neighbours, place, signer));
             if self.files[place].owed.contains(&signer)
                 && let Some(giving) = self.giving.get_mut(&signer)
             {
@@ -70,7 +72,10 @@ impl FileReload {
         let is_certificate =
             |place: &FilePlace| matches!(self.files[*place].purpose, Purpose::Certificate { .. });
         let certificates: Vec<FilePlace> = certificates.filter(is_certificate).collect();
-        certificates.into_iter().filter_map(|place| self.give_named(supervisor, place, signer)).collect()
+        let opener = supervisor.context().opener();
+        let neighbours = opener.neighbours();
+        let mut give = |place| self.give_named(supervisor, &neighbours, place, signer);
+        certificates.into_iter().filter_map(&mut give).collect()
     }
 
     /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
