@@ -118,7 +118,7 @@ impl Admin {
         let ticket = Ticket { admin: self, number };
         let ends_us = match &command {
             Command::Stop {} => true,
-            Command::Relaunch { name } => name == wire::Role::Admin.name(),
+            Command::Relaunch { name, .. } => name == wire::Role::Admin.name(),
             Command::Status { .. }
             | Command::Conditioning {}
             | Command::Bans {}
@@ -195,8 +195,8 @@ impl Admin {
                 Ok(target) => AdminToLauncher::Probe { ticket: number, target, kind: kind(what) },
                 Err(reply) => return (reply, Vec::new()),
             },
-            Command::Relaunch { name } => match self.target(&name) {
-                Ok(target) => AdminToLauncher::Relaunch { ticket: number, target },
+            Command::Relaunch { name, leave_out } => match self.target(&name) {
+                Ok(target) => relaunch(number, target, leave_out),
                 Err(reply) => return (reply, Vec::new()),
             },
         };
@@ -377,15 +377,17 @@ impl Admin {
     /// Takes the answer to a relaunch or a stop.
     pub(crate) fn answer(&self, ticket: u32, outcome: Outcome, reason: &str) {
         self.finish(ticket, |gathered| match outcome {
+            Outcome::Done if !gathered.upgraded.is_empty() => {
+                let PartialReply { upgraded, left_out, .. } = gathered;
+                OrderReply::Upgraded { ok: true, roles: upgraded, half: None, left_out }
+            }
             Outcome::Done if !gathered.changes.is_empty() || !gathered.left_out.is_empty() => {
                 let PartialReply { changes, effects, left_out, .. } = gathered;
                 OrderReply::Reloaded { ok: true, changes, processes: effects, left_out }
             }
-            Outcome::Done if !gathered.upgraded.is_empty() => {
-                OrderReply::Upgraded { ok: true, roles: gathered.upgraded, half: None }
-            }
             Outcome::Partly => {
-                OrderReply::Upgraded { ok: true, roles: gathered.upgraded, half: Some(reason.to_owned()) }
+                let PartialReply { upgraded, left_out, .. } = gathered;
+                OrderReply::Upgraded { ok: true, roles: upgraded, half: Some(reason.to_owned()), left_out }
             }
             Outcome::Done => OrderReply::done(),
             Outcome::Failed if reason.is_empty() => OrderReply::failed("the new process did not come up"),
@@ -425,6 +427,14 @@ impl Admin {
         self.closed.set(true);
         let pending = self.pending.take();
         drop(pending);
+    }
+}
+
+/// The relaunch of a target; that of a signer, perhaps without certificates that cannot be used.
+fn relaunch(ticket: u32, target: u32, leave_out: bool) -> AdminToLauncher {
+    match leave_out {
+        true => AdminToLauncher::RelaunchLeavingOut { ticket, target },
+        false => AdminToLauncher::Relaunch { ticket, target },
     }
 }
 

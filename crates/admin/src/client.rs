@@ -112,7 +112,9 @@ fn note(command: &Command, uid: u32, pid: Option<i32>) {
         Command::Unban { address } => {
             log(&format!("end of the bans of {address} ordered by uid {uid}, pid {pid}"))
         }
-        Command::Relaunch { name } => log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}")),
+        Command::Relaunch { name, .. } => {
+            log(&format!("relaunch of {name:?} ordered by uid {uid}, pid {pid}"))
+        }
         Command::Republish { site } => {
             let of = site.as_deref().unwrap_or("all sites");
             log(&format!("republishing of the templates of {of:?} ordered by uid {uid}, pid {pid}"))
