@@ -231,7 +231,7 @@ class Broken(unittest.TestCase):
                 # The one that could not take its place goes.
                 self.assertTrue(until(lambda: server.processes("signer") == [signer], 5), server.log())
                 self.assertEqual(shown(), before)
-            self.assertIn("of site b has no certificate that belongs to its key; the signer goes on with", server.log())
+            self.assertIn("of site b: the file has no certificate that belongs to its key; name the key", server.log())
             server.install("b", "ec", "b.test")
             self.assertEqual(server.command("relaunch", "signer", "--config", server.config).returncode, 0)
             self.assertTrue(until(lambda: shown() not in ("", before), 10))

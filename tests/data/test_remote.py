@@ -12,6 +12,7 @@ import unittest
 
 from websockets.exceptions import ConnectionClosedError
 
+from c_services import SOURCE, c_service, compile_program
 from client import until
 from harness import rootless_too
 from lateness import Lateness
@@ -20,6 +21,8 @@ from python_services import ASKER, PYTHON, python
 from renewing import HOLDS
 from writing import Writing, look
 
+#: The `timeout` of a statement that names none, in seconds.
+USUAL = 5
 #: A statement that is fast, and may take no longer.
 QUICK = "\n-- name: quick :one\n-- services: asker\n-- timeout: 300ms\nSELECT 1 AS one;\n"
 
@@ -152,17 +155,6 @@ class Remote(Machines):
                     self.assert_ends(web, 0.3, "its data proxy does not answer")
             self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 10), web.log())
 
-    def test_nor_does_a_call_wait_for_a_machine_that_has_said_nothing(self):
-        with Holder(self.papers, more=QUICK) as holder, Web(self.papers, holder.tls) as web:
-            with hung(holder):
-                # Its new process has a connection of its own to the other machine.
-                web.relaunch("main/asker")
-                # What is usual holds, as nobody knows better.
-                self.assert_ends(web, 5, "its data proxy does not answer")
-            self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 20), web.log())
-            with hung(holder):
-                self.assert_ends(web, 0.3, "its data proxy does not answer")
-
     def test_large_results(self):
         with Holder(self.papers) as holder, Web(self.papers, holder.tls) as web:
             # So many at once that parts of them alternate, and that together they have more than may wait for the other
@@ -188,6 +180,53 @@ class Python(Machines):
             self.assertEqual(len(web.ask("many", "large", 3000)[1]), 3000)
             self.assertEqual(web.ask("at-once", "user_by_id", 500), (200, [None, 1, 2] + [None] * 497))
             self.assertEqual(web.ask("many", "secrets"), (502, "Refused: there is no such statement for this service"))
+
+
+class CWeb(Web):
+    """The machine with the services, which are in C."""
+
+    def __init__(self, papers, at):
+        super().__init__(papers, at, make=lambda name: c_service(name, data=["catalog"]))
+        self.copy_program(str(compile_program(SOURCE, self.folder / "asked")))
+
+    def ask(self, _, statement):
+        answer = self.get(f"/asker/call?statement={statement}", "main.test")
+        return answer.status, answer.text
+
+
+class PythonWeb(Web):
+    """The same in Python."""
+
+    def __init__(self, papers, at):
+        make = lambda name: python(name, command=[PYTHON, "-m", "program", "catalog"], data=["catalog"])
+        super().__init__(papers, at, make=make, code={"code/program.py": ASKER})
+
+
+@rootless_too
+class Unheard(Machines):
+    """A machine that has not said to this process of a service how long its statements may take: with every SDK, calls
+    end after the `timeout` of a statement that names none, whatever the statement names there."""
+
+    assert_ends = Remote.assert_ends
+
+    def assert_calls_end(self, make):
+        with Holder(self.papers, more=QUICK) as holder, make(self.papers, holder.tls) as web:
+            with hung(holder):
+                # Its new process has a connection of its own to the other machine.
+                web.relaunch("main/asker")
+                self.assert_ends(web, USUAL, "its data proxy does not answer")
+            self.assertTrue(until(lambda: web.ask("one", "quick")[0] == 200, 20), web.log())
+            with hung(holder):
+                self.assert_ends(web, 0.3, "its data proxy does not answer")
+
+    def test_in_rust(self):
+        self.assert_calls_end(Web)
+
+    def test_in_c(self):
+        self.assert_calls_end(CWeb)
+
+    def test_in_python(self):
+        self.assert_calls_end(PythonWeb)
 
 
 @rootless_too

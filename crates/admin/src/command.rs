@@ -40,6 +40,9 @@ pub enum Command {
     Relaunch {
         /// A site, a service as `site/service`, or a role.
         name: String,
+        /// Whether a new signer goes on without certificates that it cannot use.
+        #[serde(default)]
+        leave_out: bool,
     },
     /// Try the jail of `name` from inside.
     Probe {
@@ -179,7 +182,7 @@ mod tests {
         assert_eq!(Command::parse(b"{\"command\":\"stop\"}\r"), Ok(Command::Stop {}));
         let name = "packages/search".to_owned();
         let relaunch = Command::parse(br#"{"command":"relaunch","name":"packages/search"}"#);
-        assert_eq!(relaunch, Ok(Command::Relaunch { name }));
+        assert_eq!(relaunch, Ok(Command::Relaunch { name, leave_out: false }));
         let probe = Command::parse(br#"{"command":"probe","name":"gate","what":"foreign"}"#);
         assert_eq!(probe, Ok(Command::Probe { name: "gate".into(), what: Findings::Foreign }));
     }

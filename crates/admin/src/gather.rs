@@ -155,14 +155,14 @@ impl PartialReply {
     fn answer(&mut self, outcome: Outcome, reason: &str) -> OrderReply {
         let Self { changes, effects, left_out, upgraded, .. } = std::mem::take(self);
         match outcome {
+            Outcome::Done if !upgraded.is_empty() => {
+                OrderReply::Upgraded { ok: true, roles: upgraded, half: None, left_out }
+            }
             Outcome::Done if !changes.is_empty() || !left_out.is_empty() => {
                 OrderReply::Reloaded { ok: true, changes, processes: effects, left_out }
             }
-            Outcome::Done if !upgraded.is_empty() => {
-                OrderReply::Upgraded { ok: true, roles: upgraded, half: None }
-            }
             Outcome::Partly => {
-                OrderReply::Upgraded { ok: true, roles: upgraded, half: Some(reason.to_owned()) }
+                OrderReply::Upgraded { ok: true, roles: upgraded, half: Some(reason.to_owned()), left_out }
             }
             Outcome::Done => OrderReply::done(),
             Outcome::Failed if reason.is_empty() => OrderReply::failed("the new process did not come up"),

@@ -72,7 +72,7 @@ impl Command {
                 OrderFacts { timeout: UPGRADE_TIMEOUT, ..OrderFacts::changes(trace) }
             }
             Self::Unban { address } => OrderFacts::changes(format!("end of the bans of {address}")),
-            Self::Relaunch { name } => {
+            Self::Relaunch { name, .. } => {
                 let facts = OrderFacts::changes(format!("relaunch of {name:?}"));
                 let effect =
                     if name == Role::Admin.name() { OrderEffect::EndsAdmin } else { OrderEffect::Changes };
@@ -132,7 +132,12 @@ impl Command {
             Self::Probe { name, what } => {
                 AdminToLauncher::Probe { ticket, target: targets.number(&name)?, kind: kind(what) }
             }
-            Self::Relaunch { name } => AdminToLauncher::Relaunch { ticket, target: targets.number(&name)? },
+            Self::Relaunch { name, leave_out: false } => {
+                AdminToLauncher::Relaunch { ticket, target: targets.number(&name)? }
+            }
+            Self::Relaunch { name, leave_out: true } => {
+                AdminToLauncher::RelaunchLeavingOut { ticket, target: targets.number(&name)? }
+            }
         })
     }
 }

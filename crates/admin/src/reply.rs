@@ -228,8 +228,8 @@ pub(crate) enum OrderReply {
         left_out: Vec<LeftOutFile>,
     },
     /// The effects of an upgrade, or the versions of the new programs; `half` says why some processes are those of
-    /// before.
-    Upgraded { ok: bool, roles: Vec<UpgradedRole>, half: Option<String> },
+    /// before, and `left_out` without which certificates the new signer serves.
+    Upgraded { ok: bool, roles: Vec<UpgradedRole>, half: Option<String>, left_out: Vec<LeftOutFile> },
     /// The reports of publishers, by sites.
     Republished { ok: bool, sites: Vec<RepublishedSite> },
     /// The answers of a service's processes.

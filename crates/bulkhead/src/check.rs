@@ -161,7 +161,7 @@ fn said_of(left_out: &[LeftOut]) -> String {
         let start = match left.stand_in {
             StandIn::Running | StandIn::LastGood => "has the copy that was good last".to_owned(),
             StandIn::Unavailable => format!("answers 503 for {hosts}"),
-            StandIn::Nothing => "has nothing of it".to_owned(),
+            StandIn::Nothing | StandIn::NoCertificate => "has nothing of it".to_owned(),
         };
         let file = left.file.display();
         format!("{file}: would be left out: a reload leaves its sites as they run, a start {start}")

@@ -197,18 +197,19 @@ EXIT CODES: 0 done, 1 failed, 2 wrong name or configuration, 3 done, but for fil
     /// Replace a site, a service or a role by a new process; the old one goes when the new one serves.
     #[command(after_help = "\
 EXAMPLES:
-  bulkhead relaunch packages         the worker of the site `packages`
-  bulkhead relaunch packages/search  its service `search`
+  bulkhead relaunch packages         the worker of the site `packages`; packages/search is its service `search`
   bulkhead relaunch packages#2       the second of its workers alone, where it has several (the first is packages#1)
   bulkhead relaunch gate             all gates (as well: logger, admin, signer, stapler)
-  bulkhead relaunch filter           the chain of filters, as a whole
 
 A relaunch loses no request. If the new process does not come up, the old one keeps running. Of several workers, the first is
-tried alone; all take over together.")]
+tried alone; all take over together. Exit code 3: certificates that cannot be read are left out of a new signer.")]
     Relaunch {
         /// A site, SITE/SERVICE, one worker of either (NAME#2), `filter` for all filters, or a role: gate, logger,
         /// admin, signer, stapler.
         name: String,
+        /// Relaunch the signer without certificates that cannot be read any more; handshakes with their sites fail.
+        #[arg(long)]
+        leave_out: bool,
         /// Which server.
         #[command(flatten)]
         server: ServerOptions,
@@ -295,16 +296,15 @@ to the launcher does the same; its result is in the log.")]
     #[command(after_help = "\
 EXAMPLES:
   bulkhead upgrade                           after a package has put other programs in the place of those that run
-  bulkhead upgrade --dry-run                 (whether the new programs could take over)
   bulkhead upgrade --to /opt/bulkhead-2/bin/bulkheadd
 
 The new launcher is tried first, while the old one serves: one that does not read the configuration, or what the old one
 hands to it, is refused, and nothing has changed. Then it takes over in the same process, and every process gets a
 successor. What does not come up leaves the process of before: the upgrade has ended half, which the answer, the exit code,
-`bulkhead status` and the log say; run it again when what is in the way is put right. SIGUSR2 to the launcher does the same;
-its result is in the log. To go back to the version before, upgrade to that.
+`bulkhead status` and the log say; run it again when that is put right. A certificate that cannot be read any more is left
+out, which they say as well. SIGUSR2 to the launcher does the same. To go back to the version before, upgrade to that.
 
-EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: some processes of before go on")]
+EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half, or without some certificates")]
     Upgrade {
         /// Which server.
         #[command(flatten)]
@@ -316,7 +316,7 @@ EXIT CODES: 0 upgraded, 1 nothing has changed, 2 wrong words, 3 upgraded half: s
         /// Try the new launcher, and do nothing.
         #[arg(long)]
         dry_run: bool,
-        /// Print an object with the array `roles`, `ended` (\"whole\" or \"half\") and `error`.
+        /// Print an object with the array `roles`, `ended` (\"whole\" or \"half\"), `error`, and the array `left_out`.
         #[arg(long)]
         json: bool,
     },

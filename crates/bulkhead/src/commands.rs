@@ -14,6 +14,7 @@ use serde_json::json;
 use crate::admin::{self, give, printable};
 use crate::fault::Fault;
 use crate::find::ServerTarget;
+use crate::left_out;
 use crate::table::print;
 
 /// How long a stop may take.
@@ -25,25 +26,42 @@ const STOP_NOTE: Duration = Duration::from_secs(1);
 /// How often it is looked whether the server is gone.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
+/// The fate of a relaunch of the signer if the new one cannot use a certificate that the old one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadCertificates {
+    /// It is refused.
+    Refuse,
+    /// It goes on without these.
+    LeaveOut,
+}
+
 /// Relaunches `name` and says how it went.
-pub fn relaunch(run_dir: &Path, name: &str) -> Result<ExitCode, Fault> {
+pub fn relaunch(run_dir: &Path, name: &str, bad: BadCertificates) -> Result<ExitCode, Fault> {
+    let leave_out = bad == BadCertificates::LeaveOut;
+    if leave_out && name != wire::Role::Signer.name() {
+        return Err(Fault::Usage(
+            "--leave-out is about certificates: `bulkhead relaunch signer --leave-out`".into(),
+        ));
+    }
     let before = Instant::now();
-    let answer = give(run_dir, &json!({ "command": "relaunch", "name": name }));
+    let answer = give(run_dir, &json!({ "command": "relaunch", "name": name, "leave_out": leave_out }));
     // Nothing was tried, so there is nothing to reassure anybody of.
     if let Err(fault @ (Fault::Usage(_) | Fault::Unreachable(_))) = answer {
         return Err(fault);
     }
     let took = before.elapsed().as_secs_f64();
     match answer {
-        Ok(_) => print(&format!("{}: relaunched in {took:.2} s", printable(name)))?,
+        Ok(mut answer) => {
+            print(&format!("{}: relaunched in {took:.2} s", printable(name)))?;
+            Ok(left_out::of_answer(&mut answer)?.say())
+        }
         Err(fault) => {
             let name = printable(name);
             let text =
                 format!("{name}: not relaunched ({took:.2} s): {fault}\nwhat ran before keeps running");
-            return Err(Fault::Failed(text));
+            Err(Fault::Failed(text))
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Has the logs opened anew.

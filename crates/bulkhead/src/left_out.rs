@@ -58,6 +58,11 @@ impl LeftOutFiles {
     /// Says which files were left out, on standard error; the exit code of a command that has done all else.
     pub fn say(&self) -> ExitCode {
         self.lines().iter().for_each(|line| eprintln!("{line}"));
+        self.code()
+    }
+
+    /// The exit code of a command that has done all else.
+    pub fn code(&self) -> ExitCode {
         if self.0.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) }
     }
 
@@ -90,6 +95,13 @@ impl LeftOutFiles {
     }
 }
 
+/// The files that were left out, by an answer; a server of an earlier version says nothing.
+pub fn of_answer(answer: &mut serde_json::Value) -> Result<LeftOutFiles, Fault> {
+    let left_out: Option<Vec<LeftOut>> = serde_json::from_value(answer["left_out"].take())
+        .map_err(|error| Fault::Failed(format!("the answer has no list of files: {error}")))?;
+    Ok(LeftOutFiles(left_out.unwrap_or_default()))
+}
+
 impl From<&config::LeftOut> for LeftOut {
     fn from(left: &config::LeftOut) -> Self {
         Self {
@@ -120,6 +132,9 @@ impl LeftOut {
             ("last good copy", _) => "its sites are those of the last good copy".to_owned(),
             ("503", true) => format!("its hosts get 503: {hosts}"),
             ("503", false) => format!("the hosts that could be read get 503: {hosts}"),
+            ("no certificate", _) => {
+                format!("handshakes with these hosts fail until the file is right: {hosts}")
+            }
             (_, true) => "its sites are not there".to_owned(),
             (_, false) => "its sites are not there; which hosts they have is not known".to_owned(),
         };

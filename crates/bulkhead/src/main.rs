@@ -78,7 +78,14 @@ fn run_command(command: Command) -> Result<ExitCode, Fault> {
         Command::Explain { partition, config, form } => {
             explain::explain(config.as_deref(), partition.as_deref(), form.form())
         }
-        Command::Relaunch { name, server } => commands::relaunch(&find::run_dir(&server)?, &name),
+        Command::Relaunch { name, leave_out, server } => {
+            let bad = if leave_out {
+                commands::BadCertificates::LeaveOut
+            } else {
+                commands::BadCertificates::Refuse
+            };
+            commands::relaunch(&find::run_dir(&server)?, &name, bad)
+        }
         Command::Bans { clear: Some(address), server, .. } => bans::clear(&find::run_dir(&server)?, address),
         Command::Bans { clear: None, server, json } => bans::list(&find::run_dir(&server)?, json),
         Command::Reload { site, server, all_or_nothing, dry_run, json } => {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::admin::{give, printable};
-use crate::commands::{relaunch, reopen};
+use crate::commands::{BadCertificates, relaunch, reopen};
 use crate::fault::Fault;
 use crate::republish::republish;
 use crate::table::print;
@@ -65,7 +65,7 @@ pub fn send(run_dir: &Path, words: &[String], all: bool, json: bool) -> Result<E
     match word {
         // One logger writes the logs of all.
         "log-turn" => reopen(run_dir),
-        "relaunch" => each(&services, |name| relaunch(run_dir, name)),
+        "relaunch" => each(&services, |name| relaunch(run_dir, name, BadCertificates::Refuse)),
         "republish" => {
             let sites: BTreeSet<&str> = services.iter().filter_map(|name| name.split('/').next()).collect();
             each(&sites.into_iter().map(str::to_owned).collect::<Vec<_>>(), |site| {

@@ -15,7 +15,7 @@ use crate::cli::{StatusPart, StatusView};
 use crate::fault::Fault;
 use crate::isolation;
 use crate::layers::Layers;
-use crate::left_out::LeftOut;
+use crate::left_out;
 use crate::memory::memory;
 use crate::score;
 use crate::table::{age, align, print, size};
@@ -211,7 +211,6 @@ pub fn status(run_dir: &Path, view: &StatusView) -> Result<ExitCode, Fault> {
     let mut answer = give(run_dir, &order(&view.part))?;
     let next = answer["next"].as_u64();
     let whole = Whole::of(&mut answer);
-    let left_out = answer["left_out"].take();
     let processes: Vec<ProcessStatus> = serde_json::from_value(answer["processes"].take())
         .map_err(|error| Fault::Failed(format!("the answer is not a list of processes: {error}")))?;
     let mut seen: Vec<SeenProcess> = processes.into_iter().map(SeenProcess::new).collect();
@@ -225,7 +224,7 @@ pub fn status(run_dir: &Path, view: &StatusView) -> Result<ExitCode, Fault> {
         let mut document = json!({
             "missing": whole.missing, "launcher_step_ms": loop_ms, "launcher_step": loop_did, "processes": processes,
             "next": next, "uids": whole.uids_json(), "upgrade": whole.upgrade_json(),
-            "left_out": if left_out.is_null() { json!([]) } else { left_out },
+            "left_out": left_out::of_answer(&mut answer)?.0,
         });
         if let Some(scores) = &scores {
             document["scores"] = scores.iter().map(score::JailScore::json).collect();
@@ -235,17 +234,16 @@ pub fn status(run_dir: &Path, view: &StatusView) -> Result<ExitCode, Fault> {
         let scores = scores.map_or(String::new(), |scores| score::render(&scores));
         isolation::render(&seen, &whole.missing) + &scores + &more(next)
     } else {
-        render(&seen, &whole) + &said_of(left_out)? + &more(next)
+        render(&seen, &whole) + &said_of(&mut answer)? + &more(next)
     };
     print(&text)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is said of files of sites that were left out; a server of an earlier version says nothing.
-fn said_of(left_out: Value) -> Result<String, Fault> {
-    let left_out: Option<Vec<LeftOut>> = serde_json::from_value(left_out)
-        .map_err(|error| Fault::Failed(format!("the answer has no list of files: {error}")))?;
-    Ok(left_out.into_iter().flatten().map(|left| format!("\n{}", left.text())).collect())
+/// Words on files of sites, and on certificates, that were left out.
+fn said_of(answer: &mut Value) -> Result<String, Fault> {
+    let left_out = left_out::of_answer(answer)?.0;
+    Ok(left_out.into_iter().map(|left| format!("\n{}", left.text())).collect())
 }
 
 /// The order for a part of the list.

@@ -15,6 +15,7 @@ use supervisor::upgrade::WANTED;
 
 use crate::admin::{UNANSWERED, give, give_for, printable};
 use crate::fault::Fault;
+use crate::left_out;
 use crate::table::{align, print};
 
 /// How long an upgrade may take; above the time after which the admin role gives up.
@@ -55,17 +56,20 @@ pub fn upgrade(run_dir: &Path, to: Option<&Path>, dry_run: bool, as_json: bool) 
         answer => answer?,
     };
     let (roles, half) = (answer["roles"].take(), answer["half"].as_str().map(half));
+    let left_out = left_out::of_answer(&mut answer)?;
     if as_json {
         let ended = if half.is_some() { "half" } else { "whole" };
         let error = half.as_ref().map(Fault::to_string);
-        let said = json!({ "dry_run": dry_run, "ended": ended, "roles": roles, "error": error });
+        let mut said = json!({ "dry_run": dry_run, "ended": ended, "roles": roles, "error": error });
+        said["left_out"] = json!(left_out.0);
         print(&format!("{said:#}"))?;
-        return Ok(half.map_or(ExitCode::SUCCESS, |half| half.code()));
+        return Ok(half.map_or_else(|| left_out.code(), |half| half.code()));
     }
     let roles: Vec<Role> = serde_json::from_value(roles)
         .map_err(|error| Fault::Failed(format!("the answer is no list of roles: {error}")))?;
     print(&text(&roles, dry_run, before.elapsed(), half.is_some()))?;
-    half.map_or(Ok(ExitCode::SUCCESS), Err)
+    let code = left_out.say();
+    half.map_or(Ok(code), Err)
 }
 
 /// What is said of an upgrade that has left some processes of before.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use config::{Judged, LeftOut, Source, Tolerance};
 
+use crate::components::file_reload::Lacking;
 use crate::staged::Staged;
 use supervisor::change::Change;
 use supervisor::change::prepare::Effect;
@@ -63,6 +64,8 @@ pub(crate) struct Transaction {
     pub(crate) refused: Refused,
     /// Processes that are to take the place of others, each with its slot.
     pub(crate) successors: Vec<(usize, u64)>,
+    /// Whether a signer that it starts goes on without certificates that it cannot use.
+    pub(crate) lacking: Lacking,
     pub(crate) is_reload: bool,
     /// How it was ordered, if it is a reload.
     pub(crate) wanted: Option<Wanted>,
@@ -83,8 +86,14 @@ pub(crate) struct Transactions {
 
 impl Transaction {
     fn new(asker: Asker) -> Self {
+        let lacking = match asker {
+            // One file would keep the programs of before in use, for everybody.
+            Asker::Upgrade => Lacking::LeftOut,
+            Asker::Admin { .. } | Asker::Log => Lacking::Refused,
+        };
         Self {
             asker,
+            lacking,
             name: String::new(),
             begun: Instant::now(),
             stage: Stage::Starting,
@@ -128,6 +137,11 @@ impl Transactions {
     pub(crate) fn keeps_templates(&self, ticket: Option<u32>) -> bool {
         let is_upgrade = |id| self.open.get(&id).is_some_and(|of| matches!(of.asker, Asker::Upgrade));
         ticket.is_none_or(is_upgrade)
+    }
+
+    /// The fate of a signer that cannot use a certificate; one that nobody has ordered has to serve all others.
+    pub(crate) fn lacking(&self, ticket: Option<u32>) -> Lacking {
+        ticket.and_then(|id| self.open.get(&id)).map_or(Lacking::LeftOut, |of| of.lacking)
     }
 
     /// Whether a process of this slot has yet to be started for one that is open.

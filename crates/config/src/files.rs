@@ -98,14 +98,32 @@ fn not_utf8(name: &str, error: std::string::FromUtf8Error) -> Diagnostics {
     problems.into_diagnostics()
 }
 
+/// Whether it is a mistake that a certificate or its key is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Certificates {
+    /// It is.
+    Needed,
+    /// It is not: the signer finds out, and goes on without it.
+    LeftToSigner,
+}
+
 /// Every root, read folder and program exists and is what it should be; folders are kept apart, links and
 /// all. `dir` is the folder of the file.
 pub(crate) fn check(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
+    look(raw, dir, Certificates::Needed, problems);
+}
+
+/// The same of a configuration that runs: of a certificate that has gone since, its own site alone hears.
+pub(crate) fn check_running(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
+    look(raw, dir, Certificates::LeftToSigner, problems);
+}
+
+fn look(raw: &RawConfig, dir: &Path, certificates: Certificates, problems: &mut Problems) {
     let opener = Opener::of(Path::new("/"));
     let neighbours = opener.neighbours();
     check::folders(raw, &|path| resolved(path, &neighbours), problems);
     let opener = Opener::of(dir);
-    let mut looker = Looker { neighbours: opener.neighbours(), problems };
+    let mut looker = Looker { neighbours: opener.neighbours(), certificates, problems };
     looker.own(raw);
     for filter in &raw.conditioning.filters {
         filter.read.iter().for_each(|read| looker.folder("read", read));
@@ -119,6 +137,7 @@ pub(crate) fn check(raw: &RawConfig, dir: &Path, problems: &mut Problems) {
 /// Looks at what a configuration names.
 struct Looker<'l> {
     neighbours: Neighbours<'l>,
+    certificates: Certificates,
     problems: &'l mut Problems,
 }
 
@@ -150,7 +169,9 @@ impl Looker<'_> {
         }
         if let Some(tls) = &site.tls {
             let certificates = tls.certificates.iter().flat_map(RawCertificate::files);
-            certificates.for_each(|(key, at, is_secret)| self.file(key, at, is_secret));
+            let certificates = certificates.filter(|_| self.certificates == Certificates::Needed);
+            let certificates: Vec<_> = certificates.collect();
+            certificates.into_iter().for_each(|(key, at, is_secret)| self.file(key, at, is_secret));
             tls.client_ca.iter().for_each(|at| self.file("client_ca", at, false));
             tls.client_crl.iter().for_each(|at| self.file("client_crl", at, false));
         }

@@ -147,8 +147,8 @@ impl Config {
         }
     }
 
-    /// The configuration of texts that were read before, whatever is in the files now. With `examine`, what these texts
-    /// name on disk is examined as well.
+    /// The configuration of texts that were read before, and that run, whatever is in the files now. With `examine`,
+    /// what these texts name on disk is examined as well. A certificate need not be there any more.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Config {
         let dir = source.path.parent().unwrap_or(Path::new("/"));
         let problems = Problems::new(&source.path.display().to_string(), &source.main);
         let check = |raw: &RawConfig, dir: &Path, problems: &mut Problems| {
-            files::check(raw, dir, problems);
+            files::check_running(raw, dir, problems);
             examine.into_iter().for_each(|examine| examine::all(raw, dir, examine, problems));
         };
         let included: document::ReadFolder<'_> = &|_, _| source.site_files().collect();

@@ -274,6 +274,11 @@ impl Supervisor {
         self.processes.get(&serial).is_some_and(is_next)
     }
 
+    /// The process that serves in the slot of another, or of itself.
+    pub fn current_of(&self, serial: u64) -> Option<u64> {
+        self.slots[self.processes.get(&serial)?.slot].current
+    }
+
     /// Takes over another configuration; what was there comes back.
     pub fn replace_config(&mut self, new: Running) -> Running {
         self.rule = Rule::of(&new.config.restart);

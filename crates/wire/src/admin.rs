@@ -103,6 +103,8 @@ choice! {
         2 => Unavailable,
         /// Nothing.
         3 => Nothing,
+        /// The file is a certificate, without which the signer runs: handshakes with its site fail.
+        4 => NoCertificate,
     }
 }
 
@@ -114,6 +116,7 @@ impl StandIn {
             Self::LastGood => "last good copy",
             Self::Unavailable => "503",
             Self::Nothing => "nothing",
+            Self::NoCertificate => "no certificate",
         }
     }
 }
@@ -220,9 +223,9 @@ messages! {
         /// After that: how many processes of a launcher before work on, and whether an upgrade is under way that
         /// replaces them.
         32 => Before { ticket: u32, processes: u32, is_upgrading: bool },
-        /// Before the answer to `Reload`, and before the end of that to `Status`: a file of sites that was left out,
-        /// what there is instead, its sites and hosts as far as they are known, whether it could be read to its end,
-        /// and why.
+        /// Before the answer to `Reload`, `Relaunch` and `Upgrade`, and before the end of that to `Status`: a file of
+        /// sites or a certificate that was left out, what there is instead, its sites and hosts as far as they are
+        /// known, whether it could be read to its end, and why.
         33 => LeftOut {
             ticket: u32, file: Text<4096>, stand_in: StandIn, sites: Text<512>, hosts: Text<1024>, is_whole: bool,
             reason: Text<LEFT_OUT_MAX>,
@@ -281,5 +284,7 @@ messages! {
         /// everything; which files are taken in; and the site whose file alone that is, or whose file must be good, by
         /// the number of its name, or 0.
         30 => ReloadOf { ticket: u32, dry_run: bool, all_or_nothing: bool, extent: Extent, site: u64 },
+        /// The same as `Relaunch` of the signer, which goes on without the certificates that it cannot use.
+        32 => RelaunchLeavingOut { ticket: u32, target: u32 },
     }
 }

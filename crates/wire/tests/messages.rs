@@ -561,6 +561,7 @@ impl Samples for AdminToLauncher {
             Self::Ready {},
             Self::Status { ticket: 0 },
             Self::Relaunch { ticket: u32::MAX, target: u32::MAX },
+            Self::RelaunchLeavingOut { ticket: u32::MAX, target: u32::MAX },
             Self::Stop { ticket: 7 },
             Self::Probe { ticket: 1, target: u32::MAX, kind: ProbeKind::Attempts },
             Self::Probe { ticket: u32::MAX, target: 0, kind: ProbeKind::Score },

@@ -30,6 +30,8 @@ pub struct AdminCommands {
     status: FanOut<(u64, u32, StatusSelection)>,
     /// The files of sites that were left out of what runs.
     pub(crate) left_out: Vec<LeftOut>,
+    /// The certificates that the signer does not have, as of the last order for the status.
+    pub(crate) certificates_left_out: Vec<LeftOut>,
 }
 
 impl AdminCommands {
@@ -44,7 +46,7 @@ impl AdminCommands {
     }
 
     fn with(targets: Targets) -> Self {
-        Self { targets, status: FanOut::default(), left_out: Vec::new() }
+        Self { targets, status: FanOut::default(), left_out: Vec::new(), certificates_left_out: Vec::new() }
     }
 }
 
@@ -125,9 +127,9 @@ impl AdminCommands {
         self.finish_status_if_complete(supervisor);
     }
 
-    /// Says which files of sites were left out.
+    /// Says which files of sites, and which certificates, were left out.
     fn send_left_out(&self, supervisor: &mut Supervisor, (admin, ticket): (u64, u32)) {
-        for left in &self.left_out {
+        for left in self.left_out.iter().chain(&self.certificates_left_out) {
             supervisor.send(admin, &left_out_line(ticket, left), None);
         }
     }

@@ -61,10 +61,10 @@ impl Launcher {
                 }
             }
             Role::Signer => {
-                let unread = from.certificates.files.configure_signer(supervisor, serial);
-                if let Some(id) = supervisor.process(serial).and_then(|process| process.ticket) {
-                    self.fail_of_files(id, unread);
-                }
+                let ticket = supervisor.process(serial).and_then(|process| process.ticket);
+                let signer = (serial, self.transactions.lacking(ticket));
+                let unread = from.certificates.files.configure_signer(supervisor, signer);
+                ticket.into_iter().for_each(|id| self.fail_of_certificates(id, unread.iter()));
             }
             Role::Broker => {
                 supervisor.configure_by_role(serial)?;

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 
 use config::{LeftOut, SITE_FILE_SUFFIX, StandIn, Tolerance};
 use supervisor::examine::Refused;
-use wire::{Extent, NO_PARTITION, number_of_name};
+use wire::{Extent, NO_PARTITION, Role, number_of_name};
 
 use crate::components::admin_commands::left_out_line;
 use crate::launcher::Launcher;
@@ -160,6 +160,16 @@ impl Launcher {
         }
     }
 
+    /// Says which certificates the signer that comes does not have, if one of these is a signer.
+    pub(super) fn say_left_out(&mut self, asker: Asker, successors: &[(usize, u64)]) {
+        for &(slot, serial) in successors {
+            if self.supervisor.spec(slot).role == Role::Signer {
+                let left_out = self.components.certificates.files.left_out_of(&self.supervisor, serial);
+                self.send_left_out(asker, &left_out);
+            }
+        }
+    }
+
     /// Says which files a reload leaves out, or would.
     pub(super) fn send_left_out(&mut self, asker: Asker, left_out: &[LeftOut]) {
         let Asker::Admin { admin, ticket } = asker else { return };
@@ -181,5 +191,6 @@ fn instead(left: &LeftOut) -> String {
         }
         (StandIn::Nothing, true) => "and its sites are not there".into(),
         (StandIn::Nothing, false) => "and which hosts it has is not known".into(),
+        (StandIn::NoCertificate, _) => "and handshakes with its site fail".into(),
     }
 }

@@ -7,6 +7,7 @@ use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
+use crate::components::file_reload::Lacking;
 use crate::components::status_page::StatusSelection;
 use crate::components::{republishing, sending};
 use crate::launcher::Launcher;
@@ -34,7 +35,10 @@ impl Launcher {
 
     fn on_bytes(&mut self, serial: u64, bytes: &[u8]) {
         let understood = match self.supervisor.spec_of(serial).role {
-            Role::Admin => AdminToLauncher::decode(bytes).map(|command| self.handle_command(serial, command)),
+            Role::Admin => AdminToLauncher::decode(bytes).map(|command| {
+                self.know_left_out_certificates(&command);
+                self.handle_command(serial, command)
+            }),
             _ => ChildToLauncher::decode(bytes).map(|message| self.handle(serial, message)),
         };
         if understood.is_err() {
@@ -69,12 +73,10 @@ impl Launcher {
             ChildToLauncher::Confirmed { ticket } => to.log_rotation.on_confirmed(supervisor, serial, ticket),
             ChildToLauncher::LogWanted { site } => to.log_rotation.on_wanted(supervisor, serial, site),
             ChildToLauncher::Certificate { site, number, verdict, holding } => {
-                let place = (site, number);
-                let worse = to.certificates.files.on_certificate(supervisor, serial, place, verdict, holding);
                 let ticket = supervisor.process(serial).and_then(|process| process.ticket);
-                if let Some(id) = ticket {
-                    self.fail_of_files(id, worse);
-                }
+                let (signer, place) = ((serial, self.transactions.lacking(ticket)), (site, number));
+                let worse = to.certificates.files.on_certificate(supervisor, signer, place, verdict, holding);
+                ticket.into_iter().for_each(|id| self.fail_of_certificates(id, worse.iter()));
             }
             ChildToLauncher::Staple { site, number, staple } => {
                 to.certificates.on_staple(supervisor, serial, (site, number), staple);
@@ -95,6 +97,32 @@ impl Launcher {
         }
     }
 
+    /// Has the status say which certificates the signer does not have.
+    fn know_left_out_certificates(&mut self, command: &AdminToLauncher) {
+        use AdminToLauncher::{Status, StatusAlike, StatusOf};
+        if matches!(command, Status { .. } | StatusOf { .. } | StatusAlike { .. }) {
+            let left_out = self.components.certificates.files.left_out(&self.supervisor);
+            self.components.admin_commands.certificates_left_out = left_out;
+        }
+    }
+
+    /// Lists the processes of a role, of a site, or of both.
+    fn begin_status_of(&mut self, admin: u64, command: &AdminToLauncher) {
+        let AdminToLauncher::StatusOf { ticket, by_role, role, by_site, site, from, limit } = *command else {
+            return;
+        };
+        let (supervisor, to) = (&mut self.supervisor, &mut self.components);
+        let role = by_role.then_some(role);
+        let site = match to.admin_commands.targets.target(site) {
+            _ if !by_site => None,
+            Some((_, [])) => return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+            Some((name, _)) => Some(name.to_owned()),
+            None => return supervisor.protocol_violation(admin),
+        };
+        let selection = StatusSelection { role, site, with_alike: false, from, limit };
+        to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
+    }
+
     fn handle_command(&mut self, admin: u64, command: AdminToLauncher) {
         let (supervisor, to) = (&mut self.supervisor, &mut self.components);
         match command {
@@ -106,17 +134,7 @@ impl Launcher {
             AdminToLauncher::Status { ticket } => {
                 to.admin_commands.begin_status(supervisor, (admin, ticket), StatusSelection::default());
             }
-            AdminToLauncher::StatusOf { ticket, by_role, role, by_site, site, from, limit } => {
-                let role = by_role.then_some(role);
-                let site = match to.admin_commands.targets.target(site) {
-                    _ if !by_site => None,
-                    Some((_, [])) => return supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
-                    Some((name, _)) => Some(name.to_owned()),
-                    None => return supervisor.protocol_violation(admin),
-                };
-                let selection = StatusSelection { role, site, with_alike: false, from, limit };
-                to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
-            }
+            command @ AdminToLauncher::StatusOf { .. } => self.begin_status_of(admin, &command),
             AdminToLauncher::StatusAlike { ticket, site } => {
                 to.admin_commands.begin_status_alike(supervisor, (admin, ticket), site);
             }
@@ -126,7 +144,12 @@ impl Launcher {
             AdminToLauncher::Upgrade { ticket, dry_run } => {
                 self.begin_upgrade(Some((admin, ticket)), dry_run)
             }
-            AdminToLauncher::Relaunch { ticket, target } => self.begin_relaunch(admin, ticket, target),
+            AdminToLauncher::Relaunch { ticket, target } => {
+                self.begin_relaunch((admin, ticket), target, Lacking::Refused)
+            }
+            AdminToLauncher::RelaunchLeavingOut { ticket, target } => {
+                self.begin_relaunch((admin, ticket), target, Lacking::LeftOut)
+            }
             AdminToLauncher::Probe { ticket, target, kind } => {
                 match to.admin_commands.targets.slots(target) {
                     Some(slots @ &[first, ..]) => {

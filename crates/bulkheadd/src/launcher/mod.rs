@@ -34,6 +34,7 @@ use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
 use crate::components::configuration_examination::ConfigurationExamination;
 use crate::components::core_copies::CoreCopies;
+use crate::components::file_reload::Lacking;
 use crate::components::good_copies::GoodCopies;
 use crate::components::health::Health;
 use crate::components::log_rotation::LogRotation;
@@ -478,7 +479,7 @@ impl Launcher {
         self.steps.did("configuration");
         let written = self.components.certificates.files.take_written();
         if !written.is_empty() {
-            self.carry_out(Asker::Log, &written);
+            self.carry_out(Asker::Log, &written, Lacking::Refused);
         }
         for (slot, why) in self.components.health.take_due() {
             self.recycle(slot, &why);

@@ -95,8 +95,8 @@ impl Launcher {
         let handed = Handed::read(record)?;
         let predecessor = Predecessor::of(&handed)?;
         let source = source(&handed)?;
-        // The signer of before has read the others, and its successor reads all before the one of before goes.
-        let known = KnownCertificates::but_one_of_each_kind(handover::known(&handed));
+        // The signer of before has read them, and its successor reads all before the one of before goes.
+        let known = KnownCertificates::for_trial(handover::known(&handed));
         let examiner = Examiner::new(examine::Depth::Start).knowing(known);
         let examiner = (depth == Depth::Whole).then_some(&examiner as &dyn Examine);
         let config = Config::of_source(&source, examiner);

@@ -192,7 +192,7 @@ impl Launcher {
                 }
             }
         }
-        self.fail_of_files(id, unusable);
+        self.fail_of_certificates(id, unusable.iter());
     }
 
     /// Has the signer and the stapler forget sites that have gone, or have not come.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use wire::{Outcome, Role};
 
 use crate::components::admin_commands::GONE;
-use crate::components::file_reload::Unusable;
+use crate::components::file_reload::{Culprit, Lacking, Unusable};
 use crate::launcher::{Launcher, processor_count};
 use crate::transactions::{Asker, Stage, Transaction, Wanted};
 use supervisor::admission::Claim;
@@ -30,7 +30,7 @@ impl Launcher {
     }
 
     /// Starts successors for every process of a name; they take over when all are ready.
-    pub(super) fn begin_relaunch(&mut self, admin: u64, ticket: u32, target: u32) {
+    pub(super) fn begin_relaunch(&mut self, (admin, ticket): (u64, u32), target: u32, lacking: Lacking) {
         let refuse = |launcher: &mut Self, outcome, reason: &str| {
             launcher.supervisor.answer_to(admin, ticket, outcome, reason);
         };
@@ -55,12 +55,13 @@ impl Launcher {
         if self.supervisor.relaunched(&slots).is_empty() {
             return refuse(self, Outcome::Failed, "it has no process now, as there is no work for so many");
         }
-        self.carry_out(Asker::Admin { admin, ticket }, &[Change::Relaunch(name)]);
+        self.carry_out(Asker::Admin { admin, ticket }, &[Change::Relaunch(name)], lacking);
     }
 
     /// Carries out changes that are none of the configuration's.
-    pub(super) fn carry_out(&mut self, asker: Asker, changes: &[Change]) {
+    pub(super) fn carry_out(&mut self, asker: Asker, changes: &[Change], lacking: Lacking) {
         let id = self.transactions.open(asker);
+        self.transactions.get(id).into_iter().for_each(|transaction| transaction.lacking = lacking);
         for change in changes {
             match change {
                 Change::Relaunch(name) => self.start_successors(id, name),
@@ -239,7 +240,7 @@ impl Launcher {
     }
 
     /// Notes why a transaction cannot hold; or only the changes of the files of these sites, each by its number.
-    pub(super) fn fail_of_files(&mut self, id: u32, reasons: impl IntoIterator<Item = Unusable>) {
+    fn fail_of_files(&mut self, id: u32, reasons: impl IntoIterator<Item = (u16, String)>) {
         let is_reload =
             self.transactions.get(id).is_some_and(|of| of.stage == Stage::Starting && of.is_reload);
         for (site, reason) in reasons {
@@ -248,6 +249,14 @@ impl Launcher {
                 None => self.transactions.fail(id, reason),
             }
         }
+    }
+
+    /// The same of certificates that a signer cannot use, unless it goes on without them.
+    pub(super) fn fail_of_certificates<'u>(&mut self, id: u32, unusable: impl Iterator<Item = &'u Unusable>) {
+        let lacking = self.transactions.lacking(Some(id));
+        let fails = |one: &&Unusable| lacking == Lacking::Refused || one.fault == Culprit::Program;
+        let reasons: Vec<_> = unusable.filter(fails).map(|one| (one.site, one.what.clone())).collect();
+        self.fail_of_files(id, reasons);
     }
 
     /// Takes notice of what has become of a chain of filters.
@@ -336,6 +345,9 @@ impl Launcher {
             self.components.certificates.files.look_soon();
         }
         let reason = failures.into_iter().chain(refused.values().cloned()).collect::<Vec<_>>().join("; ");
+        if stage == Stage::Committed && !is_reload {
+            self.say_left_out(asker, &successors);
+        }
         match (reload, wanted) {
             (Some(reload), _) => self.end_reload(asker, begun, &reload, &reason),
             (None, Some(wanted)) if is_of_files => return self.try_without(asker, wanted, refused, &reason),

@@ -274,6 +274,10 @@ impl Launcher {
             return;
         };
         self.supervisor.is_upgrading = false;
+        if let Some((admin, ticket)) = predecessor.order {
+            let left_out = self.components.certificates.files.left_out(&self.supervisor);
+            self.send_left_out(Asker::Admin { admin, ticket }, &left_out);
+        }
         for (role, counts) in self.counts() {
             self.send_upgraded(predecessor.order, role, (&predecessor.version, VERSION), counts);
         }

@@ -30,17 +30,16 @@ impl Examiner<'_> {
         let opener = Opener::of(setting.dir);
         let mut versions = opener.versions();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
+        let certificate = |subject: &Subject<'_>| matches!(subject.content, Content::Certificate { .. });
         for (number, subject) in subjects.iter().enumerate() {
             let Some((line, paths)) = question(subject) else { continue };
-            if let Content::Certificate { key, .. } = subject.content
-                && self.known.has(&mut versions, subject.path, key)
-            {
-                continue;
-            }
-            let is_certificate = matches!(subject.content, Content::Certificate { .. });
-            let kind = if is_certificate { &mut secret } else { &mut others };
+            let kind = if certificate(subject) { &mut secret } else { &mut others };
             kind.push(Question { subject: number, line, paths });
         }
+        let files: Vec<_> = secret.iter().map(|one| (one.paths[0], one.paths.get(1).copied())).collect();
+        let unread = self.known.unread(&mut versions, &files);
+        let mut place = 0..;
+        secret.retain(|_| place.next().is_some_and(|place| unread.contains(&place)));
         let mut readers = Readers::of(self, setting, identities);
         readers.ask(secret);
         readers.ask(others);

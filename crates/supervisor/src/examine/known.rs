@@ -28,27 +28,56 @@ pub struct KnownCertificate<'k> {
 
 /// Some of them.
 #[derive(Debug, Default)]
-pub struct KnownCertificates<'k>(HashMap<(&'k Path, Option<&'k Path>), Stamp>);
+pub struct KnownCertificates<'k> {
+    known: HashMap<(&'k Path, Option<&'k Path>), (Stamp, KeyKind)>,
+    of_others: OfOthers,
+}
+
+/// The treatment of certificates that are not known as they are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OfOthers {
+    /// They are read.
+    #[default]
+    Read,
+    /// They are left to the signer, and of those that are known one of each kind of key is read.
+    LeftToSigner,
+}
 
 impl<'k> KnownCertificates<'k> {
     /// All of these.
     pub fn of(known: impl IntoIterator<Item = KnownCertificate<'k>>) -> Self {
-        Self(known.into_iter().map(|one| ((one.path, one.key), one.stamp)).collect())
+        let known = known.into_iter().map(|one| ((one.path, one.key), (one.stamp, one.kind)));
+        Self { known: known.collect(), of_others: OfOthers::Read }
     }
 
-    /// The same for a signer of another version, which has yet to show that it can read keys of each kind: one of each
-    /// is left out.
-    pub fn but_one_of_each_kind(known: impl IntoIterator<Item = KnownCertificate<'k>>) -> Self {
-        let mut seen = HashSet::new();
-        Self::of(known.into_iter().filter(|one| !seen.insert(one.kind)))
+    /// The same for the trial of a signer of another version, which has to show that it can read keys of each kind. A
+    /// file that has changed since says nothing of the program: its site alone hears of that, from the signer.
+    pub fn for_trial(known: impl IntoIterator<Item = KnownCertificate<'k>>) -> Self {
+        Self { of_others: OfOthers::LeftToSigner, ..Self::of(known) }
     }
 
-    /// Whether a certificate and its key are known as they are now.
-    pub(super) fn has(&self, versions: &mut Versions<'_>, path: &Path, key: Option<&Path>) -> bool {
-        let Some((own, of_key)) = self.0.get(&(path, key)) else { return false };
+    /// Which of these certificates, each with the file of its key, have to be read, by their places.
+    pub(super) fn unread(
+        &self,
+        versions: &mut Versions<'_>,
+        all: &[(&Path, Option<&Path>)],
+    ) -> HashSet<usize> {
+        let mut kinds = HashSet::new();
+        let mut is_unread = |(path, key): &(&Path, Option<&Path>)| match self.of_others {
+            OfOthers::Read => self.kind(versions, path, *key).is_none(),
+            OfOthers::LeftToSigner => self.kind(versions, path, *key).is_some_and(|kind| kinds.insert(kind)),
+        };
+        all.iter().enumerate().filter(|(_, one)| is_unread(one)).map(|(place, _)| place).collect()
+    }
+
+    /// The kind of the key, if a certificate and its key are known as they are now.
+    fn kind(&self, versions: &mut Versions<'_>, path: &Path, key: Option<&Path>) -> Option<KeyKind> {
+        let ((own, of_key), kind) = self.known.get(&(path, key))?;
         let mut is_as =
             |path: &Path, known: &FileVersion| versions.of(path).is_ok_and(|version| version == *known);
-        is_as(path, own) && key.zip(of_key.as_ref()).is_none_or(|(key, known)| is_as(key, known))
+        let is_known =
+            is_as(path, own) && key.zip(of_key.as_ref()).is_none_or(|(key, known)| is_as(key, known));
+        is_known.then_some(*kind)
     }
 }
 
@@ -72,16 +101,18 @@ mod tests {
             [one(a, KeyKind::P256), one(c, KeyKind::P256), two]
         };
         let opener = Opener::of(folder.path());
-        let found = |known: &KnownCertificates<'_>| {
-            [(a, None), (c, None), (b, Some(&**c)), (b, None)]
-                .map(|(path, key)| known.has(&mut opener.versions(), path, key))
+        let unread = |known: &KnownCertificates<'_>| {
+            let all = [(&**a, None), (&**c, None), (&**b, Some(&**c)), (&**b, None)];
+            let mut unread: Vec<usize> = known.unread(&mut opener.versions(), &all).into_iter().collect();
+            unread.sort_unstable();
+            unread
         };
-        assert_eq!(found(&KnownCertificates::of(certificates())), [true, true, true, false]);
-        let some = KnownCertificates::but_one_of_each_kind(certificates());
-        assert_eq!(found(&some), [false, true, false, false]);
+        assert_eq!(unread(&KnownCertificates::of(certificates())), [3]);
+        assert_eq!(unread(&KnownCertificates::for_trial(certificates())), [0, 2]);
         let before = certificates();
         std::fs::write(c, "other").unwrap();
-        assert_eq!(found(&KnownCertificates::of(before)), [true, false, false, false]);
-        assert_eq!(found(&KnownCertificates::default()), [false; 4]);
+        assert_eq!(unread(&KnownCertificates::of(before)), [1, 2, 3]);
+        assert_eq!(unread(&KnownCertificates::for_trial(before)), [0]);
+        assert_eq!(unread(&KnownCertificates::default()), [0, 1, 2, 3]);
     }
 }

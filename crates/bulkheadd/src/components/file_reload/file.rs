@@ -82,6 +82,10 @@ pub(super) struct ReloadedFile {
     pub(super) is_settled: bool,
     /// The signers that have yet to say what became of it.
     pub(super) owed: Vec<u64>,
+    /// The signers that have begun without it, each with the reason.
+    pub(super) lacking: Vec<(u64, String)>,
+    /// Whether it was given last as a signer before has accepted it.
+    pub(super) is_as_accepted: bool,
     /// What the signer has said last, if it is for one.
     pub(super) said: (Verdict, Holding),
     /// Whether a signer has said anything.
@@ -104,6 +108,8 @@ impl ReloadedFile {
             given,
             is_settled,
             owed: Vec::new(),
+            lacking: Vec::new(),
+            is_as_accepted: false,
             said,
             is_judged,
             is_new: true,
@@ -158,6 +164,17 @@ impl ReloadedFile {
         let (key, of_key) = self.key.as_deref().map(|path| open(neighbours, path)).transpose()?.unzip();
         let (file, version) = open(neighbours, &self.path)?;
         Ok((file, key, (version, of_key)))
+    }
+
+    /// Whether a signer has found it good last.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.is_judged && self.said.0 == Verdict::Good
+    }
+
+    /// A signer has ended.
+    pub(super) fn forget_signer(&mut self, signer: u64) {
+        self.owed.retain(|&owing| owing != signer);
+        self.lacking.retain(|(lacking, _)| *lacking != signer);
     }
 
     /// Whether this signer's word was asked for; it is asked for once.

@@ -8,6 +8,7 @@
 mod file;
 mod giving;
 pub(crate) mod handover;
+mod lacking;
 mod round;
 mod signers;
 mod table;
@@ -31,14 +32,12 @@ use supervisor::restart::Ended;
 
 use self::file::{Purpose, ReloadedFile, is_settled};
 use self::giving::Giving;
+pub(crate) use self::lacking::{Culprit, Lacking, Unusable};
 use self::round::Round;
 use self::table::{FilePlace, FileTable, NAMES};
 
 /// LIMIT: how often the files about names are looked at, at least: who corrects an address there waits for it.
 const NAMES_EVERY: Duration = Duration::from_secs(10);
-
-/// A file that cannot be used: the site that names it, by number, and what is wrong.
-pub(crate) type Unusable = (u16, String);
 
 /// All of them.
 #[derive(Debug)]
@@ -141,7 +140,7 @@ impl Component for FileReload {
         // There may be thousands of files.
         if supervisor.spec(ended.process.slot).role == Role::Signer {
             self.giving.remove(&ended.serial);
-            self.files.iter_mut().for_each(|place| place.owed.retain(|&signer| signer != ended.serial));
+            self.files.iter_mut().for_each(|file| file.forget_signer(ended.serial));
         }
     }
 }
@@ -180,21 +179,11 @@ impl FileReload {
     pub(crate) fn reread(&mut self, supervisor: &mut Supervisor, file: &FileId) {
         if let Some(place) = self.files.place_of(file) {
             let opener = supervisor.context().opener();
-            let _ = self.give(supervisor, &opener.neighbours(), place, &self.readers(supervisor, place));
+            let readers = self.readers(supervisor, place);
+            if let Err(why) = self.give(supervisor, &opener.neighbours(), place, &readers) {
+                self.complain(supervisor, place, &why);
+            }
         }
-    }
-
-    /// The same of one file, with the site that names it if it cannot be opened.
-    fn give_named(
-        &mut self,
-        supervisor: &mut Supervisor,
-        neighbours: &Neighbours<'_>,
-        place: FilePlace,
-        reader: u64,
-    ) -> Option<Unusable> {
-        let why = self.give(supervisor, neighbours, place, &[reader]).err()?;
-        let (_, site) = self.files[place].purpose.named()?;
-        Some((site, why))
     }
 
     /// Those who read a file.
@@ -228,8 +217,10 @@ impl FileReload {
         let purpose = self.files[place].purpose.clone();
         match self.files[place].open(neighbours) {
             Ok(first) => {
-                self.files[place].is_settled = is_settled(&first.2);
-                self.files[place].given = Some(first.2);
+                let file = &mut self.files[place];
+                file.is_as_accepted = file.is_accepted() && file.known(&first.2) == first.2;
+                file.is_settled = is_settled(&first.2);
+                file.given = Some(first.2);
                 let mut first = Some(first);
                 for &reader in readers {
                     // Each reads from the beginning: copies of a descriptor have one place in the file.
@@ -260,8 +251,9 @@ impl FileReload {
                 Ok(())
             }
             Err(error) => {
-                self.complain(supervisor, place, &error.to_string());
-                Err(format!("{}: {error}", self.about(supervisor, place).unwrap_or_default()))
+                // When it is there again, it may be as it was, and nobody may have it.
+                self.files[place].given = None;
+                Err(error.to_string())
             }
         }
     }

@@ -13,23 +13,25 @@ use wire::tls::{Holding, LauncherToSigner, Objection, Verdict};
 use super::file::Purpose;
 use super::giving::{Giving, Next};
 use super::table::FilePlace;
-use super::{FileReload, Unusable};
-
-/// What is said of a signer that stays, as another one could not take its place.
-const GOES_ON: &str = "; the signer goes on with the certificates and keys that it has";
+use super::{Culprit, FileReload, Lacking, Unusable};
 
 impl FileReload {
-    /// Begins to give a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened.
-    pub(crate) fn configure_signer(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
+    /// Begins to give a new signer every certificate, the channels being made elsewhere. Returns what cannot be opened,
+    /// and would go with the signer before it.
+    pub(crate) fn configure_signer(
+        &mut self,
+        supervisor: &mut Supervisor,
+        (signer, lacking): (u64, Lacking),
+    ) -> Vec<Unusable> {
         let sites = 0..supervisor.context().config.sites.len() as u16;
         name_sites(supervisor, signer, sites);
         self.giving.insert(signer, Giving::of(self.files.certificates().map(|(id, _)| id)));
-        self.give_more(supervisor, signer)
+        self.give_more(supervisor, (signer, lacking))
     }
 
     /// Gives a new signer more certificates, as far as it has said what became of those before, and has it begin after
     /// the last. Returns what cannot be opened.
-    fn give_more(&mut self, supervisor: &mut Supervisor, signer: u64) -> Vec<Unusable> {
+    fn give_more(&mut self, supervisor: &mut Supervisor, (signer, lacking): (u64, Lacking)) -> Vec<Unusable> {
         let mut unread = Vec::new();
         let opener = supervisor.context().opener();
         let neighbours = opener.neighbours();
@@ -45,7 +47,12 @@ impl FileReload {
             };
             // It may have gone with its site meanwhile.
             let Some(place) = self.files.certificate(id) else { continue };
-            unread.extend(self.give_named(supervisor, &neighbours, place, signer));
+            if let Err(why) = self.give(supervisor, &neighbours, place, &[signer]) {
+                let file = &mut self.files[place];
+                (file.said, file.is_judged) = ((Verdict::Unreadable, Holding::NOTHING), true);
+                let why = format!("the file cannot be opened: {why}");
+                unread.extend(self.lack(supervisor, (place, Culprit::File), (signer, lacking), &why));
+            }
             if self.files[place].owed.contains(&signer)
                 && let Some(giving) = self.giving.get_mut(&signer)
             {
@@ -74,8 +81,14 @@ impl FileReload {
         let certificates: Vec<FilePlace> = certificates.filter(is_certificate).collect();
         let opener = supervisor.context().opener();
         let neighbours = opener.neighbours();
-        let mut give = |place| self.give_named(supervisor, &neighbours, place, signer);
-        certificates.into_iter().filter_map(&mut give).collect()
+        let mut unread = Vec::new();
+        for place in certificates {
+            let Err(why) = self.give(supervisor, &neighbours, place, &[signer]) else { continue };
+            self.complain(supervisor, place, &why);
+            let what = format!("{}: {why}", self.about(supervisor, place).unwrap_or_default());
+            unread.extend(self.site_of(place).map(|site| Unusable { site, what, fault: Culprit::File }));
+        }
+        unread
     }
 
     /// Says what is new of what clients have against a certificate: at the start, when it is read again, and in its
@@ -95,57 +108,85 @@ impl FileReload {
     }
 
     /// Takes a signer's word about a file, and gives it more. What is wrong, if the signer cannot use a file of which
-    /// no other signer has said so, or is to take the place of another, which goes on with what it has, and that would
-    /// go with it; and what cannot be opened.
+    /// no other signer has said so, or is to take the place of another, which has what it lacks; and what cannot be
+    /// opened.
     pub(crate) fn on_certificate(
         &mut self,
         supervisor: &mut Supervisor,
-        serial: u64,
+        (signer, lacking): (u64, Lacking),
         id: (u16, u16),
         verdict: Verdict,
         holding: Holding,
     ) -> Vec<Unusable> {
         let place = self.files.certificate(id);
-        let place = place.filter(|&place| self.files[place].is_owed_by(serial));
-        let is_successor = supervisor.is_successor(serial);
-        let (mut worse, mut is_news) = (None, false);
-        if let Some(place) = place {
-            let file = &mut self.files[place];
-            // A new signer reads all files, most of which are as they were: of them there is nothing to say.
-            is_news = supervisor.process(serial).is_some_and(|signer| signer.stage == Stage::Serving)
-                || verdict == Verdict::Good && std::mem::take(&mut file.is_new)
-                || file.is_judged && file.said != (verdict, holding);
-            let was_bad = file.is_judged && file.said.0 != Verdict::Good;
-            (file.said, file.is_judged) = ((verdict, holding), true);
-            if verdict != Verdict::Good && (is_successor || !was_bad) {
-                let about = self.about(supervisor, place).unwrap_or_default();
-                let what = match is_successor {
-                    true => format!("{about} {}{GOES_ON}", verdict.words()),
-                    false => format!("{about}: the file {}", verdict.words()),
-                };
-                worse = Some((id.0, what));
-            }
-        }
-        match place {
-            Some(place) if verdict == Verdict::Good && !is_news => self.object(supervisor, place),
-            Some(place) if verdict == Verdict::Good => {
-                if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
-                    supervisor.info(format!("{about} is in use"));
-                }
-                self.files[place].objected_at = None;
-                self.object(supervisor, place);
-            }
-            Some(_) if is_successor => worse.iter().for_each(|(_, what)| supervisor.warn(what)),
-            Some(place) => {
-                let what =
-                    format!("the file {}; the site goes on without it, or with what it had", verdict.words());
-                self.complain(supervisor, place, &what);
-            }
+        let unusable = match place.filter(|&place| self.files[place].is_owed_by(signer)) {
+            Some(place) => self.judged(supervisor, (signer, lacking), place, (verdict, holding)),
             // Nobody asked.
-            None => supervisor.protocol_violation(serial),
+            None => {
+                supervisor.protocol_violation(signer);
+                None
+            }
+        };
+        self.giving.get_mut(&signer).into_iter().for_each(Giving::answered);
+        unusable.into_iter().chain(self.give_more(supervisor, (signer, lacking))).collect()
+    }
+
+    /// A signer has said what it thinks of a file.
+    fn judged(
+        &mut self,
+        supervisor: &mut Supervisor,
+        (signer, lacking): (u64, Lacking),
+        place: FilePlace,
+        said: (Verdict, Holding),
+    ) -> Option<Unusable> {
+        let verdict = said.0;
+        let has_begun = supervisor.process(signer).is_some_and(|signer| signer.stage == Stage::Serving);
+        let file = &mut self.files[place];
+        // A new signer reads all files, most of which are as they were: of them there is nothing to say.
+        let is_news = has_begun
+            || verdict == Verdict::Good && std::mem::take(&mut file.is_new)
+            || file.is_judged && file.said != said;
+        let was_bad = file.is_judged && file.said.0 != Verdict::Good;
+        (file.said, file.is_judged) = (said, true);
+        let why = format!("the file {}", verdict.words());
+        match verdict {
+            Verdict::Good => {
+                file.lacking.retain(|(lacking, _)| *lacking != signer);
+                self.accepted(supervisor, place, is_news);
+                None
+            }
+            _ if !has_begun || supervisor.is_successor(signer) => {
+                let fault = if file.is_as_accepted { Culprit::Program } else { Culprit::File };
+                let why = format!("{why}; {}", verdict.remedy());
+                self.lack(supervisor, (place, fault), (signer, lacking), &why)
+            }
+            _ => {
+                let about = self.about(supervisor, place).unwrap_or_default();
+                self.complain(
+                    supervisor,
+                    place,
+                    &format!("{why}; the site goes on without it, or with what it had"),
+                );
+                let what = format!("{about}: {why}");
+                (!was_bad).then_some(Unusable { site: self.site_of(place)?, what, fault: Culprit::File })
+            }
         }
-        self.giving.get_mut(&serial).into_iter().for_each(Giving::answered);
-        worse.into_iter().chain(self.give_more(supervisor, serial)).collect()
+    }
+
+    /// A certificate is in use; whether that is said depends on what was known.
+    fn accepted(&mut self, supervisor: &mut Supervisor, place: FilePlace, is_news: bool) {
+        if is_news {
+            if let Some(about) = self.about(supervisor, place).filter(|_| supervisor.is_announced()) {
+                supervisor.info(format!("{about} is in use"));
+            }
+            self.files[place].objected_at = None;
+        }
+        self.object(supervisor, place);
+    }
+
+    /// The site that names a file, by number.
+    pub(super) fn site_of(&self, place: FilePlace) -> Option<u16> {
+        self.files[place].purpose.named().map(|(_, site)| site)
     }
 }
 
