@@ -160,14 +160,6 @@ impl Admin {
     }
 }
 
-/// The relaunch of a target; that of a signer, perhaps without certificates that cannot be used.
-fn relaunch(ticket: u32, target: u32, leave_out: bool) -> AdminToLauncher {
-    match leave_out {
-        true => AdminToLauncher::RelaunchLeavingOut { ticket, target },
-        false => AdminToLauncher::Relaunch { ticket, target },
-    }
-}
-
 /// Reads a socket to its end.
 pub(crate) async fn read_output(output: OwnedFd) -> (Vec<u8>, io::Result<usize>) {
     let mut text = Vec::new();

@@ -197,9 +197,12 @@ EXIT CODES: 0 done, 1 failed, 2 wrong name or configuration, 3 done, but for fil
     /// Replace a site, a service or a role by a new process; the old one goes when the new one serves.
     #[command(after_help = "\
 EXAMPLES:
-  bulkhead relaunch packages         the worker of the site `packages`; packages/search is its service `search`
+  bulkhead relaunch packages         the worker of the site `packages`
+  bulkhead relaunch packages/search  its service `search`
   bulkhead relaunch packages#2       the second of its workers alone, where it has several (the first is packages#1)
   bulkhead relaunch gate             all gates (as well: logger, admin, signer, stapler)
+  bulkhead relaunch filter           the chain of filters, as a whole
+  bulkhead relaunch signer --leave-out   without certificates that cannot be read any more
 
 A relaunch loses no request. If the new process does not come up, the old one keeps running. Of several workers, the first is
 tried alone; all take over together. Exit code 3: certificates that cannot be read are left out of a new signer.")]
@@ -297,6 +300,7 @@ to the launcher does the same; its result is in the log.")]
 EXAMPLES:
   bulkhead upgrade                           after a package has put other programs in the place of those that run
   bulkhead upgrade --to /opt/bulkhead-2/bin/bulkheadd
+  bulkhead upgrade --dry-run                 (whether the new programs could take over)
 
 The new launcher is tried first, while the old one serves: one that does not read the configuration, or what the old one
 hands to it, is refused, and nothing has changed. Then it takes over in the same process, and every process gets a

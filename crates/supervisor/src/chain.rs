@@ -43,7 +43,9 @@ impl Supervisor {
     /// Starts all filters, since `slot` has none; unless another one has to be waited for.
     pub fn start_filters(&mut self, slot: usize) {
         self.starts.remove(&slot);
-        if self.growing.is_some() || self.filters().iter().any(|other| self.starts.contains_key(other)) {
+        if self.filters.growing.is_some()
+            || self.filters().iter().any(|other| self.starts.contains_key(other))
+        {
             return;
         }
         let now = Instant::now();
@@ -53,22 +55,22 @@ impl Supervisor {
             return;
         }
         filters.iter().for_each(|&filter| self.use_up(filter));
-        self.chains += 1;
-        self.growing = Some(GrowingChain::of(self.chains, filters));
+        self.filters.chains += 1;
+        self.filters.growing = Some(GrowingChain::of(self.filters.chains, filters));
         self.grow_chain();
     }
 
     /// Begins the next filter of the chain that grows, or has the gates use it once all of it is there.
     fn grow_chain(&mut self) {
-        let Some(mut growing) = self.growing.take() else { return };
+        let Some(mut growing) = self.filters.growing.take() else { return };
         match self.grow(&mut growing) {
             Ok(None) => {
-                self.chain = growing.chain;
+                self.filters.chain = growing.chain;
                 self.send_chain_to_gates();
             }
             Ok(Some((slot, serial))) => {
                 self.slots[slot].current = Some(serial);
-                self.growing = Some(growing);
+                self.filters.growing = Some(growing);
             }
             Err((slot, error)) => {
                 self.break_chain();
@@ -80,17 +82,17 @@ impl Supervisor {
     /// A filter executes its program.
     pub fn on_filter_there(&mut self, serial: u64) {
         let is_of = |growing: &GrowingChain| growing.last() == Some(serial);
-        if self.growing.as_ref().is_some_and(is_of) {
+        if self.filters.growing.as_ref().is_some_and(is_of) {
             self.grow_chain();
-        } else if self.staged_chain.as_ref().is_some_and(|staged| is_of(&staged.growing)) {
+        } else if self.filters.staged.as_ref().is_some_and(|staged| is_of(&staged.growing)) {
             self.go_on_with_staged_chain();
         }
     }
 
     /// The slots of filters that are yet to be begun.
     pub(crate) fn growing_slots(&self) -> impl Iterator<Item = usize> {
-        let staged = self.staged_chain.as_ref().map(|staged| &staged.growing);
-        self.growing.iter().chain(staged).flat_map(|growing| growing.left.iter().copied())
+        let staged = self.filters.staged.as_ref().map(|staged| &staged.growing);
+        self.filters.growing.iter().chain(staged).flat_map(|growing| growing.left.iter().copied())
     }
 
     /// Has the staged chain take the place of the one that there is, which ends when it has passed on what it has.
@@ -162,9 +164,14 @@ impl Supervisor {
 
     /// When the launcher looks next whether the filters read.
     pub fn chain_deadline(&self) -> Option<Instant> {
-        let start = self.chain.as_ref().and_then(|chain| chain.start.as_ref()).map(|start| start.look_at);
-        let chain = self.chain.as_ref().map(|chain| chain.look_at);
-        chain.into_iter().chain(start).chain(self.staged_chain.as_ref().and_then(StagedChain::look_at)).min()
+        let start =
+            self.filters.chain.as_ref().and_then(|chain| chain.start.as_ref()).map(|start| start.look_at);
+        let chain = self.filters.chain.as_ref().map(|chain| chain.look_at);
+        chain
+            .into_iter()
+            .chain(start)
+            .chain(self.filters.staged.as_ref().and_then(StagedChain::look_at))
+            .min()
     }
 
     /// Ends a chain in which a filter reads nothing. What waits for the filter has left the gates, who can do nothing
@@ -172,7 +179,7 @@ impl Supervisor {
     pub fn chain_on_time(&mut self, now: Instant) {
         self.look_at_staged_chain(now);
         self.look_at_starting_chain(now);
-        if self.chain.as_ref().is_none_or(|chain| chain.look_at > now) {
+        if self.filters.chain.as_ref().is_none_or(|chain| chain.look_at > now) {
             return;
         }
         let timeout = self.unread_max();
@@ -182,7 +189,7 @@ impl Supervisor {
             process.map_or(0, |process| process.child.pid)
         });
         let pids: Vec<u32> = pids.collect();
-        let Some(chain) = &mut self.chain else { return };
+        let Some(chain) = &mut self.filters.chain else { return };
         chain.look_at = now + timeout / LOOKS;
         // A filter that has just been started may have to read its data first, but does not sleep meanwhile.
         let is_young = now - chain.since < first_start_max;
@@ -201,14 +208,14 @@ impl Supervisor {
     /// Looks whether the filters that gates use have come up.
     pub(crate) fn look_at_starting_chain(&mut self, now: Instant) {
         let is_due = |start: &ChainStart| start.look_at <= now;
-        if !self.chain.as_ref().is_some_and(|chain| chain.start.as_ref().is_some_and(is_due)) {
+        if !self.filters.chain.as_ref().is_some_and(|chain| chain.start.as_ref().is_some_and(is_due)) {
             return;
         }
         let slots = self.filters();
         let serials: Vec<Option<u64>> = slots.iter().map(|&slot| self.slots[slot].current).collect();
         let rest: Vec<bool> =
             serials.iter().map(|serial| serial.is_some_and(|one| self.rests(one))).collect();
-        let Some(chain) = &mut self.chain else { return };
+        let Some(chain) = &mut self.filters.chain else { return };
         let read = chain.unread.iter_mut().map(|unread| {
             let waits = unread.since(now).is_some();
             (waits, unread.has_been_read())
@@ -260,11 +267,14 @@ impl Supervisor {
 
     /// A gate has cut off the last filter of a chain. A gate that makes this up costs what a filter's crash costs.
     pub fn on_chain_cut(&mut self, gate: u64, number: u32) {
-        if self.specs[self.processes[&gate].slot].role != Role::Gate || number == 0 || number > self.chains {
+        if self.specs[self.processes[&gate].slot].role != Role::Gate
+            || number == 0
+            || number > self.filters.chains
+        {
             return self.protocol_violation(gate);
         }
         // All gates share the chain, so that several of them may say so, and one of them late.
-        if self.chain.as_ref().is_some_and(|chain| chain.number == number)
+        if self.filters.chain.as_ref().is_some_and(|chain| chain.number == number)
             && let Some(&last) = self.filters().last()
         {
             self.replace_chain(last, "sent nonsense to the gates");
@@ -292,8 +302,8 @@ impl Supervisor {
     /// Ends all filters, of which one has ended; the one that is started again will bring them back.
     pub fn break_chain(&mut self) {
         // Whoever closes the ends may take their time; no gate is to send into them meanwhile.
-        let growing = self.growing.take().and_then(|growing| growing.chain);
-        self.chain.take().into_iter().chain(growing).for_each(|chain| chain.shut());
+        let growing = self.filters.growing.take().and_then(|growing| growing.chain);
+        self.filters.chain.take().into_iter().chain(growing).for_each(|chain| chain.shut());
         for slot in self.filters() {
             if let Some(serial) = self.slots[slot].current.take() {
                 self.give_up(serial);
@@ -307,7 +317,7 @@ impl Supervisor {
     /// of none would let requests pass that no filter has seen.
     pub fn chain_ends(&self) -> Result<Option<ChainEnds>, Error> {
         let deserted = || sys::seqpacket::pair().map(|(end, _)| end).map_err(during("make a channel"));
-        match &self.chain {
+        match &self.filters.chain {
             Some(Chain { number, first, last, .. }) => {
                 Ok(Some(ChainEnds { number: *number, first: duplicate(first)?, last: duplicate(last)? }))
             }
@@ -326,8 +336,8 @@ impl Supervisor {
 
     /// Lets go of the chain at the end: it ends when the gates have.
     pub fn leave_chain(&mut self) {
-        self.chain = None;
-        self.growing = None;
-        self.staged_chain = None;
+        self.filters.chain = None;
+        self.filters.growing = None;
+        self.filters.staged = None;
     }
 }

@@ -33,6 +33,21 @@ impl ChainEnds {
     }
 }
 
+/// The chain of filters that requests go through, and what is to take its place.
+#[derive(Debug, Default)]
+pub(crate) struct FilterChains {
+    /// The gates' ends of the filters that run.
+    pub(crate) chain: Option<Chain>,
+    /// A chain that is to take its place.
+    pub(crate) staged: Option<StagedChain>,
+    /// The chain that is to be used as soon as all of its filters are there.
+    pub(crate) growing: Option<GrowingChain>,
+    /// The outcome of that, until the launcher takes notice.
+    pub(crate) came_up: Option<(u32, Result<(), String>)>,
+    /// How many chains there have been.
+    pub(crate) chains: u32,
+}
+
 /// A chain whose filters all run.
 #[derive(Debug)]
 pub struct Chain {

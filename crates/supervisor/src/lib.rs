@@ -85,7 +85,7 @@ use sys::process::{Child, out_of_the_way};
 use wire::{Message, Role};
 
 use crate::backoff::{Backoff, Rule};
-use crate::chain_ends::{Chain, GrowingChain, StagedChain};
+use crate::chain_ends::FilterChains;
 use crate::copies::Copies;
 use crate::directories::Directories;
 use crate::error::{Error, during};
@@ -208,16 +208,8 @@ pub struct Supervisor {
     unread_logs: VecDeque<(usize, Option<Foreign>, OwnedFd)>,
     /// When it is looked at again whether that was read.
     next_unread_check: Instant,
-    /// What the gates hold of the filters that run.
-    chain: Option<Chain>,
-    /// A chain that is to take its place.
-    staged_chain: Option<StagedChain>,
-    /// The chain that is to be used as soon as all of its filters are there.
-    growing: Option<GrowingChain>,
-    /// What has become of that, until the launcher takes notice.
-    chain_came_up: Option<(u32, Result<(), String>)>,
-    /// How many chains there have been.
-    chains: u32,
+    /// The chains of filters.
+    filters: FilterChains,
     epoll: OwnedFd,
     signals: OwnedFd,
     /// The pidfd of the reaper that runs, and since when it is watched.
@@ -297,11 +289,7 @@ impl Supervisor {
             begun: BTreeSet::new(),
             unread_logs: VecDeque::new(),
             next_unread_check: Instant::now(),
-            chain: None,
-            staged_chain: None,
-            growing: None,
-            chain_came_up: None,
-            chains: 0,
+            filters: FilterChains::default(),
             epoll,
             signals,
             reaper: None,

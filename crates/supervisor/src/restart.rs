@@ -140,7 +140,7 @@ impl Supervisor {
 
     /// Has a gate that goes, while others stay, take nothing more from the filters.
     fn leave_chain_to_others(&mut self, gate: u64) {
-        if self.spec_of(gate).role == Role::Gate && self.chain.is_some() {
+        if self.spec_of(gate).role == Role::Gate && self.filters.chain.is_some() {
             self.send(gate, &LauncherToGate::LeaveChain {}, None);
         }
     }

@@ -24,15 +24,15 @@ impl Supervisor {
         if slots.is_empty() {
             return Ok(false);
         }
-        self.chains += 1;
+        self.filters.chains += 1;
         let now = Instant::now();
         let until = now + Duration::from_millis(self.context.config.limits.start_timeout_ms.into());
         let (rests, look_at, is_judged) = (0, now + LOOK, false);
-        let growing = GrowingChain::of(self.chains, slots);
-        self.staged_chain =
+        let growing = GrowingChain::of(self.filters.chains, slots);
+        self.filters.staged =
             Some(StagedChain { growing, of, failed: None, ticket, rests, look_at, until, is_judged });
         if let Err((_, error)) = self.grow_staged_chain() {
-            self.staged_chain = None;
+            self.filters.staged = None;
             return Err(error);
         }
         Ok(true)
@@ -40,7 +40,7 @@ impl Supervisor {
 
     /// Begins the next filter of the staged chain, if any is left.
     fn grow_staged_chain(&mut self) -> Result<(), (usize, Error)> {
-        let Some(mut staged) = self.staged_chain.take() else { return Ok(()) };
+        let Some(mut staged) = self.filters.staged.take() else { return Ok(()) };
         let begun = self.grow(&mut staged.growing);
         if let Ok(Some((slot, serial))) = begun {
             let state = &mut self.slots[slot];
@@ -53,14 +53,14 @@ impl Supervisor {
                 .into_iter()
                 .for_each(|process| process.ticket = Some(staged.ticket));
         }
-        self.staged_chain = Some(staged);
+        self.filters.staged = Some(staged);
         begun.map(|_| ())
     }
 
     /// The same after one of its filters is there.
     pub(crate) fn go_on_with_staged_chain(&mut self) {
         if let Err((slot, error)) = self.grow_staged_chain()
-            && let Some(staged) = &mut self.staged_chain
+            && let Some(staged) = &mut self.filters.staged
         {
             staged.failed = Some(format!("{}: {error}", self.specs[slot].title()));
             staged.look_at = Instant::now();
@@ -69,16 +69,17 @@ impl Supervisor {
 
     /// Whether a chain waits to take the place of the one that there is.
     pub fn has_staged_chain(&self) -> bool {
-        self.staged_chain.is_some()
+        self.filters.staged.is_some()
     }
 
     pub(crate) fn look_at_staged_chain(&mut self, now: Instant) {
-        let Some(mut staged) = self.staged_chain.take_if(|staged| !staged.is_judged && staged.look_at <= now)
+        let Some(mut staged) =
+            self.filters.staged.take_if(|staged| !staged.is_judged && staged.look_at <= now)
         else {
             return;
         };
         self.judge(&mut staged, now);
-        self.staged_chain = Some(staged);
+        self.filters.staged = Some(staged);
     }
 
     /// Finds out what has become of a staged chain.
@@ -99,25 +100,25 @@ impl Supervisor {
             None if staged.rests >= RESTS => Ok(()),
             None => Err("the filters do not come to rest within `start_timeout`".to_owned()),
         };
-        self.chain_came_up = Some((staged.ticket, result));
+        self.filters.came_up = Some((staged.ticket, result));
     }
 
     /// What has become of the staged chain, once: the transaction that waits, and whether all filters have come up.
     pub fn take_chain_result(&mut self) -> Option<(u32, Result<(), String>)> {
-        self.chain_came_up.take()
+        self.filters.came_up.take()
     }
 
     /// Has the staged chain take the place of the one that there is, or none, if no filter serves any more. Gates are
     /// told by the update that follows.
     pub fn adopt_staged_chain(&mut self) {
-        let Some(staged) = self.staged_chain.take() else {
+        let Some(staged) = self.filters.staged.take() else {
             if self.filters().is_empty() {
-                self.chain = None;
+                self.filters.chain = None;
             }
             return;
         };
         // Its filters have come up.
-        self.chain = staged.growing.chain.map(|chain| Chain { start: None, ..chain });
+        self.filters.chain = staged.growing.chain.map(|chain| Chain { start: None, ..chain });
         for (slot, serial) in staged.growing.members {
             self.set_serving(serial);
             self.processes.get_mut(&serial).into_iter().for_each(|process| process.ticket = None);
@@ -134,8 +135,9 @@ impl Supervisor {
 
     /// Ends the staged chain, which no gate knows.
     pub fn discard_staged_chain(&mut self) {
-        self.chain_came_up = None;
-        for (slot, serial) in self.staged_chain.take().into_iter().flat_map(|staged| staged.growing.members) {
+        self.filters.came_up = None;
+        for (slot, serial) in self.filters.staged.take().into_iter().flat_map(|staged| staged.growing.members)
+        {
             let state = &mut self.slots[slot];
             for place in [&mut state.next, &mut state.current] {
                 place.take_if(|there| *there == serial);

@@ -125,7 +125,7 @@ impl Supervisor {
     /// Waits until a time for the next process of a chain that grows; whether there is something to go on with. Only
     /// before anything is served.
     pub fn awaits_chain(&self, until: Instant) -> bool {
-        let last = self.growing.as_ref().and_then(|growing| growing.last());
+        let last = self.filters.growing.as_ref().and_then(|growing| growing.last());
         let process = last.and_then(|serial| self.processes.get(&serial));
         process
             .and_then(|process| process.beginning.as_ref())

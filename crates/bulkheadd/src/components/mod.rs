@@ -1,10 +1,11 @@
 //! What the launcher does besides starting, restarting and ending processes: one file for each concern.
 //!
 //! A component has fields of its own, and gets the supervisor while it works: it cannot reach the fields of another. A
-//! new one is a file here, and a field of the launcher's `Components`.
+//! new one is a file here, and a field of `all::Components`.
 
 pub(crate) mod admin_commands;
 pub(crate) mod admin_socket;
+pub(crate) mod all;
 pub(crate) mod bans;
 pub(crate) mod certificates;
 pub(crate) mod conditioning_report;

@@ -3,7 +3,7 @@
 //! Runs in: the launcher, as root. Sees: messages of children, which may be compromised: enumerations and integers.
 //! Never: takes a string from one, or lets its nonsense cost another.
 
-use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, Role};
+use wire::{AdminToLauncher, ChildToLauncher, Message, Outcome, ProbeKind, Role};
 
 use crate::components::admin_commands::GONE;
 use crate::components::conditioning_report::Range;
@@ -123,6 +123,20 @@ impl Launcher {
         to.admin_commands.begin_status(supervisor, (admin, ticket), selection);
     }
 
+    /// Tries the jail of a target, preferably of a slot that has a process.
+    fn begin_probe(&mut self, (admin, ticket): (u64, u32), target: u32, kind: ProbeKind) {
+        let (supervisor, to) = (&mut self.supervisor, &mut self.components);
+        match to.admin_commands.targets.slots(target) {
+            Some(slots @ &[first, ..]) => {
+                let has_process = |slot: &usize| supervisor.slot(*slot).current.is_some();
+                let slot = slots.iter().copied().find(has_process).unwrap_or(first);
+                to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
+            }
+            Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
+            None => supervisor.protocol_violation(admin),
+        }
+    }
+
     fn handle_command(&mut self, admin: u64, command: AdminToLauncher) {
         let (supervisor, to) = (&mut self.supervisor, &mut self.components);
         match command {
@@ -151,15 +165,7 @@ impl Launcher {
                 self.begin_relaunch((admin, ticket), target, Lacking::LeftOut)
             }
             AdminToLauncher::Probe { ticket, target, kind } => {
-                match to.admin_commands.targets.slots(target) {
-                    Some(slots @ &[first, ..]) => {
-                        let has_process = |slot: &usize| supervisor.slot(*slot).current.is_some();
-                        let slot = slots.iter().copied().find(has_process).unwrap_or(first);
-                        to.probes.begin_probe(supervisor, admin, ticket, slot, kind);
-                    }
-                    Some([]) => supervisor.answer_to(admin, ticket, Outcome::Failed, GONE),
-                    None => supervisor.protocol_violation(admin),
-                }
+                self.begin_probe((admin, ticket), target, kind)
             }
             AdminToLauncher::Republish { ticket, target } => match to.admin_commands.targets.slots(target) {
                 Some(slots) => republishing::begin(supervisor, (admin, ticket), slots),

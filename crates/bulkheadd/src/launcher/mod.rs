@@ -26,9 +26,9 @@ use std::time::{Duration, Instant, SystemTime};
 use config::{Cache, Judged, Source};
 use rustix::event::epoll;
 
-use crate::components::Component;
 use crate::components::admin_commands::AdminCommands;
 use crate::components::admin_socket::AdminSocket;
+use crate::components::all::Components;
 use crate::components::bans::Bans;
 use crate::components::certificates::Certificates;
 use crate::components::conditioning_report::ConditioningReport;
@@ -80,66 +80,6 @@ const BEGUN_AT_START: Duration = Duration::from_secs(2);
 /// LIMIT: warnings of a configuration that are lines of the log, of each start and each reload: they may be of
 /// thousands of tenants' files.
 const WARNINGS_LOGGED_MAX: usize = 100;
-
-/// What the launcher does besides looking after processes.
-#[derive(Debug)]
-struct Components {
-    admin_commands: AdminCommands,
-    certificates: Certificates,
-    ticket_keys: TicketKeys,
-    conditioning_report: ConditioningReport,
-    bans: Bans,
-    probes: Probes,
-    core_copies: CoreCopies,
-    log_rotation: LogRotation,
-    registry: Registry,
-    stderr_drain: StderrDrain,
-    health: Health,
-    rehearsal: Rehearsal,
-    configuration_examination: ConfigurationExamination,
-    service_manager: ServiceManager,
-    good_copies: GoodCopies,
-}
-
-impl Components {
-    /// All of them. The compiler says if one is missing here.
-    fn all(&mut self) -> [&mut dyn Component; 15] {
-        let Self {
-            admin_commands,
-            certificates,
-            ticket_keys,
-            conditioning_report,
-            bans,
-            probes,
-            core_copies,
-            log_rotation,
-            registry,
-            stderr_drain,
-            health,
-            rehearsal,
-            configuration_examination,
-            service_manager,
-            good_copies,
-        } = self;
-        [
-            admin_commands,
-            certificates,
-            ticket_keys,
-            conditioning_report,
-            bans,
-            probes,
-            core_copies,
-            log_rotation,
-            registry,
-            stderr_drain,
-            health,
-            rehearsal,
-            configuration_examination,
-            service_manager,
-            good_copies,
-        ]
-    }
-}
 
 /// The launcher.
 #[derive(Debug)]

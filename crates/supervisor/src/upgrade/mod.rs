@@ -209,7 +209,7 @@ impl Supervisor {
         } else if !self.announced {
             Some(UnderWay::Work("the server is still starting"))
         } else if lives(&[Life::Pending, Life::Leaving])
-            || self.staged_chain.is_some()
+            || self.filters.staged.is_some()
             || self.slots.iter().any(|slot| slot.next.is_some())
             || !self.have_all_begun()
         {

@@ -146,7 +146,7 @@ impl Supervisor {
             let (log, stderr) = (record.leave_if(log.as_ref()), record.leave(stderr));
             record.add(LauncherToSuccessor::Unread { slot: *slot as u32, log, stderr });
         }
-        if let Some(chain) = &self.chain {
+        if let Some(chain) = &self.filters.chain {
             let age_ms = record.age(chain.since);
             let (first, last) = (record.leave(&chain.first), record.leave(&chain.last));
             record.add(LauncherToSuccessor::Chain { number: chain.number, first, last, age_ms });
@@ -171,7 +171,7 @@ impl Supervisor {
             version: Text::new(version),
             age_ms: record.age(self.started),
             serial: self.serial,
-            chains: self.chains,
+            chains: self.filters.chains,
             groups: self.context.started.get(),
             admin,
             ticket,
@@ -208,7 +208,7 @@ impl Supervisor {
             match item {
                 LauncherToSuccessor::Launcher { age_ms, serial, chains, groups, .. } => {
                     (supervisor.started, supervisor.serial) = (handed.before(*age_ms), *serial);
-                    supervisor.chains = *chains;
+                    supervisor.filters.chains = *chains;
                     supervisor.context.started.set(*groups);
                 }
                 LauncherToSuccessor::Unread { slot, log, stderr } => {
@@ -257,7 +257,7 @@ impl Supervisor {
                 _ => {}
             }
         }
-        self.chain = ends.map(|(number, first, last, since)| Chain {
+        self.filters.chain = ends.map(|(number, first, last, since)| Chain {
             number,
             first,
             last,
