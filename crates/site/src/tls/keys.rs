@@ -21,6 +21,8 @@ use super::staples::{self, Shown, Staples};
 
 /// LIMIT: a signer has at most so many for a site (`certificates`).
 const CERTIFICATES_MAX: usize = 64;
+/// LIMIT: signers whose chains are kept: the one that signs, its successor on the way, one that retires, and one more.
+const SIGNERS_MAX: usize = 4;
 
 /// One chain, or the parts of it that have arrived.
 #[derive(Debug)]
@@ -45,9 +47,32 @@ pub struct Keys {
 /// By number.
 #[derive(Debug, Default)]
 struct Chains {
-    used: BTreeMap<u16, ArrivingChain>,
+    used: BTreeMap<u16, SameChains>,
     arriving: BTreeMap<u16, ArrivingChain>,
     staples: Staples,
+}
+
+/// The whole chains of one number, of each signer that has given one. The newest is shown.
+///
+/// A successor that is refused has given some and takes them along, perhaps after the signer that goes on has given its
+/// own anew: those of the others have to be there still.
+#[derive(Debug, Default)]
+struct SameChains(Vec<ArrivingChain>);
+
+impl SameChains {
+    /// The chain that clients get.
+    fn shown(&self) -> Option<&ArrivingChain> {
+        self.0.last()
+    }
+
+    /// Takes a chain in the place of that of the same signer.
+    fn put(&mut self, chain: ArrivingChain) {
+        self.0.retain(|other| !Arc::ptr_eq(&other.line, &chain.line));
+        if self.0.len() == SIGNERS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(chain);
+    }
 }
 
 impl Keys {
@@ -59,9 +84,8 @@ impl Keys {
     pub fn staple(&self, message: StaplerToSite) {
         let Chains { used, staples, .. } = &mut *self.chains();
         let Some(number) = staples.take(message) else { return };
-        if let Some(whole) = used.get_mut(&number).and_then(|chain| chain.whole.as_mut()) {
-            whole.staple(staples, number);
-        }
+        let chains = used.get_mut(&number).into_iter().flat_map(|chains| &mut chains.0);
+        chains.filter_map(|chain| chain.whole.as_mut()).for_each(|whole| whole.staple(staples, number));
     }
 
     /// Whether there is one.
@@ -107,7 +131,7 @@ impl CertificateReceiver for Keys {
         let mut whole = Shown::bare(CertifiedKey::new(std::mem::take(&mut chain.parts), Arc::new(key)));
         whole.staple(staples, number);
         chain.whole = Some(whole);
-        used.insert(number, chain);
+        used.entry(number).or_default().put(chain);
         drop(chains);
         self.news.notify_waiters();
     }
@@ -115,14 +139,16 @@ impl CertificateReceiver for Keys {
     /// Forgets what a signer had that is gone.
     fn forget(&self, line: &Arc<SignerChannel>) {
         let Chains { used, arriving, .. } = &mut *self.chains();
-        for chains in [used, arriving] {
-            chains.retain(|_, chain| !Arc::ptr_eq(&chain.line, line));
-        }
+        let is_others = |chain: &ArrivingChain| !Arc::ptr_eq(&chain.line, line);
+        arriving.retain(|_, chain| is_others(chain));
+        used.values_mut().for_each(|chains| chains.0.retain(is_others));
+        used.retain(|_, chains| chains.shown().is_some());
     }
 
     fn has_only_others(&self, line: &SignerChannel) -> bool {
         let used = &self.chains().used;
-        !used.is_empty() && !used.values().any(|chain| std::ptr::eq(&*chain.line, line))
+        let mut shown = used.values().filter_map(SameChains::shown);
+        !used.is_empty() && !shown.any(|chain| std::ptr::eq(&*chain.line, line))
     }
 
     fn news(&self) -> &Arc<Notify> {
@@ -135,7 +161,7 @@ impl ResolvesServerCert for Keys {
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
         let chains = self.chains();
         let (mut best, now) = (None, staples::now());
-        for chain in chains.used.values() {
+        for chain in chains.used.values().filter_map(SameChains::shown) {
             let Some(whole) = chain.whole.as_ref().map(|whole| whole.at(now)) else { continue };
             if !can_check(&hello, chain.kind) {
                 continue;
@@ -249,5 +275,78 @@ impl Signer for RemoteSigner {
 
     fn scheme(&self) -> SignatureScheme {
         self.scheme
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::LocalSet;
+    use wire::tls::{SignerToSite, SiteToSigner};
+    use worker::channel::Channel;
+
+    use super::*;
+    use crate::tls::signer_channel::attend;
+
+    type SignerEnd = Channel<SiteToSigner, SignerToSite>;
+
+    fn signer(keys: &Arc<Keys>) -> SignerEnd {
+        let (ours, theirs) = sys::seqpacket::pair().unwrap();
+        attend(theirs, keys.clone()).unwrap();
+        SignerEnd::new(ours).unwrap()
+    }
+
+    /// The versions of what clients get, by number.
+    fn shown(keys: &Keys) -> Vec<(u16, u32)> {
+        let chains = keys.chains();
+        chains.used.iter().map(|(number, chains)| (*number, chains.shown().unwrap().version)).collect()
+    }
+
+    async fn until(keys: &Keys, expected: &[(u16, u32)]) {
+        let found = async {
+            while shown(keys) != expected {
+                tokio::task::yield_now().await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(5), found).await;
+        assert!(waited.is_ok(), "{:?} instead of {expected:?}", shown(keys));
+    }
+
+    async fn give(signer: &SignerEnd, number: u16, version: u32) {
+        let der = wire::Bytes(vec![version as u8]);
+        let part =
+            SignerToSite::Certificate { number, version, kind: KeyKind::P256, index: 0, count: 1, der };
+        signer.send(&part, None).await.unwrap();
+    }
+
+    #[test]
+    fn a_signer_that_goes_leaves_what_others_have_given_before_and_after() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let keys = Arc::new(Keys::default());
+            let first = signer(&keys);
+            give(&first, 0, 1).await;
+            give(&first, 1, 1).await;
+            until(&keys, &[(0, 1), (1, 1)]).await;
+            let successor = signer(&keys);
+            give(&successor, 0, 2).await;
+            until(&keys, &[(0, 2), (1, 1)]).await;
+            // It is refused, and the first one is connected anew; what the successor has said last comes after that.
+            let again = signer(&keys);
+            give(&again, 0, 3).await;
+            until(&keys, &[(0, 3), (1, 1)]).await;
+            give(&successor, 0, 4).await;
+            until(&keys, &[(0, 4), (1, 1)]).await;
+            drop(successor);
+            until(&keys, &[(0, 3), (1, 1)]).await;
+            // One that is renewed takes the place of its own.
+            give(&first, 1, 5).await;
+            until(&keys, &[(0, 3), (1, 5)]).await;
+            drop(again);
+            until(&keys, &[(0, 1), (1, 5)]).await;
+            drop(first);
+            until(&keys, &[]).await;
+        });
     }
 }

@@ -63,6 +63,7 @@ impl FileReload {
         let before = supervisor.current_of(signer).filter(|before| *before != signer);
         let file = &mut self.files[place];
         let is_news = !before.is_some_and(|before| file.is_lacking(before));
+        file.lacking.retain(|(lacking, _)| *lacking != signer);
         file.lacking.push((signer, why.to_owned()));
         let comes_of_it = match (before, lacking, fault) {
             (Some(_), Lacking::Refused, _) | (Some(_), _, Culprit::Program) => GOES_ON,
