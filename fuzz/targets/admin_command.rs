@@ -10,7 +10,7 @@ pub fn fuzz(data: &[u8]) {
         return;
     }
     match Command::parse(data) {
-        Ok(Command::Relaunch { name } | Command::Probe { name, .. }) => assert!(name.len() <= data.len()),
+        Ok(Command::Relaunch { name, .. } | Command::Probe { name, .. }) => assert!(name.len() <= data.len()),
         Ok(_) => {}
         Err(error) => assert!(!error.is_empty()),
     }

@@ -246,6 +246,7 @@ ELSEWHERE = {
     "gates are told of clients": "nothing of a configuration; `attack` tries it",
     "sites whose quota is remembered": "nothing of a configuration; `logger` tries it",
     "files of `include`": "a test would make fifty thousand files",
+    "folders that a look at many": "nothing of a configuration; `config` tries it",
 }
 
 

@@ -48,9 +48,9 @@ class Dated(Server):
         """How a client that takes any certificate is answered by the first site."""
         return "https" if self.page(next(iter(self.hosts))) else None
 
-    def page(self, name):
+    def page(self, name, seconds=10):
         url = f"https://{self.hosts[name]}:{self.tls}/"
-        command = ["curl", "-sk", "--max-time", "10", "--resolve", f"{self.hosts[name]}:{self.tls}:127.0.0.1", url]
+        command = ["curl", "-sk", "--max-time", str(seconds), "--resolve", f"{self.hosts[name]}:{self.tls}:127.0.0.1", url]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 
     def install(self, name, names, since, ends):

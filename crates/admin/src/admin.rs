@@ -50,6 +50,8 @@ pub(crate) type LauncherAnswer = (OrderReply, Vec<(u16, OwnedFd)>);
 #[derive(Debug)]
 struct Pending {
     gathered: PartialReply,
+    /// Channels to processes of a service, each with the number of its worker.
+    channels: Vec<(u16, OwnedFd)>,
     reply: oneshot::Sender<LauncherAnswer>,
 }
 
@@ -109,8 +111,8 @@ impl Admin {
         let number = self.next_ticket.get();
         self.next_ticket.set(number.wrapping_add(1));
         let (reply, answer) = oneshot::channel();
-        let gathered = PartialReply::default();
-        self.pending.borrow_mut().insert(number, Pending { gathered, reply });
+        let (gathered, channels) = (PartialReply::default(), Vec::new());
+        self.pending.borrow_mut().insert(number, Pending { gathered, channels, reply });
         (number, answer)
     }
 
@@ -128,7 +130,7 @@ impl Admin {
     /// Takes a channel to a process of a service.
     pub(crate) fn service_channel(&self, ticket: u32, worker: u16, channel: OwnedFd) {
         if let Some(pending) = self.pending.borrow_mut().get_mut(&ticket) {
-            pending.gathered.channels.push((worker, channel));
+            pending.channels.push((worker, channel));
         }
     }
 
@@ -147,8 +149,8 @@ impl Admin {
     /// Answers an order; one whose client has given up is not found, or does not listen.
     pub(crate) fn finish(&self, ticket: u32, reply: OrderReply) {
         let pending = self.pending.borrow_mut().remove(&ticket);
-        if let Some(Pending { gathered, reply: client }) = pending {
-            let _ = client.send((reply, gathered.channels));
+        if let Some(Pending { channels, reply: client, .. }) = pending {
+            let _ = client.send((reply, channels));
         }
     }
 

@@ -3,8 +3,6 @@
 //! Runs in: the admin role. Sees: the launcher's messages (trusted), with numbers of other processes, which may be
 //! compromised. Never: takes a number for anything but a number.
 
-use std::os::fd::OwnedFd;
-
 use wire::{LauncherToAdmin, Outcome};
 
 use crate::certified::Certificate;
@@ -29,8 +27,6 @@ pub(crate) struct PartialReply {
     effects: Vec<AffectedProcess>,
     upgraded: Vec<UpgradedRole>,
     left_out: Vec<LeftOutFile>,
-    /// Channels to processes of a service, each with the number of its worker.
-    pub(crate) channels: Vec<(u16, OwnedFd)>,
     /// The ranges of the process whose line comes next.
     top_ranges: Vec<TopRange>,
 }

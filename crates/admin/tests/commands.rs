@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use wire::orders::{AdminToService, ServiceToAdmin};
 use wire::{AdminToLauncher, Counters, LauncherToAdmin, Outcome, Role, Shed, Text};
 use worker::channel::Channel;
 
@@ -16,6 +17,7 @@ use worker::channel::Channel;
 const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 type Launcher = Channel<AdminToLauncher, LauncherToAdmin>;
+type ServiceEnd = Channel<AdminToService, ServiceToAdmin>;
 
 /// A running admin role, seen from the launcher.
 struct Admin {
@@ -107,6 +109,37 @@ fn process(ticket: u32) -> LauncherToAdmin {
         version: Text::new("1.0"),
         is_before: true,
     }
+}
+
+#[test]
+fn processes_of_a_service_answer_on_channels_of_their_own() {
+    run(async || {
+        let admin = started().await;
+        let order = r#"{"command":"send","name":"packages/search","order":"flush","argument":"all"}"#;
+        let answer = admin.ask(format!("{order}\n"));
+        let AdminToLauncher::Send { ticket, target: 2 } = admin.received().await else { panic!() };
+        let mut services = Vec::new();
+        for worker in [1, 0] {
+            let (ours, theirs) = sys::seqpacket::pair().unwrap();
+            let channel = LauncherToAdmin::ServiceChannel { ticket, worker };
+            let descriptor = std::os::fd::AsFd::as_fd(&theirs);
+            admin.launcher.send(&channel, Some(descriptor)).await.unwrap();
+            services.push(ServiceEnd::new(ours).unwrap());
+        }
+        let reason = Text::new("");
+        admin.send(LauncherToAdmin::Answer { ticket, outcome: Outcome::Done, reason }).await;
+        for service in &services {
+            let AdminToService::Order { name, argument } = service.receive().await.unwrap().unwrap().0 else {
+                panic!()
+            };
+            assert_eq!((name.as_str(), argument.as_str()), ("flush", "all"));
+            service.send(&ServiceToAdmin::Done { text: Text::new("flushed") }, None).await.unwrap();
+        }
+        let answers = answer.await.unwrap()["answers"].take();
+        let names: Vec<_> = answers.as_array().unwrap().iter().map(|one| one["process"].clone()).collect();
+        assert_eq!(names, ["packages/search#1", "packages/search#2"]);
+        assert_eq!(answers[1]["answer"], "flushed");
+    });
 }
 
 fn status_end(ticket: u32, missing: Text<1024>) -> LauncherToAdmin {
