@@ -50,7 +50,8 @@ class Dated(Server):
 
     def page(self, name, seconds=10):
         url = f"https://{self.hosts[name]}:{self.tls}/"
-        command = ["curl", "-sk", "--max-time", str(seconds), "--resolve", f"{self.hosts[name]}:{self.tls}:127.0.0.1", url]
+        to = f"{self.hosts[name]}:{self.tls}:127.0.0.1"
+        command = ["curl", "-sk", "--max-time", str(seconds), "--resolve", to, url]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 
     def install(self, name, names, since, ends):
