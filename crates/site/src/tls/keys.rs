@@ -48,11 +48,11 @@ pub struct Keys {
 #[derive(Debug, Default)]
 struct Chains {
     used: BTreeMap<u16, SameChains>,
-    arriving: BTreeMap<u16, ArrivingChain>,
+    arriving: BTreeMap<u16, SameChains>,
     staples: Staples,
 }
 
-/// The whole chains of one number, of each signer that has given one. The newest is shown.
+/// The chains of one number, of each signer that has given one, or gives one. The newest that is whole is shown.
 ///
 /// A successor that is refused has given some and takes them along, perhaps after the signer that goes on has given its
 /// own anew: those of the others have to be there still.
@@ -65,9 +65,15 @@ impl SameChains {
         self.0.last()
     }
 
+    /// Takes the chain of a signer out.
+    fn take(&mut self, line: &Arc<SignerChannel>) -> Option<ArrivingChain> {
+        let place = self.0.iter().position(|chain| Arc::ptr_eq(&chain.line, line))?;
+        Some(self.0.remove(place))
+    }
+
     /// Takes a chain in the place of that of the same signer.
     fn put(&mut self, chain: ArrivingChain) {
-        self.0.retain(|other| !Arc::ptr_eq(&other.line, &chain.line));
+        drop(self.take(&chain.line));
         if self.0.len() == SIGNERS_MAX {
             self.0.remove(0);
         }
@@ -115,18 +121,21 @@ impl CertificateReceiver for Keys {
         let has_room = known || arriving.len() + used.len() < CERTIFICATES_MAX;
         if index == 0 && has_room && usize::from(count) <= CHAIN_MAX {
             let (parts, line) = (Vec::new(), line.clone());
-            arriving.insert(number, ArrivingChain { version, kind, parts, count, line, whole: None });
+            let begun = ArrivingChain { version, kind, parts, count, line, whole: None };
+            arriving.entry(number).or_default().put(begun);
         }
-        let fits =
-            |chain: &&mut ArrivingChain| chain.version == version && chain.parts.len() == usize::from(index);
-        let Some(chain) = arriving.get_mut(&number).filter(fits) else {
-            return;
-        };
-        chain.parts.push(CertificateDer::from(der));
-        if chain.parts.len() < usize::from(chain.count) {
-            return;
+        let Some(chains_of_number) = arriving.get_mut(&number) else { return };
+        let Some(mut chain) = chains_of_number.take(line) else { return };
+        let fits = chain.version == version && chain.parts.len() == usize::from(index);
+        if fits {
+            chain.parts.push(CertificateDer::from(der));
         }
-        let Some(mut chain) = arriving.remove(&number) else { return };
+        if !fits || chain.parts.len() < usize::from(chain.count) {
+            return chains_of_number.put(chain);
+        }
+        if chains_of_number.0.is_empty() {
+            arriving.remove(&number);
+        }
         let key = RemoteKey { line: chain.line.clone(), number, version, kind };
         let mut whole = Shown::bare(CertifiedKey::new(std::mem::take(&mut chain.parts), Arc::new(key)));
         whole.staple(staples, number);
@@ -139,10 +148,10 @@ impl CertificateReceiver for Keys {
     /// Forgets what a signer had that is gone.
     fn forget(&self, line: &Arc<SignerChannel>) {
         let Chains { used, arriving, .. } = &mut *self.chains();
-        let is_others = |chain: &ArrivingChain| !Arc::ptr_eq(&chain.line, line);
-        arriving.retain(|_, chain| is_others(chain));
-        used.values_mut().for_each(|chains| chains.0.retain(is_others));
-        used.retain(|_, chains| chains.shown().is_some());
+        for of_numbers in [used, arriving] {
+            of_numbers.values_mut().for_each(|chains| drop(chains.take(line)));
+            of_numbers.retain(|_, chains| !chains.0.is_empty());
+        }
     }
 
     fn has_only_others(&self, line: &SignerChannel) -> bool {
@@ -303,27 +312,62 @@ mod tests {
         chains.used.iter().map(|(number, chains)| (*number, chains.shown().unwrap().version)).collect()
     }
 
-    async fn until(keys: &Keys, expected: &[(u16, u32)]) {
+    async fn wait_for(is_so: impl Fn() -> bool) {
         let found = async {
-            while shown(keys) != expected {
+            while !is_so() {
                 tokio::task::yield_now().await;
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(5), found).await;
-        assert!(waited.is_ok(), "{:?} instead of {expected:?}", shown(keys));
+        tokio::time::timeout(Duration::from_secs(5), found).await.unwrap();
+    }
+
+    async fn until(keys: &Keys, expected: &[(u16, u32)]) {
+        wait_for(|| shown(keys) == expected).await;
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, test);
     }
 
     async fn give(signer: &SignerEnd, number: u16, version: u32) {
-        let der = wire::Bytes(vec![version as u8]);
-        let part =
-            SignerToSite::Certificate { number, version, kind: KeyKind::P256, index: 0, count: 1, der };
+        give_part(signer, (number, version), (0, 1), version as u8).await;
+    }
+
+    async fn give_part(signer: &SignerEnd, (number, version): (u16, u32), (index, count): (u8, u8), der: u8) {
+        let (kind, der) = (KeyKind::P256, wire::Bytes(vec![der]));
+        let part = SignerToSite::Certificate { number, version, kind, index, count, der };
         signer.send(&part, None).await.unwrap();
     }
 
     #[test]
+    fn parts_of_two_signers_make_two_chains() {
+        run(async {
+            let keys = Arc::new(Keys::default());
+            let (one, other) = (signer(&keys), signer(&keys));
+            let arrived = |parts: usize| {
+                let keys = keys.clone();
+                move || keys.chains().arriving.values().flat_map(|chains| &chains.0).count() == parts
+            };
+            give_part(&one, (0, 1), (0, 2), 10).await;
+            wait_for(arrived(1)).await;
+            give_part(&other, (0, 1), (0, 2), 20).await;
+            wait_for(arrived(2)).await;
+            give_part(&one, (0, 1), (1, 2), 11).await;
+            wait_for(arrived(1)).await;
+            give_part(&other, (0, 1), (1, 2), 21).await;
+            wait_for(arrived(0)).await;
+            let chains = keys.chains();
+            let whole =
+                chains.used[&0].0.iter().map(|chain| chain.whole.as_ref().unwrap().at(0).cert.clone());
+            let ders: Vec<Vec<u8>> = whole.map(|chain| chain.iter().map(|der| der[0]).collect()).collect();
+            assert_eq!(ders, [[10, 11], [20, 21]]);
+        });
+    }
+
+    #[test]
     fn a_signer_that_goes_leaves_what_others_have_given_before_and_after() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        LocalSet::new().block_on(&runtime, async {
+        run(async {
             let keys = Arc::new(Keys::default());
             let first = signer(&keys);
             give(&first, 0, 1).await;
