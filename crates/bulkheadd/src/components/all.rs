@@ -19,62 +19,36 @@ use super::service_manager::ServiceManager;
 use super::stderr_drain::StderrDrain;
 use super::ticket_keys::TicketKeys;
 
-/// The launcher's work besides looking after processes.
-#[derive(Debug)]
-pub(crate) struct Components {
-    pub(crate) admin_commands: AdminCommands,
-    pub(crate) certificates: Certificates,
-    pub(crate) ticket_keys: TicketKeys,
-    pub(crate) conditioning_report: ConditioningReport,
-    pub(crate) bans: Bans,
-    pub(crate) probes: Probes,
-    pub(crate) core_copies: CoreCopies,
-    pub(crate) log_rotation: LogRotation,
-    pub(crate) registry: Registry,
-    pub(crate) stderr_drain: StderrDrain,
-    pub(crate) health: Health,
-    pub(crate) rehearsal: Rehearsal,
-    pub(crate) configuration_examination: ConfigurationExamination,
-    pub(crate) service_manager: ServiceManager,
-    pub(crate) good_copies: GoodCopies,
+/// Declares the components: a field for each, and a list of all of them.
+macro_rules! components {
+    ($($field:ident: $component:ident),* $(,)?) => {
+        /// The launcher's work besides looking after processes.
+        #[derive(Debug)]
+        pub(crate) struct Components { $(pub(crate) $field: $component),* }
+
+        impl Components {
+            /// All of them.
+            pub(crate) fn all(&mut self) -> [&mut dyn Component; [$(stringify!($field)),*].len()] {
+                [$(&mut self.$field),*]
+            }
+        }
+    };
 }
 
-impl Components {
-    /// All of them. The compiler says if one is missing here.
-    pub(crate) fn all(&mut self) -> [&mut dyn Component; 15] {
-        let Self {
-            admin_commands,
-            certificates,
-            ticket_keys,
-            conditioning_report,
-            bans,
-            probes,
-            core_copies,
-            log_rotation,
-            registry,
-            stderr_drain,
-            health,
-            rehearsal,
-            configuration_examination,
-            service_manager,
-            good_copies,
-        } = self;
-        [
-            admin_commands,
-            certificates,
-            ticket_keys,
-            conditioning_report,
-            bans,
-            probes,
-            core_copies,
-            log_rotation,
-            registry,
-            stderr_drain,
-            health,
-            rehearsal,
-            configuration_examination,
-            service_manager,
-            good_copies,
-        ]
-    }
+components! {
+    admin_commands: AdminCommands,
+    certificates: Certificates,
+    ticket_keys: TicketKeys,
+    conditioning_report: ConditioningReport,
+    bans: Bans,
+    probes: Probes,
+    core_copies: CoreCopies,
+    log_rotation: LogRotation,
+    registry: Registry,
+    stderr_drain: StderrDrain,
+    health: Health,
+    rehearsal: Rehearsal,
+    configuration_examination: ConfigurationExamination,
+    service_manager: ServiceManager,
+    good_copies: GoodCopies,
 }
