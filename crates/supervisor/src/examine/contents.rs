@@ -30,16 +30,16 @@ impl Examiner<'_> {
         let opener = Opener::of(setting.dir);
         let mut versions = opener.versions();
         let (mut secret, mut others) = (Vec::new(), Vec::new());
-        let certificate = |subject: &Subject<'_>| matches!(subject.content, Content::Certificate { .. });
+        let mut is_unread = self.known.unread(&mut versions);
         for (number, subject) in subjects.iter().enumerate() {
             let Some((line, paths)) = question(subject) else { continue };
-            let kind = if certificate(subject) { &mut secret } else { &mut others };
+            let kind = match subject.content {
+                Content::Certificate { key, .. } if !is_unread(subject.path, key) => continue,
+                Content::Certificate { .. } => &mut secret,
+                _ => &mut others,
+            };
             kind.push(Question { subject: number, line, paths });
         }
-        let files: Vec<_> = secret.iter().map(|one| (one.paths[0], one.paths.get(1).copied())).collect();
-        let unread = self.known.unread(&mut versions, &files);
-        let mut place = 0..;
-        secret.retain(|_| place.next().is_some_and(|place| unread.contains(&place)));
         let mut readers = Readers::of(self, setting, identities);
         readers.ask(secret);
         readers.ask(others);

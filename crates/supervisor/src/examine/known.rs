@@ -56,18 +56,13 @@ impl<'k> KnownCertificates<'k> {
         Self { of_others: OfOthers::LeftToSigner, ..Self::of(known) }
     }
 
-    /// Which of these certificates, each with the file of its key, have to be read, by their places.
-    pub(super) fn unread(
-        &self,
-        versions: &mut Versions<'_>,
-        all: &[(&Path, Option<&Path>)],
-    ) -> HashSet<usize> {
+    /// Whether a certificate has to be read, with the file of its key; asked of one after the other.
+    pub(super) fn unread(&self, versions: &mut Versions<'_>) -> impl FnMut(&Path, Option<&Path>) -> bool {
         let mut kinds = HashSet::new();
-        let mut is_unread = |(path, key): &(&Path, Option<&Path>)| match self.of_others {
-            OfOthers::Read => self.kind(versions, path, *key).is_none(),
-            OfOthers::LeftToSigner => self.kind(versions, path, *key).is_some_and(|kind| kinds.insert(kind)),
-        };
-        all.iter().enumerate().filter(|(_, one)| is_unread(one)).map(|(place, _)| place).collect()
+        move |path, key| match self.of_others {
+            OfOthers::Read => self.kind(versions, path, key).is_none(),
+            OfOthers::LeftToSigner => self.kind(versions, path, key).is_some_and(|kind| kinds.insert(kind)),
+        }
     }
 
     /// The kind of the key, if a certificate and its key are known as they are now.
@@ -103,9 +98,10 @@ mod tests {
         let opener = Opener::of(folder.path());
         let unread = |known: &KnownCertificates<'_>| {
             let all = [(&**a, None), (&**c, None), (&**b, Some(&**c)), (&**b, None)];
-            let mut unread: Vec<usize> = known.unread(&mut opener.versions(), &all).into_iter().collect();
-            unread.sort_unstable();
-            unread
+            let mut versions = opener.versions();
+            let mut is_unread = known.unread(&mut versions);
+            let places = all.iter().enumerate().filter(|(_, (path, key))| is_unread(path, *key));
+            places.map(|(place, _)| place).collect::<Vec<_>>()
         };
         assert_eq!(unread(&KnownCertificates::of(certificates())), [3]);
         assert_eq!(unread(&KnownCertificates::for_trial(certificates())), [0, 2]);
