@@ -71,7 +71,8 @@ fn render(processes: &[ConditionedProcess]) -> String {
 
 fn row(name: &str, shed: &BTreeMap<String, u64>) -> Vec<String> {
     let count = |reason: &str| shed.get(reason).copied().unwrap_or(0);
-    let reasons = wire::Shed::reasons().map(|(reason, word)| (count(reason), word));
+    let known = wire::Shed::default();
+    let reasons = known.reasons().map(|(reason, word, _)| (count(reason), word));
     let mut reasons: Vec<(u64, &str)> = reasons.filter(|(count, _)| *count > 0).collect();
     reasons.sort_by_key(|(count, _)| Reverse(*count));
     let why: Vec<String> = reasons.iter().map(|(count, words)| format!("{words} {count}")).collect();

@@ -31,10 +31,8 @@ impl ConditioningReport {
 }
 
 fn sentence(shed: &Shed) -> String {
-    let count_of = |reason| shed.counts().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count);
-    let counted = Shed::reasons().map(|(reason, word)| (count_of(reason), word));
-    let shed_words: Vec<String> =
-        counted.filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let reasons = shed.reasons().filter(|(_, _, count)| *count > 0);
+    let shed_words: Vec<String> = reasons.map(|(_, word, count)| format!("{count} {word}")).collect();
     let shed_words = if shed_words.is_empty() { "nothing".into() } else { shed_words.join(", ") };
     format!(
         "{} requests passed on; shed: {shed_words}; {} had to wait for their share; now {} incomplete, {} waiting, \

@@ -286,10 +286,10 @@ macro_rules! counters {
             pub struct $name { $($(#[$inner])* $field: $type),* }
         }
         impl $name {
-            /// The reasons among the counts: the name of each, and the word that people are told.
-            pub fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
-                let words: [(&str, &[&str]); _] = [$((stringify!($field), &[$($word)?])),*];
-                words.into_iter().filter_map(|(name, words)| words.first().map(|word| (name, *word)))
+            /// The reasons among the counts: the name of each, the word that people are told, and how many.
+            pub fn reasons(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                let words: [&[&str]; _] = [$(&[$($word)?]),*];
+                self.counts().zip(words).filter_map(|((name, count), words)| Some((name, *words.first()?, count)))
             }
             /// The counts, each under its name.
             pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
