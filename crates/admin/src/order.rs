@@ -52,7 +52,6 @@ impl OrderFacts {
 impl Command {
     /// The facts about it.
     pub(crate) fn facts(&self) -> OrderFacts {
-        let of = |site: &Option<String>| site.as_ref().map_or(String::new(), |site| format!(" of {site:?}"));
         match self {
             Self::Status { .. } | Self::Conditioning {} | Self::Bans {} | Self::Certificates {} => {
                 OrderFacts::reads()
@@ -84,9 +83,9 @@ impl Command {
             }
             Self::TakeUidsBack {} => OrderFacts::changes("uids to be taken back"),
             Self::Reopen {} => OrderFacts::changes("logs to be opened anew"),
-            Self::Reload { dry_run: false, site, .. } | Self::ReloadSites { site } => {
-                OrderFacts::changes(format!("reload{}", of(site)))
-            }
+            Self::Reload { dry_run: false, site, .. } | Self::ReloadSites { site } => OrderFacts::changes(
+                site.as_ref().map_or("reload".to_owned(), |site| format!("reload of {site:?}")),
+            ),
             Self::Stop {} => OrderFacts { effect: OrderEffect::EndsAdmin, ..OrderFacts::changes("stop") },
         }
     }
